@@ -1,34 +1,36 @@
 //! The accounts that a run spends from, as the configuration names them, and when each begins anew.
 //!
-//! The ledger adds up and refuses; this says only which accounts there are. Must never read the
-//! ledger: whoever has a night hands it in.
+//! The database adds up and refuses; this says only which accounts there are. Must never read the
+//! database: whoever has a night hands it in.
 
 use jiff::civil::Weekday;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _, Zoned};
-use runner_engine::ledger::{Amounts, DAY, JOB, Level, NIGHT, Night, POOL_DAY, POOL_WEEK, WINDOW};
+use runner_engine::store::{
+    Amounts, BudgetLevel, DAY, JOB, NIGHT, Night, POOL_DAY, POOL_WEEK, WINDOW,
+};
 use runner_text::counted;
 
 use crate::config::Pool;
-use crate::project::Here;
+use crate::project::LoadedProject;
 
 /// One account, and when it begins anew.
 #[derive(Clone, Debug)]
-pub struct Account {
+pub struct BudgetAccount {
     /// The account.
-    pub level: Level,
+    pub level: BudgetLevel,
     /// When the next one of its kind begins; of a window that is not open, unknown.
     pub renews: Option<Timestamp>,
 }
 
 /// All accounts of a run of `job` with `backend`.
 pub fn of_run(
-    here: &Here,
+    here: &LoadedProject,
     job: &str,
     backend: &str,
     night: Option<&Night>,
     now: Timestamp,
-) -> Vec<Account> {
+) -> Vec<BudgetAccount> {
     let mut accounts = vec![day(here, now)];
     accounts.extend(of_job(here, job, now));
     accounts.extend(night.map(|night| of_night(here, night)));
@@ -42,11 +44,11 @@ pub fn of_run(
 }
 
 /// The project's civil day.
-pub fn day(here: &Here, now: Timestamp) -> Account {
+pub fn day(here: &LoadedProject, now: Timestamp) -> BudgetAccount {
     let today = today(now, &here.config.night.zone);
     let date = today.date();
-    Account {
-        level: Level::new(
+    BudgetAccount {
+        level: BudgetLevel::new(
             DAY,
             format!("{} {date}", here.id),
             format!("day {date} ([day.budget])"),
@@ -57,15 +59,15 @@ pub fn day(here: &Here, now: Timestamp) -> Account {
 }
 
 /// A job's civil day, where it is bounded.
-pub fn of_job(here: &Here, job: &str, now: Timestamp) -> Option<Account> {
+pub fn of_job(here: &LoadedProject, job: &str, now: Timestamp) -> Option<BudgetAccount> {
     let cap = here.config.jobs.get(job)?.day;
     if cap.array().iter().all(Option::is_none) {
         return None;
     }
     let today = today(now, &here.config.night.zone);
     let date = today.date();
-    Some(Account {
-        level: Level::new(
+    Some(BudgetAccount {
+        level: BudgetLevel::new(
             JOB,
             format!("{} {job} {date}", here.id),
             format!("{job} on {date} ([jobs.{job}.day_budget])"),
@@ -76,9 +78,9 @@ pub fn of_job(here: &Here, job: &str, now: Timestamp) -> Option<Account> {
 }
 
 /// A night.
-pub fn of_night(here: &Here, night: &Night) -> Account {
-    Account {
-        level: Level::new(
+pub fn of_night(here: &LoadedProject, night: &Night) -> BudgetAccount {
+    BudgetAccount {
+        level: BudgetLevel::new(
             NIGHT,
             night.id.0.to_string(),
             format!("night {} ([night.budget])", night.name),
@@ -89,13 +91,13 @@ pub fn of_night(here: &Here, night: &Night) -> Account {
 }
 
 /// The accounts of a pool: those that bound anything.
-pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<Account> {
+pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<BudgetAccount> {
     let today = today(now, &pool.zone);
     let mut accounts = Vec::new();
     if let Some(cap) = pool.day {
         let date = today.date();
-        accounts.push(Account {
-            level: Level::new(
+        accounts.push(BudgetAccount {
+            level: BudgetLevel::new(
                 POOL_DAY,
                 format!("{name} {date}"),
                 format!("pool {name} on {date} ([pools.{name}.day])"),
@@ -108,8 +110,8 @@ pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<Account> {
         let week = today.date().iso_week_date();
         let week = format!("{:04}-W{:02}", week.year(), week.week());
         let monday = today.date().nth_weekday(1, Weekday::Monday);
-        accounts.push(Account {
-            level: Level::new(
+        accounts.push(BudgetAccount {
+            level: BudgetLevel::new(
                 POOL_WEEK,
                 format!("{name} {week}"),
                 format!("pool {name} in {week} ([pools.{name}.week])"),
@@ -123,10 +125,10 @@ pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<Account> {
     }
     if let Some((length, cap)) = pool.window {
         let label = format!("pool {name} in this window ([pools.{name}.window])");
-        accounts.push(Account {
-            level: Level {
+        accounts.push(BudgetAccount {
+            level: BudgetLevel {
                 window: Some(length),
-                ..Level::new(WINDOW, name.to_owned(), label, cap)
+                ..BudgetLevel::new(WINDOW, name.to_owned(), label, cap)
             },
             renews: None,
         });
@@ -135,7 +137,7 @@ pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<Account> {
 }
 
 /// Whose limits a backend shares: its pool's, else its own in this project.
-pub fn pool(here: &Here, backend: &str) -> String {
+pub fn pool(here: &LoadedProject, backend: &str) -> String {
     match here.config.pool_of.get(backend) {
         Some(pool) => pool.clone(),
         None => format!("{} {backend}", here.id),
@@ -170,7 +172,7 @@ pub fn amount(unit: usize, amount: u64) -> String {
 pub const UNITS: [&str; 5] = ["calls", "tokens", "money", "time", "ideas"];
 
 /// Amounts in words; what is zero is left out.
-pub fn words(amounts: Amounts) -> String {
+pub fn format_amounts(amounts: Amounts) -> String {
     let parts: Vec<String> = amounts
         .array()
         .into_iter()

@@ -7,28 +7,28 @@
 //! ```
 
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{Cancelled, Ledger};
+use runner_engine::store::{Cancelled, Store};
 
 use crate::cli::Failure;
-use crate::drive;
-use crate::home::Home;
+use crate::env::Env;
+use crate::spawn;
 
 /// Ends what `run` is an attempt at, whoever started it, and says what was done.
-pub fn cancel(home: &Home, ledger: &mut Ledger, run: &RunId, why: &str) -> Result<String, Failure> {
-    let job = ledger.run(run)?.job_name;
-    match ledger.cancel(run, why, home.wall()?)? {
+pub fn cancel(home: &Env, store: &mut Store, run: &RunId, why: &str) -> Result<String, Failure> {
+    let job = store.run(run)?.job_name;
+    match store.cancel(run, why, home.wall()?)? {
         Cancelled::Settled(run) => {
-            drive::mark(home, ledger, &run)?;
+            spawn::mark(home, store, &run)?;
             Ok(format!("{job} will not run"))
         }
         Cancelled::Asked(live) => {
-            drive::end(ledger, &live.id)?;
+            spawn::end(store, &live.id)?;
             Ok(format!(
                 "{job} was asked to end, and settles itself; the next ticks end it if it does not (run {})",
                 live.id
             ))
         }
         Cancelled::Over(outcome) => Err(Failure::data(format!("{job} is over: {outcome}"))
-            .mend(format!("runner runs show {run}"))),
+            .hint(format!("runner runs show {run}"))),
     }
 }

@@ -1,20 +1,20 @@
 //! Cycles as this project's configuration and this environment have them: which file declares one, where
 //! its agent stands, and what the state whose turn it is lays over the job's settings.
 //!
-//! Must never move a position: only a placement does.
+//! Must never move a position: only a publication does.
 
 use std::path::Path;
 
 use jiff::SignedDuration;
-use runner_engine::ledger::Budget;
-use runner_jobs::lifecycle::cycle::{CycleSpec, Now, declared};
+use runner_engine::store::Budget;
+use runner_jobs::lifecycle::cycle::{AgentPosition, CycleSpec, declared};
 use runner_jobs::lifecycle::position;
-use runner_jobs::lifecycle::spec::{Kind, Spec};
+use runner_jobs::lifecycle::spec::{Spec, StateKind};
 use runner_jobs::{JobSpec, KindSpec};
 
 use crate::cli::Failure;
-use crate::config::{Config, When};
-use crate::home;
+use crate::config::{Config, TriggerSpec};
+use crate::env;
 
 /// Another file that declares the cycle, for every agent.
 const DEFINITION: &str = "WB_LIFECYCLE_DEF";
@@ -24,7 +24,7 @@ const INTERVAL: &str = "WB_DREAM_MIN_INTERVAL_MS";
 const MODEL: &str = "WB_DREAM_MODEL";
 
 fn variable(name: &str) -> Option<String> {
-    home::setting(name).and_then(|value| value.into_string().ok())
+    env::setting(name).and_then(|value| value.into_string().ok())
 }
 
 /// The file that declares a cycle; none for the built-in.
@@ -33,13 +33,16 @@ pub fn file(cycle: &CycleSpec) -> Option<String> {
 }
 
 /// The cycle of an agent.
-pub fn of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
+pub fn cycle_of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
     let file = file(cycle);
     let mut spec = declared(root, file.as_deref()).map_err(|error| {
-        Failure::configuration(error.to_string()).mend("runner lifecycle check")
+        Failure::configuration(error.to_string()).hint("runner lifecycle check")
     })?;
     if let Some(least) = interval()? {
-        let dreams = spec.states.iter_mut().filter(|it| it.kind == Kind::Rem);
+        let dreams = spec
+            .states
+            .iter_mut()
+            .filter(|it| it.kind == StateKind::Rem);
         dreams.for_each(|state| state.min_interval = Some(least));
     }
     Ok(spec)
@@ -70,12 +73,12 @@ pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), 
     let KindSpec::Cycle(cycle) = &mut job.kind else {
         return Ok(());
     };
-    let spec = of(root, cycle)?;
+    let spec = cycle_of(root, cycle)?;
     let position = position::read(root, &cycle.agent, &spec).map_err(|error| {
-        Failure::environment(runner_engine::causes::whole(&error))
-            .mend(format!("runner lifecycle goto {}", spec.first().name))
+        Failure::environment(runner_engine::error_chain::whole(&error))
+            .hint(format!("runner lifecycle goto {}", spec.first().name))
     })?;
-    let mut now = Now {
+    let mut now = AgentPosition {
         spec,
         position,
         prompt: None,
@@ -86,7 +89,7 @@ pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), 
             KindSpec::Work(work) => work.agent == cycle.agent,
             _ => true,
         };
-        it.when == When::Lifecycle && it.spec.kind.word() == state.kind.word() && same
+        it.when == TriggerSpec::Lifecycle && it.spec.kind.as_str() == state.kind.as_str() && same
     });
     if let Some(follows) = follows {
         job.backend.clone_from(&follows.spec.backend);
@@ -105,7 +108,7 @@ pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), 
     }
     job.budget = over(job.budget, state.budget);
     cycle.now = Some(now);
-    if state.kind == Kind::Rem {
+    if state.kind == StateKind::Rem {
         dreamer(config, &job.backend);
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! Which file systems keep the promises that locks and the ledger rest on.
+//! Which file systems keep the promises that locks and the database rest on.
 //!
-//! `flock` and the ledger's shared memory mean something only between processes of one kernel. A file
+//! `flock` and the database's shared memory mean something only between processes of one kernel. A file
 //! system that other machines write to as well breaks that without a word; so the state folder is
 //! refused there, and a project there is warned of. Looks, and decides nothing by itself.
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The row is looked at before the files are read, so nothing that was written before the end is lost.
-//! Changes of the files and of the ledger wake us; a bounded wait is the net below. Must never write.
+//! Changes of the files and of the database wake us; a bounded wait is the net below. Must never write.
 
 use std::fs::File;
 use std::io;
@@ -18,15 +18,15 @@ use std::time::Duration;
 
 use runner_engine::files::open_host;
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{LedgerError, RunRow, RunState};
 use runner_engine::outcome::Outcome;
+use runner_engine::store::{RunRow, RunState, StoreError};
 use runner_engine::time::boot_time;
 use runner_jobs::output;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use crate::cli::{Failure, log, show};
-use crate::home::Home;
+use crate::env::Env;
 
 /// The longest wait for a change: what wakes us may be missed.
 const WAIT: Duration = Duration::from_millis(500);
@@ -61,7 +61,7 @@ pub fn shown(which: usize, text: &str) -> String {
 }
 
 /// How following ended.
-pub enum Followed {
+pub enum FollowEnd {
     /// The run is settled and its log is read.
     Settled(Box<RunRow>),
     /// Nobody listens any more.
@@ -78,30 +78,28 @@ pub fn outcome(row: &RunRow) -> String {
 /// Passes `files` of the run's folder, each from a byte on, to `sink`: which of them, whole lines, and
 /// how many bytes of it are passed on by then. Ends early when one of `stops` is closed at its other end, or `sink` fails.
 pub fn follow(
-    home: &Home,
+    home: &Env,
     run: &RunId,
     files: &[(&str, u64)],
     stops: &[BorrowedFd<'_>],
     sink: &mut dyn FnMut(usize, &str, u64) -> io::Result<()>,
-) -> Result<Followed, Failure> {
-    let ledger = home
-        .ledger_to_read()?
-        .ok_or_else(|| LedgerError::NotFound {
-            what: "run",
-            name: run.to_string(),
-        })?;
+) -> Result<FollowEnd, Failure> {
+    let store = home.store_to_read()?.ok_or_else(|| StoreError::NotFound {
+        what: "run",
+        name: run.to_string(),
+    })?;
     let folder = home.run_folder(run.as_str());
     let mut changes = Changes::of(&home.state, &folder);
-    let tail = |(name, from): &(&str, u64)| Tail::new(folder.join(name), *from);
-    let mut tails: Vec<Tail> = files.iter().map(tail).collect();
+    let tail = |(name, from): &(&str, u64)| FileTail::new(folder.join(name), *from);
+    let mut tails: Vec<FileTail> = files.iter().map(tail).collect();
     let mut over_since = None;
     loop {
-        let row = ledger.run(run)?;
+        let row = store.run(run)?;
         let mut read = 0;
         for (which, tail) in tails.iter_mut().enumerate() {
             match tail.read(&mut |text, end| sink(which, text, end)) {
                 Ok(more) => read += more,
-                Err(Stopped::Sink) => return Ok(Followed::Abandoned),
+                Err(Stopped::Sink) => return Ok(FollowEnd::Abandoned),
                 Err(Stopped::Log(error)) => {
                     return Err(Failure::environment(format!(
                         "cannot read {}: {error}",
@@ -119,15 +117,15 @@ pub fn follow(
             if (quiet && !writes) || now.saturating_sub(since) >= TRAIL {
                 for (which, tail) in tails.iter_mut().enumerate() {
                     if tail.rest(&mut |text, end| sink(which, text, end)).is_err() {
-                        return Ok(Followed::Abandoned);
+                        return Ok(FollowEnd::Abandoned);
                     }
                 }
-                return Ok(Followed::Settled(Box::new(row)));
+                return Ok(FollowEnd::Settled(Box::new(row)));
             }
             wait = QUIET;
         }
         if changes.wait(stops, wait)? {
-            return Ok(Followed::Abandoned);
+            return Ok(FollowEnd::Abandoned);
         }
     }
 }
@@ -151,7 +149,7 @@ enum Stopped {
 }
 
 /// The growing end of a file that may not be there yet.
-struct Tail {
+struct FileTail {
     path: PathBuf,
     file: Option<File>,
     /// What is read so far.
@@ -160,7 +158,7 @@ struct Tail {
     rest: Vec<u8>,
 }
 
-impl Tail {
+impl FileTail {
     fn new(path: PathBuf, from: u64) -> Self {
         Self {
             path,
@@ -213,7 +211,7 @@ impl Tail {
     }
 }
 
-/// What wakes us: the ledger and the run's folder, as far as they can be watched.
+/// What wakes us: the database and the run's folder, as far as they can be watched.
 struct Changes {
     watch: Option<OwnedFd>,
     folder: PathBuf,
@@ -224,7 +222,7 @@ impl Changes {
     fn of(state: &Path, folder: &Path) -> Self {
         let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
         if let Some(watch) = &watch {
-            // The ledger's journal lies there; a failure only makes us slower.
+            // The database's journal lies there; a failure only makes us slower.
             let _slower = inotify::add_watch(watch, state, WatchFlags::MODIFY);
         }
         Self {
@@ -269,8 +267,8 @@ impl Changes {
             .any(|stop| stop.revents().intersects(GONE));
         if let Some(watch) = &self.watch {
             // What it says does not matter, only that there was something.
-            let mut told = [0_u8; 4096];
-            while rustix::io::read(watch, &mut told).is_ok_and(|count| count > 0) {}
+            let mut reported = [0_u8; 4096];
+            while rustix::io::read(watch, &mut reported).is_ok_and(|count| count > 0) {}
         }
         Ok(stopped)
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use runner_backends::BackendSpec;
 use runner_backends::credentials::{in_keyring, why_not};
 
-use crate::home;
+use crate::env;
 
 /// Under which service all of them lie: the other half of their name.
 #[cfg(feature = "keyring")]
@@ -17,8 +17,8 @@ const SERVICE: &str = "runner";
 
 /// What a backend is lent besides what all children see: its variables, and the secret that its key
 /// refers to, or why there is none.
-pub fn lent(spec: &BackendSpec) -> BTreeMap<String, String> {
-    let mut lent = home::named(spec.variables().filter(|name| in_keyring(name).is_none()));
+pub fn resolve_secrets(spec: &BackendSpec) -> BTreeMap<String, String> {
+    let mut lent = env::named(spec.variables().filter(|name| in_keyring(name).is_none()));
     if let Some(reference) = spec.endpoint_key()
         && let Some(Ok(name)) = in_keyring(reference)
     {
@@ -50,7 +50,7 @@ pub fn secret(name: &str) -> Result<String, String> {
     let entry = ::keyring::Entry::new(SERVICE, name);
     entry
         .and_then(|entry| entry.get_password())
-        .map_err(|error| in_words(name, &error))
+        .map_err(|error| describe_error(name, &error))
         .and_then(|secret| some(name, secret))
 }
 
@@ -64,7 +64,7 @@ fn some(name: &str, secret: String) -> Result<String, String> {
 }
 
 #[cfg(feature = "keyring")]
-fn in_words(name: &str, error: &::keyring::Error) -> String {
+fn describe_error(name: &str, error: &::keyring::Error) -> String {
     use ::keyring::Error;
     match error {
         Error::NoEntry => format!(
@@ -105,7 +105,7 @@ mod tests {
         let entry = Entry::new_with_credential(Box::new(MockCredential::default()));
         let ask = || {
             let had = entry.get_password();
-            had.map_err(|error| in_words("work", &error))
+            had.map_err(|error| describe_error("work", &error))
                 .and_then(|secret| some("work", secret))
         };
         let absent = ask().unwrap_err();

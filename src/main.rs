@@ -11,21 +11,21 @@
 mod alerts;
 mod budget;
 mod cancel;
-mod care;
 mod cli;
 mod commands;
 mod config;
 mod cycles;
 mod daemon;
 mod doctor;
-mod drive;
+mod env;
 mod filesystem;
 mod follow;
 mod guard;
-mod home;
 mod keyring;
+mod maintenance;
 mod project;
 mod setup;
+mod spawn;
 mod tick;
 
 use std::process::ExitCode;
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     let code = match cli::args::parse(std::env::args_os()) {
         Err(code) => code,
         Ok(args) => commands::run(&args).unwrap_or_else(|failure| {
-            cli::show::complain(&failure.told());
+            cli::show::complain(&failure.message());
             failure.exit
         }),
     };

@@ -2,7 +2,7 @@
 
 pub mod identity;
 pub mod projection;
-pub mod standing;
+pub mod registration;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,25 +11,25 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use runner_engine::causes::why;
+use runner_engine::error_chain::error_chain;
 use runner_engine::ids::ProjectId;
-use runner_engine::ledger::{Budget, JobRow, Ledger, Node, Project, RunRow, why_gone};
+use runner_engine::store::{Budget, JobRow, Node, Project, RunRow, Store, why_gone};
 use runner_engine::tick::REPORT_JOB;
 use runner_jobs::{JobSpec, KindSpec};
 use runner_text::nearest::nearest;
 
 use crate::cli::Failure;
 use crate::config::{self, Config};
-use crate::home::Home;
+use crate::env::Env;
 use projection::Projection;
-use standing::{Found, Known, Seen, Standing, judge, look};
+use registration::{FoundProject, KnownProject, PathOccupant, Registration, inspect_path, judge};
 
 /// The file that makes a folder a project.
 pub const FILE: &str = "runner.toml";
 
 /// A project with its configuration.
 #[derive(Clone, Debug)]
-pub struct Here {
+pub struct LoadedProject {
     /// Its canonical root.
     pub root: PathBuf,
     /// Its id.
@@ -45,7 +45,7 @@ pub struct Here {
 /// The nearest folder at or above `from` that holds a `runner.toml`.
 pub fn find(from: &Path) -> Result<PathBuf, Failure> {
     let from = fs::canonicalize(from)
-        .map_err(|error| Failure::data(format!("{}: {}", from.display(), why(&error))))?;
+        .map_err(|error| Failure::data(format!("{}: {}", from.display(), error_chain(&error))))?;
     from.ancestors()
         .find(|folder| folder.join(FILE).is_file())
         .map(Path::to_owned)
@@ -54,34 +54,34 @@ pub fn find(from: &Path) -> Result<PathBuf, Failure> {
                 "{} is in no project: there is no {FILE} here or above",
                 from.display()
             ))
-            .mend("runner init")
+            .hint("runner init")
         })
 }
 
-impl Here {
+impl LoadedProject {
     /// The project at or above `from`.
-    pub fn load(home: &Home, from: &Path) -> Result<Self, Failure> {
+    pub fn load(home: &Env, from: &Path) -> Result<Self, Failure> {
         let root = find(from)?;
-        Self::at(home, home.ledger_to_identify()?.as_ref(), &root)
+        Self::at(home, home.store_to_identify()?.as_ref(), &root)
     }
 
     /// The same for a dry run, which looks at a copy of the database: opening the file itself leaves
     /// SQLite's own files beside it.
-    pub fn load_for_dry_run(home: &Home, from: &Path) -> Result<Self, Failure> {
+    pub fn load_for_dry_run(home: &Env, from: &Path) -> Result<Self, Failure> {
         let root = find(from)?;
-        Self::at(home, Some(&home.ledger_to_rehearse()?), &root)
+        Self::at(home, Some(&home.store_for_dry_run()?), &root)
     }
 
     /// The project whose root is `root`.
     ///
     /// Its id is the one that the database has for this folder. What the folder itself carries counts
     /// only where the database does not know it.
-    pub fn at(home: &Home, ledger: Option<&Ledger>, root: &Path) -> Result<Self, Failure> {
+    pub fn at(home: &Env, store: Option<&Store>, root: &Path) -> Result<Self, Failure> {
         let stamp = stamp(home, root);
         let config = config::load(&home.stack(Some(&root.join(FILE))))?;
         identity::git_folder(root)?;
-        let known = match ledger {
-            Some(ledger) => registered(ledger, root)?,
+        let known = match store {
+            Some(store) => registered(store, root)?,
             None => None,
         };
         let (id, own) = match known {
@@ -97,7 +97,7 @@ impl Here {
         };
         let id = id.ok_or_else(|| {
             Failure::configuration(format!("{} has no [project] id", root.join(FILE).display()))
-                .mend("runner init")
+                .hint("runner init")
         })?;
         Ok(Self {
             root: root.to_owned(),
@@ -122,29 +122,29 @@ impl Here {
         self.config.job(&row.job_name).map(|job| job.spec.clone())
     }
 
-    /// Brings the ledger to what the project's files say.
+    /// Brings the database to what the project's files say.
     ///
     /// # Errors
-    /// The folder is not the project that the ledger knows by its id; nothing is changed then.
-    pub fn register(&self, ledger: &mut Ledger, now: Timestamp) -> Result<(), Failure> {
-        let (standing, known) = standing_of(ledger, &self.root, &self.id, self.own)?;
-        if let Some((what, mend)) = standing.trouble(&self.root, &self.id) {
-            return Err(Failure::configuration(what).mend(mend));
+    /// The folder is not the project that the database knows by its id; nothing is changed then.
+    pub fn register(&self, store: &mut Store, now: Timestamp) -> Result<(), Failure> {
+        let (standing, known) = standing_of(store, &self.root, &self.id, self.own)?;
+        if let Some((what, hint)) = standing.trouble(&self.root, &self.id) {
+            return Err(Failure::configuration(what).hint(hint));
         }
         let owned = self.own && known.as_ref().is_some_and(|known| !known.own);
         let node = node(&self.root)?;
         // One from before that time was kept.
-        let unborn =
-            standing == Standing::Known && known.as_ref().is_some_and(|known| known.node != node);
-        if matches!(standing, Standing::New | Standing::Replaced)
+        let unborn = standing == Registration::Known
+            && known.as_ref().is_some_and(|known| known.node != node);
+        if matches!(standing, Registration::New | Registration::Replaced)
             || owned
             || unborn
             || is_displaced(known.as_ref())
         {
-            if standing == Standing::Replaced {
+            if standing == Registration::Replaced {
                 tracing::info!(path = %self.root.display(), "another folder, the same project");
             }
-            ledger.register(
+            store.register(
                 &Project {
                     id: self.id.clone(),
                     path: self.root.clone(),
@@ -158,7 +158,7 @@ impl Here {
         if known.is_none_or(|known| known.config_stamp != self.stamp) {
             let projection = Projection::of(&self.config).text();
             let jobs = self.config.job_rows()?;
-            ledger.project_jobs(&self.id, &self.stamp, &projection, &jobs, now)?;
+            store.project_jobs(&self.id, &self.stamp, &projection, &jobs, now)?;
         }
         Ok(())
     }
@@ -177,9 +177,9 @@ pub fn node(root: &Path) -> Result<Node, Failure> {
 
 /// The project that the database knows this very folder as: at its path, or at another path of the same
 /// folder, such as another mount.
-pub fn registered(ledger: &Ledger, root: &Path) -> Result<Option<Project>, Failure> {
+pub fn registered(store: &Store, root: &Path) -> Result<Option<Project>, Failure> {
     let here = node(root)?;
-    if let Some(known) = ledger.project_at(root)?
+    if let Some(known) = store.project_at(root)?
         && known.node.is(&here)
     {
         return Ok(Some(known));
@@ -187,22 +187,22 @@ pub fn registered(ledger: &Ledger, root: &Path) -> Result<Option<Project>, Failu
     let same = |known: &Project| {
         known.node.is(&here) && node(&known.path).is_ok_and(|there| there.is(&here))
     };
-    Ok(ledger.projects()?.into_iter().find(same))
+    Ok(store.projects()?.into_iter().find(same))
 }
 
-/// How a folder that carries an id stands to what the ledger knows of that id.
+/// How a folder that carries an id stands to what the database knows of that id.
 pub fn standing_of(
-    ledger: &Ledger,
+    store: &Store,
     root: &Path,
     id: &ProjectId,
     own: bool,
-) -> Result<(Standing, Option<Project>), Failure> {
-    let known = ledger.project(id)?;
-    let found = Found {
+) -> Result<(Registration, Option<Project>), Failure> {
+    let known = store.project(id)?;
+    let found = FoundProject {
         path: root.to_owned(),
         node: node(root)?,
         own,
-        other_here: ledger
+        other_here: store
             .project_at(root)?
             .map(|other| other.id)
             .filter(|other| other != id),
@@ -212,11 +212,11 @@ pub fn standing_of(
         // The database has another project there.
         let bound = displaced.is_none().then_some(&known.node);
         let path = displaced.unwrap_or_else(|| known.path.clone());
-        Known {
+        KnownProject {
             seen: match path == root {
                 // What is there is what we stand in.
-                true => Seen::Nothing,
-                false => look(&path, id, bound, carried),
+                true => PathOccupant::Nothing,
+                false => inspect_path(&path, id, bound, carried),
             },
             node: known.node,
             own: known.own.then(|| id.clone()),
@@ -226,14 +226,14 @@ pub fn standing_of(
     Ok((judge(remembered.as_ref(), Some(&found)), known))
 }
 
-/// How a project of the ledger stands, from what is at its path.
-pub fn standing_of_row(known: &Project) -> Standing {
+/// How a project of the database stands, from what is at its path.
+pub fn standing_of_row(known: &Project) -> Registration {
     if known.displaced_from().is_some() {
-        return Standing::Overtaken;
+        return Registration::Overtaken;
     }
     judge(
-        Some(&Known {
-            seen: look(&known.path, &known.id, Some(&known.node), carried),
+        Some(&KnownProject {
+            seen: inspect_path(&known.path, &known.id, Some(&known.node), carried),
             path: known.path.clone(),
             node: known.node,
             own: known.own.then(|| known.id.clone()),
@@ -298,30 +298,30 @@ pub fn contradiction(known: &Project) -> Option<(String, String)> {
     ))
 }
 
-/// A project as the ledger keeps it: what looking and holding back need while its files are broken.
+/// A project as the database keeps it: what looking and holding back need while its files are broken.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptProject {
     /// Its row.
     pub row: Project,
     /// What is wrong with its files or its place now.
     pub trouble: Option<Failure>,
 }
 
-/// The project at or above `from` as the ledger knows it.
+/// The project at or above `from` as the database knows it.
 ///
 /// # Errors
 /// There is none there, or it has never been registered; a mistake in its files is told then.
-pub fn kept(home: &Home, ledger: &Ledger, from: &Path) -> Result<Kept, Failure> {
+pub fn kept(home: &Env, store: &Store, from: &Path) -> Result<KeptProject, Failure> {
     let root = match find(from) {
         Ok(root) => root,
         Err(failure) => {
             let from = fs::canonicalize(from).unwrap_or_else(|_| from.to_owned());
             for folder in from.ancestors() {
-                if let Some(row) = ledger.project_at(folder)? {
+                if let Some(row) = store.project_at(folder)? {
                     let trouble = why_gone(&row.config_stamp).map_or(failure, |why| {
-                        Failure::configuration(why.to_owned()).mend("runner projects")
+                        Failure::configuration(why.to_owned()).hint("runner projects")
                     });
-                    return Ok(Kept {
+                    return Ok(KeptProject {
                         row,
                         trouble: Some(trouble),
                     });
@@ -330,34 +330,34 @@ pub fn kept(home: &Home, ledger: &Ledger, from: &Path) -> Result<Kept, Failure> 
             return Err(failure);
         }
     };
-    if let Some(row) = ledger.project_at(&root)? {
+    if let Some(row) = store.project_at(&root)? {
         let fresh = row.config_stamp == stamp(home, &root);
         let trouble = match fresh {
             true => None,
-            false => Here::at(home, Some(ledger), &root)
-                .and_then(|here| here.check(ledger))
+            false => LoadedProject::at(home, Some(store), &root)
+                .and_then(|here| here.check(store))
                 .err(),
         };
-        return Ok(Kept { row, trouble });
+        return Ok(KeptProject { row, trouble });
     }
-    let here = Here::at(home, Some(ledger), &root)?;
-    let (standing, known) = standing_of(ledger, &root, &here.id, here.own)?;
+    let here = LoadedProject::at(home, Some(store), &root)?;
+    let (standing, known) = standing_of(store, &root, &here.id, here.own)?;
     match (standing, known) {
-        (Standing::Alias { .. }, Some(row)) => Ok(Kept { row, trouble: None }),
+        (Registration::Alias { .. }, Some(row)) => Ok(KeptProject { row, trouble: None }),
         (standing, _) => Err(match standing.trouble(&root, &here.id) {
-            Some((what, mend)) => Failure::configuration(what).mend(mend),
+            Some((what, hint)) => Failure::configuration(what).hint(hint),
             None => Failure::configuration(format!("{} has not run here yet", root.display()))
-                .mend("runner init, or runner night"),
+                .hint("runner init, or runner night"),
         }),
     }
 }
 
-impl Here {
-    /// Whether it is the project that the ledger knows by its id; changes nothing.
-    pub fn check(&self, ledger: &Ledger) -> Result<(), Failure> {
-        let (standing, _) = standing_of(ledger, &self.root, &self.id, self.own)?;
+impl LoadedProject {
+    /// Whether it is the project that the database knows by its id; changes nothing.
+    pub fn check(&self, store: &Store) -> Result<(), Failure> {
+        let (standing, _) = standing_of(store, &self.root, &self.id, self.own)?;
         match standing.trouble(&self.root, &self.id) {
-            Some((what, mend)) => Err(Failure::configuration(what).mend(mend)),
+            Some((what, hint)) => Err(Failure::configuration(what).hint(hint)),
             None => Ok(()),
         }
     }
@@ -365,18 +365,18 @@ impl Here {
 
 /// The stat of all files that a project's configuration is read from: equal stamps mean that
 /// nothing need be read again.
-pub fn stamp(home: &Home, root: &Path) -> String {
-    Stamps::of(home).of_project(root)
+pub fn stamp(home: &Env, root: &Path) -> String {
+    StampBase::of(home).of_project(root)
 }
 
 /// What the stamps of all projects begin with, looked up once.
-pub struct Stamps {
+pub struct StampBase {
     common: String,
 }
 
-impl Stamps {
+impl StampBase {
     /// As things are now.
-    pub fn of(home: &Home) -> Self {
+    pub fn of(home: &Env) -> Self {
         Self {
             common: format!(
                 "{} {} {}",
@@ -430,9 +430,9 @@ fn git(root: &Path) -> String {
     }
 }
 
-/// A job of a project as the ledger has it, also one that its configuration no longer names.
-pub fn job_of(ledger: &Ledger, project: &ProjectId, name: &str) -> Result<JobRow, Failure> {
-    let jobs = ledger.jobs(project)?;
+/// A job of a project as the database has it, also one that its configuration no longer names.
+pub fn job_of(store: &Store, project: &ProjectId, name: &str) -> Result<JobRow, Failure> {
+    let jobs = store.jobs(project)?;
     let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
     let near = nearest(name, names.iter().copied())
         .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
@@ -440,6 +440,6 @@ pub fn job_of(ledger: &Ledger, project: &ProjectId, name: &str) -> Result<JobRow
     let unknown = Failure::configuration(format!(
         "no job {name:?} in this project{near} (there is: {there})"
     ))
-    .mend("runner config show");
+    .hint("runner config show");
     jobs.into_iter().find(|job| job.name == name).ok_or(unknown)
 }

@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{Ledger, gone, why_gone};
-use runner_engine::owner::Owner;
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::store::{Store, gone, why_gone};
 use runner_engine::tick::{Tick, tick};
 
 use crate::alerts;
 use crate::cli::Failure;
 use crate::doctor;
-use crate::drive;
-use crate::home::Home;
-use crate::project::{self, Here, Stamps};
+use crate::env::Env;
+use crate::project::{self, LoadedProject, StampBase};
+use crate::spawn;
 
 /// Which configuration is read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Reread {
 
 /// What a tick did.
 #[derive(Clone, Debug, Default)]
-pub struct Done {
+pub struct TickResult {
     /// Runs to start now, oldest first.
     pub start: Vec<RunId>,
     /// Some live runs were asked to end, and what waits for them is ready when they have.
@@ -42,39 +42,44 @@ pub struct Done {
     pub unreadable: BTreeMap<String, String>,
 }
 
-/// Brings the ledger to what the files of all projects say, so that what was changed counts from now
+/// Brings the database to what the files of all projects say, so that what was changed counts from now
 /// on; says which could not be read, by path. Ticks nothing.
-pub fn reread(home: &Home, ledger: &mut Ledger) -> Result<BTreeMap<String, String>, Failure> {
+pub fn reread(home: &Env, store: &mut Store) -> Result<BTreeMap<String, String>, Failure> {
     let mut unreadable = BTreeMap::new();
-    refresh(home, ledger, Reread::WhatChanged, &mut unreadable)?;
+    refresh(home, store, Reread::WhatChanged, &mut unreadable)?;
     Ok(unreadable)
 }
 
 /// Ticks once.
-pub fn once(home: &Home, ledger: &mut Ledger, me: &Owner, reread: Reread) -> Result<Done, Failure> {
+pub fn once(
+    home: &Env,
+    store: &mut Store,
+    me: &ProcessIdentity,
+    reread: Reread,
+) -> Result<TickResult, Failure> {
     let mut unreadable = BTreeMap::new();
-    refresh(home, ledger, reread, &mut unreadable)?;
+    refresh(home, store, reread, &mut unreadable)?;
     let Tick {
         start,
         end,
         settled,
         mut troubles,
         swept,
-    } = tick(ledger, &drive::driver(home, me), home.now()?)?;
+    } = tick(store, &spawn::driver(home, me), home.now()?)?;
     for run in &end {
-        drive::end(ledger, run)?;
+        spawn::end(store, run)?;
     }
     for run in settled.iter().map(|(run, _)| run).chain(&swept) {
         // What is to be started must not be lost over it.
-        if let Err(failure) = drive::mark(home, ledger, run) {
+        if let Err(failure) = spawn::mark(home, store, run) {
             troubles.push(format!("run {run}: {failure}"));
         }
     }
     home.note_tick(home.wall()?);
-    doctor::walls::note(home);
+    doctor::sandbox::note(home);
     let good = troubles.is_empty() && unreadable.is_empty();
-    troubles.extend(alerts::after_tick(home, ledger, good)?);
-    Ok(Done {
+    troubles.extend(alerts::after_tick(home, store, good)?);
+    Ok(TickResult {
         start,
         ending: !end.is_empty(),
         settled,
@@ -85,7 +90,7 @@ pub fn once(home: &Home, ledger: &mut Ledger, me: &Owner, reread: Reread) -> Res
 
 /// What a tick will find, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Next {
+pub struct NextTick {
     /// The job that a clock makes due, or what else it is.
     pub what: String,
     /// When.
@@ -93,12 +98,12 @@ pub struct Next {
 }
 
 /// The next moment at which a tick finds something by itself, over all projects.
-pub fn next(ledger: &Ledger, now: Timestamp) -> Result<Option<Next>, Failure> {
-    let Some(at) = ledger.next_moment(now)? else {
+pub fn next(store: &Store, now: Timestamp) -> Result<Option<NextTick>, Failure> {
+    let Some(at) = store.next_moment(now)? else {
         return Ok(None);
     };
-    let what = ledger.job_due_at(at)?;
-    Ok(Some(Next {
+    let what = store.job_due_at(at)?;
+    Ok(Some(NextTick {
         what: what.unwrap_or_else(|| "what waits".to_owned()),
         at,
     }))
@@ -107,29 +112,29 @@ pub fn next(ledger: &Ledger, now: Timestamp) -> Result<Option<Next>, Failure> {
 /// Reads again the configuration of projects whose files have changed; a bad one keeps its old jobs
 /// and is named, once a tick.
 fn refresh(
-    home: &Home,
-    ledger: &mut Ledger,
+    home: &Env,
+    store: &mut Store,
     reread: Reread,
     bad: &mut BTreeMap<String, String>,
 ) -> Result<(), Failure> {
-    let stamps = Stamps::of(home);
-    for known in ledger.projects()? {
+    let stamps = StampBase::of(home);
+    for known in store.projects()? {
         let stamp = stamps.of_project(&known.path);
         if reread == Reread::WhatChanged && known.config_stamp == stamp {
             continue;
         }
         let path = known.path.display().to_string();
         let standing = project::standing_of_row(&known);
-        if let Some((what, mend)) = standing.trouble(&known.path, &known.id) {
+        if let Some((what, hint)) = standing.trouble(&known.path, &known.id) {
             // Said once; what is due meanwhile is recorded as missed, with this reason.
             if why_gone(&known.config_stamp).is_none() {
-                ledger.mark_gone(&known.id, &gone(&what))?;
-                bad.insert(path, format!("{what}\n  to mend it: {mend}"));
+                store.mark_gone(&known.id, &gone(&what))?;
+                bad.insert(path, format!("{what}\n  fix: {hint}"));
             }
             continue;
         }
-        let fresh = Here::at(home, Some(ledger), &known.path)
-            .and_then(|here| here.register(ledger, home.wall()?));
+        let fresh = LoadedProject::at(home, Some(store), &known.path)
+            .and_then(|here| here.register(store, home.wall()?));
         if let Err(failure) = fresh {
             bad.insert(path, failure.to_string());
         }

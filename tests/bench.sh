@@ -38,8 +38,8 @@ git commit --quiet --allow-empty -m Begin
 "$runner" --quiet init
 "$runner" --quiet night >/dev/null
 sqlite=$(command -v sqlite3)
-python3 "$work/time.py" "status against sqlite3 'select 1'" 50 "$runner status" "$sqlite $XDG_STATE_HOME/runner/ledger.sqlite select(1)"
-python3 "$work/time.py" "tick with nothing due against sqlite3 'select 1'" 50 "$runner --quiet tick" "$sqlite $XDG_STATE_HOME/runner/ledger.sqlite select(1)"
+python3 "$work/time.py" "status against sqlite3 'select 1'" 50 "$runner status" "$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
+python3 "$work/time.py" "tick with nothing due against sqlite3 'select 1'" 50 "$runner --quiet tick" "$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
 
 # A tick with ten jobs due, alone and among a hundred thousand that are not.
 mkdir "$work/q"
@@ -70,14 +70,14 @@ for _ in range(rounds + 1):
 print(f"{statistics.median(took[1:]) * 1000:.1f}")
 P
 few=$(python3 "$work/ticks.py" "$runner" "$work/clock" 7)
-"$sqlite" "$XDG_STATE_HOME/runner/ledger.sqlite" "
+"$sqlite" "$XDG_STATE_HOME/runner/database.sqlite" "
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
     INSERT INTO jobs (project, name, kind, schedule, policy, pool, enabled, next_due, watermark)
     SELECT j.project, 'far' || i, j.kind, j.schedule, j.policy, j.pool, 1, j.next_due + 99999999999, j.watermark
     FROM n, jobs j WHERE j.name = 'due0';"
 many=$(python3 "$work/ticks.py" "$runner" "$work/clock" 7)
 echo "tick with 10 runs due among 100,010 jobs against among 10: $many ms against $few ms, ratio $(python3 -c "print(f'{$many / $few:.2f}')")"
-"$sqlite" "$XDG_STATE_HOME/runner/ledger.sqlite" "DELETE FROM jobs WHERE name GLOB 'far*'"
+"$sqlite" "$XDG_STATE_HOME/runner/database.sqlite" "DELETE FROM jobs WHERE name GLOB 'far*'"
 
 # A thousand projects of ten jobs each: a look at all of them, and a tick with nothing due. Each has had
 # a night, and each of its jobs one run.
@@ -98,7 +98,7 @@ for n in range(int(sys.argv[1])):
     open(f"p{n:04}/runner.toml", "w").write(f'[project]\nid = "{id}"\n\n[day.budget]\ncalls = 100\n{jobs}')
 P
     for project in p*; do "$runner" -C "$project" --quiet enqueue job0 --at 1h >/dev/null 2>&1; done
-    "$sqlite" "$XDG_STATE_HOME/runner/ledger.sqlite" "
+    "$sqlite" "$XDG_STATE_HOME/runner/database.sqlite" "
         UPDATE runs SET state = 'settled', finished = requested, outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', waits_for = NULL;
         UPDATE occurrences SET outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', settled = recorded;
         INSERT INTO nights (project, name, opens, closes, closed, headline, worst, folder)
@@ -111,7 +111,7 @@ P
                 '{\"headline\":\"9 succeeded\",\"lines\":[],\"facts\":{\"worst\":\"succeeded\"},\"artifacts\":[],\"backend\":\"\",\"containment\":\"\"}' FROM jobs;"
     "$runner" --quiet tick
     cd "$work"
-    none="$sqlite $XDG_STATE_HOME/runner/ledger.sqlite select(1)"
+    none="$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
     python3 "$work/time.py" "status of all $projects projects with 10 jobs each against sqlite3 'select 1'" 20 "$runner status" "$none"
     python3 "$work/time.py" "tick of $projects projects with nothing due against sqlite3 'select 1'" 20 "$runner --quiet tick" "$none"
 )
@@ -223,7 +223,7 @@ git commit --quiet -m Ideas
 git status >/dev/null
 "$runner" --quiet dream run || true
 "$runner" dream run | head -1
-# A whole command is a starter, a run of its own and the ledger around it.
+# A whole command is a starter, a run of its own and the database around it.
 python3 "$work/time.py" "dream run over $ideas unchanged ideas against git status" 7 "$runner --quiet dream run" "$(command -v git) status"
 
 # A long answer of a model's API, in pieces, against the same bytes thrown away.
@@ -280,7 +280,7 @@ money = "unlimited"
 C
 "$runner" --quiet run ask
 words=$(wc -c < notes/answer.md)
-# The whole command is a process that begins a run and one that performs it, with their ledger; then 4 MB of
+# The whole command is a process that begins a run and one that performs it, with their database; then 4 MB of
 # text are written, recorded and placed.
 python3 "$work/time.py" "an answer of $megabytes MB in 160,000 pieces against curl > /dev/null" 5 \
     "$runner --quiet run ask" "$(command -v curl) -s http://127.0.0.1:$port/"

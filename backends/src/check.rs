@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use runner_engine::outcome::Class;
 use runner_engine::process::{
-    Cancel, ChildSandbox, ChildSpec, Limits, Status, Stdin, Verdict, find_program, run,
+    Cancel, ChildSandbox, ChildSpec, ExitStatus, Limits, OutputVerdict, Stdin, find_program, run,
 };
 use serde::Serialize;
 
-use crate::agent::Plan;
+use crate::agent::AgentPlan;
 use crate::api::{plan, probe};
 use crate::registry::{BackendSpec, Surroundings, agent_plan};
 use crate::{BackendError, build, child, credentials};
@@ -24,7 +24,7 @@ const VERSION: Duration = Duration::from_secs(10);
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct CheckItem {
     /// What: `program`, `version`, `login`, `state`, `settings`, `endpoint`, `key`, `model`.
     pub what: &'static str,
     /// What was found.
@@ -34,7 +34,7 @@ pub struct Finding {
     pub problem: Option<Class>,
 }
 
-impl Finding {
+impl CheckItem {
     fn good(what: &'static str, said: impl Into<String>) -> Self {
         Self {
             what,
@@ -53,13 +53,13 @@ impl Finding {
 }
 
 /// Looks at everything that this instance needs. `marker` marks the processes that it starts.
-pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec<Finding> {
+pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec<CheckItem> {
     if spec.is_endpoint() {
         return endpoint(spec, around);
     }
     let backend = match build(spec, around) {
         Ok(backend) => backend,
-        Err(error) => return vec![Finding::of("settings", &error)],
+        Err(error) => return vec![CheckItem::of("settings", &error)],
     };
     let kind = match spec.kind.as_str() {
         "claude" => "claude",
@@ -68,60 +68,60 @@ pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec
         _ => {
             let program = spec.program.as_deref().unwrap_or("none is needed");
             return vec![match backend.preflight() {
-                Ok(()) => Finding::good("program", program),
-                Err(error) => Finding::of("program", &error),
+                Ok(()) => CheckItem::good("program", program),
+                Err(error) => CheckItem::of("program", &error),
             }];
         }
     };
     let program = PathBuf::from(spec.program.as_deref().unwrap_or(kind));
     let plan = match agent_plan(spec, kind, program, around) {
         Ok(plan) => plan,
-        Err(error) => return vec![Finding::of("settings", &error)],
+        Err(error) => return vec![CheckItem::of("settings", &error)],
     };
     let mut findings = Vec::new();
     if !plan.missing.is_empty() {
         let why = format!("these variables are not set: {}", plan.missing.join(", "));
-        findings.push(Finding::of("settings", &BackendError::Rejected { why }));
+        findings.push(CheckItem::of("settings", &BackendError::Rejected { why }));
     }
     match plan.find() {
         Ok(path) => {
-            findings.push(Finding::good("program", path.display().to_string()));
+            findings.push(CheckItem::good("program", path.display().to_string()));
             findings.push(version(&plan, &path, marker));
         }
-        Err(error) => findings.push(Finding::of("program", &error)),
+        Err(error) => findings.push(CheckItem::of("program", &error)),
     }
     findings.push(match credentials::plausible(&plan) {
-        Ok(found) => Finding::good("login", found),
-        Err(error) => Finding::of("login", &error),
+        Ok(found) => CheckItem::good("login", found),
+        Err(error) => CheckItem::of("login", &error),
     });
     findings.push(state(&plan));
     findings
 }
 
 /// Who answers at an API's address, whether the key opens it and whether the model is there.
-fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<Finding> {
+fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<CheckItem> {
     let mut named = spec.clone();
     // Without a model there is still a list to choose from.
     let unnamed = spec.model.as_deref().is_none_or(str::is_empty);
     if unnamed {
         named.model = Some("none".to_owned());
     }
-    let plan = match plan::Plan::of(&named, around) {
+    let plan = match plan::EndpointPlan::of(&named, around) {
         Ok(plan) => plan,
-        Err(error) => return vec![Finding::of("settings", &error)],
+        Err(error) => return vec![CheckItem::of("settings", &error)],
     };
     let mut findings = Vec::new();
     match (plan.secret(), &plan.key) {
         (Ok(_), Some((name, _))) => {
-            findings.push(Finding::good(
+            findings.push(CheckItem::good(
                 "key",
                 format!("{name} is set, for {}", plan.host()),
             ));
         }
-        (Ok(_), None) => findings.push(Finding::good("key", "none is sent")),
+        (Ok(_), None) => findings.push(CheckItem::good("key", "none is sent")),
         (Err(error), _) => {
             // Without it nothing can be asked that says more.
-            findings.push(Finding::of("key", &error));
+            findings.push(CheckItem::of("key", &error));
             return findings;
         }
     }
@@ -132,7 +132,7 @@ fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<Finding> {
                 BackendError::Auth { .. } => "key",
                 _ => "endpoint",
             };
-            findings.push(Finding::of(what, &error));
+            findings.push(CheckItem::of(what, &error));
             return findings;
         }
     };
@@ -140,26 +140,26 @@ fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<Finding> {
         Some(models) => format!("{}, {}", found.who, counted(models.len(), "model")),
         None => format!("{}, which does not list its models", found.who),
     };
-    findings.push(Finding::good("endpoint", count));
+    findings.push(CheckItem::good("endpoint", count));
     findings.push(match probe::has_model(&plan, &found) {
         Err(error) if unnamed => {
             let why = format!("backends.{}.model is not set: {error}", spec.name);
-            Finding::of("model", &BackendError::Rejected { why })
+            CheckItem::of("model", &BackendError::Rejected { why })
         }
-        Err(error) => Finding::of("model", &error),
+        Err(error) => CheckItem::of("model", &error),
         Ok(()) if unnamed => {
             let why = format!("backends.{}.model is not set", spec.name);
-            Finding::of("model", &BackendError::Rejected { why })
+            CheckItem::of("model", &BackendError::Rejected { why })
         }
         Ok(()) if found.models.is_none() => {
-            Finding::good("model", format!("{}, as far as can be known", plan.model))
+            CheckItem::good("model", format!("{}, as far as can be known", plan.model))
         }
-        Ok(()) => Finding::good("model", plan.model.clone()),
+        Ok(()) => CheckItem::good("model", plan.model.clone()),
     });
     findings
 }
 
-fn version(plan: &Plan, program: &Path, marker: &str) -> Finding {
+fn version(plan: &AgentPlan, program: &Path, marker: &str) -> CheckItem {
     let spec = ChildSpec {
         program: program.to_owned(),
         args: vec![OsString::from("--version")],
@@ -179,19 +179,19 @@ fn version(plan: &Plan, program: &Path, marker: &str) -> Finding {
             what: program.display().to_string(),
             hint: format!("{why}; {}", credentials::install(plan.kind)),
         };
-        Finding::of("version", &error)
+        CheckItem::of("version", &error)
     };
     let ended = Cancel::new()
         .map_err(|error| error.to_string())
         .and_then(|cancel| {
-            run(&spec, &cancel, &mut |_, _| Verdict::Continue)
+            run(&spec, &cancel, &mut |_, _| OutputVerdict::Continue)
                 .map_err(|error| child::spawn_error(&error).to_string())
         });
     match ended {
-        Ok(ended) if ended.is_success() && ended.status == Status::Exit(0) => {
+        Ok(ended) if ended.is_success() && ended.status == ExitStatus::Exit(0) => {
             let said = String::from_utf8_lossy(&ended.stdout);
             let first = said.lines().next().unwrap_or_default().trim();
-            Finding::good("version", first.chars().take(80).collect::<String>())
+            CheckItem::good("version", first.chars().take(80).collect::<String>())
         }
         Ok(ended) => bad(format!("--version ended with {}", ended.status)),
         Err(why) => bad(why),
@@ -199,21 +199,21 @@ fn version(plan: &Plan, program: &Path, marker: &str) -> Finding {
 }
 
 /// Whether the program can write its own folder, or make it.
-fn state(plan: &Plan) -> Finding {
+fn state(plan: &AgentPlan) -> CheckItem {
     let Some(home) = credentials::home(plan) else {
         let why = "HOME is not set, so it has no folder of its own".to_owned();
-        return Finding::of("state", &BackendError::Rejected { why });
+        return CheckItem::of("state", &BackendError::Rejected { why });
     };
     let existing = home.ancestors().find(|path| path.exists());
     let existing = existing.unwrap_or(Path::new("/"));
     match rustix::fs::access(existing, rustix::fs::Access::WRITE_OK) {
-        Ok(()) => Finding::good("state", home.display().to_string()),
+        Ok(()) => CheckItem::good("state", home.display().to_string()),
         Err(error) => {
             let why = format!(
                 "{} cannot be written ({error}); give it another folder with `state`",
                 existing.display()
             );
-            Finding::of("state", &BackendError::Rejected { why })
+            CheckItem::of("state", &BackendError::Rejected { why })
         }
     }
 }

@@ -7,10 +7,10 @@ use runner_text::counted;
 use std::time::Duration;
 
 use runner_engine::process::{
-    Cancel, ChildSpec, Ended, Limits, Reason, SpawnError, Status, Stream, Verdict, run,
+    Cancel, ChildSpec, Ended, ExitStatus, Limits, OutputVerdict, Reason, SpawnError, Stream, run,
 };
 
-use runner_engine::walls::Containment;
+use runner_engine::sandbox::AppliedSandbox;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{BackendError, Phase};
@@ -62,8 +62,8 @@ pub(crate) fn attempt(
     spec: &ChildSpec,
     cancel: &Cancel,
     secrets: &Secrets,
-) -> (Result<Ended, BackendError>, Option<Containment>) {
-    match run(spec, cancel, &mut |_, _| Verdict::Continue) {
+) -> (Result<Ended, BackendError>, Option<AppliedSandbox>) {
+    match run(spec, cancel, &mut |_, _| OutputVerdict::Continue) {
         Ok(ended) => {
             let containment = ended.containment.clone();
             (judge(spec, cancel, secrets, ended), containment)
@@ -79,7 +79,7 @@ fn judge(
     ended: Ended,
 ) -> Result<Ended, BackendError> {
     let ended = by_itself(spec, ended, cancel, secrets)?;
-    if ended.status == Status::Exit(0) {
+    if ended.status == ExitStatus::Exit(0) {
         return Ok(ended);
     }
     Err(crash(spec, &ended, "failed", secrets))

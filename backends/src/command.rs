@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use runner_engine::process::{Cancel, ChildSpec, Stdin, find_program};
-use runner_engine::walls::Confine;
+use runner_engine::sandbox::SandboxedStart;
 
 use crate::artifact::Folder;
 use crate::child::Patience;
@@ -32,12 +32,12 @@ pub const REQUEST_FILE: &str = "request.json";
 /// A program that answers requests.
 #[derive(Clone, Debug)]
 pub struct Command {
-    plan: Arc<Plan>,
+    plan: Arc<CommandPlan>,
 }
 
 /// How the program is run; the same for every request.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct CommandPlan {
     pub name: String,
     pub model: Option<String>,
     /// A name to look for in `env`'s `PATH`, or an absolute path.
@@ -52,7 +52,7 @@ pub(crate) struct Plan {
     pub quiet: bool,
     pub patience: Patience,
     /// What it starts behind.
-    pub confine: Option<Confine>,
+    pub sandbox_start: Option<SandboxedStart>,
     /// For each stream and for the artifact.
     pub output_cap: usize,
     /// What held the last child.
@@ -60,7 +60,7 @@ pub(crate) struct Plan {
 }
 
 impl Command {
-    pub(crate) fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: CommandPlan) -> Self {
         Self {
             plan: Arc::new(plan),
         }
@@ -111,14 +111,14 @@ impl Backend for Command {
     }
 }
 
-impl Plan {
+impl CommandPlan {
     /// What held its last child; before there was one, what is asked for.
     fn containment(&self) -> String {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&*held, &self.confine) {
+        match (&*held, &self.sandbox_start) {
             (Some(held), _) => held.clone(),
-            (None, Some(confine)) if confine.walls.off => "walls off".to_owned(),
-            (None, Some(_)) => "behind walls, once it is started".to_owned(),
+            (None, Some(sandbox_start)) if sandbox_start.walls.off => "walls off".to_owned(),
+            (None, Some(_)) => "inside the sandbox, once it is started".to_owned(),
             (None, None) => "unconfined".to_owned(),
         }
     }
@@ -157,7 +157,7 @@ impl Plan {
             stdin: Stdin::Bytes(body),
             limits: child::limits(&request.limits, self.quiet, self.output_cap, &self.patience),
             marker: request.id.clone(),
-            sandbox: self.confine.clone().into(),
+            sandbox: self.sandbox_start.clone().into(),
         };
         let (ended, containment) = child::attempt(&spec, cancel, &secrets);
         if let Some(containment) = containment {

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::agent::Plan;
+use crate::agent::AgentPlan;
 use crate::error::BackendError;
 use runner_engine::files::{open_host, read_host};
 
@@ -106,7 +106,7 @@ pub(crate) fn install(kind: &str) -> &'static str {
 ///
 /// # Errors
 /// [`BackendError::Auth`]: nothing was found, and what mends it.
-pub(crate) fn plausible(plan: &Plan) -> Result<String, BackendError> {
+pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
     let keys = KEYS.iter().find(|(name, _)| *name == plan.kind);
     let keys = keys.map_or(&[][..], |(_, keys)| *keys);
     let own = plan.named.iter().map(String::as_str);
@@ -122,14 +122,14 @@ pub(crate) fn plausible(plan: &Plan) -> Result<String, BackendError> {
             text(&login["OPENAI_API_KEY"]) || text(&login["tokens"]["access_token"])
         }),
     };
-    let mend = match plan.kind {
+    let hint = match plan.kind {
         "claude" => {
             "log in with `claude`, or set CLAUDE_CODE_OAUTH_TOKEN (`claude setup-token`) or ANTHROPIC_API_KEY"
         }
         _ => "log in with `codex login`, or set CODEX_API_KEY",
     };
     let Some(state) = home(plan) else {
-        let why = format!("HOME is not set, so there is no login to be found; {mend}");
+        let why = format!("HOME is not set, so there is no login to be found; {hint}");
         return Err(BackendError::Auth { why });
     };
     let path = state.join(file);
@@ -145,12 +145,12 @@ pub(crate) fn plausible(plan: &Plan) -> Result<String, BackendError> {
         Err(error) => format!("{} cannot be read: {error}", path.display()),
     };
     Err(BackendError::Auth {
-        why: format!("{why}; {mend}"),
+        why: format!("{why}; {hint}"),
     })
 }
 
 /// The program's own folder.
-pub(crate) fn home(plan: &Plan) -> Option<std::path::PathBuf> {
+pub(crate) fn home(plan: &AgentPlan) -> Option<std::path::PathBuf> {
     if let Some(state) = &plan.state {
         return Some(state.clone());
     }

@@ -189,7 +189,7 @@ mod tests {
             until,
             why: "5-hour limit".into(),
         };
-        assert_eq!(limited(Some(later)).outcome(now).word(), "deferred");
+        assert_eq!(limited(Some(later)).outcome(now).as_str(), "deferred");
         assert_eq!(
             limited(Some(now)).outcome(now).class(),
             Some(Class::RateLimited)
@@ -204,7 +204,7 @@ mod tests {
             waited: Duration::from_millis(1500),
         };
         let now = Timestamp::UNIX_EPOCH;
-        assert_eq!(silent(Phase::Total).outcome(now).word(), "timed-out");
+        assert_eq!(silent(Phase::Total).outcome(now).as_str(), "timed-out");
         assert_eq!(
             silent(Phase::Idle).outcome(now).class(),
             Some(Class::Silent)

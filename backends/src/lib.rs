@@ -7,7 +7,7 @@
 //! ```
 //!
 //! This floor knows how to get one answer out of one model, and nothing of jobs, budgets or the
-//! ledger. It must never read the environment (a child's environment is handed in), never apply
+//! database. It must never read the environment (a child's environment is handed in), never apply
 //! anything that a model said, never repair an answer and never try a second time by itself.
 
 #![cfg_attr(

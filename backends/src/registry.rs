@@ -8,15 +8,15 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use runner_engine::digest::Digest;
+use runner_engine::sandbox::SandboxedStart;
 use runner_engine::time::Clock;
-use runner_engine::walls::Confine;
 use runner_text::nearest::nearest;
 use serde::{Deserialize, Serialize};
 
 use crate::child::Patience;
 use crate::claude::Claude;
 use crate::codex::Codex;
-use crate::command::{Command, Plan, REQUEST_FILE};
+use crate::command::{Command, CommandPlan, REQUEST_FILE};
 use crate::redact::ORDINARY;
 use crate::slots::Slotted;
 use crate::{Backend, BackendError, Builtin, agent, api, credentials};
@@ -146,9 +146,9 @@ pub struct Surroundings<'a> {
     /// The environment that children may be given; each gets the ordinary variables and what its
     /// backend names.
     pub env: &'a BTreeMap<String, String>,
-    /// The walls of the job that asks; a backend adds its own program's state folders. `None`
+    /// The sandbox of the job that asks; a backend adds its own program's state folders. `None`
     /// starts it without a launcher, as only tests do.
-    pub confine: Option<&'a Confine>,
+    pub sandbox_start: Option<&'a SandboxedStart>,
     /// Where slots are counted; `None` counts none.
     pub slots: Option<&'a Path>,
     /// For times that a program says.
@@ -209,7 +209,7 @@ pub fn build(
                 )));
             }
             let (env, missing) = given(spec, around)?;
-            Ok(Arc::new(Command::new(Plan {
+            Ok(Arc::new(Command::new(CommandPlan {
                 name: spec.name.clone(),
                 model: spec.model.clone(),
                 program,
@@ -219,13 +219,13 @@ pub fn build(
                 artifact: artifact.to_owned(),
                 quiet: spec.quiet,
                 patience: spec.patience,
-                confine: around.confine.cloned(),
+                sandbox_start: around.sandbox_start.cloned(),
                 output_cap: spec.output_cap.unwrap_or(OUTPUT_CAP),
                 held: std::sync::Mutex::default(),
             })))
         }
         _ if spec.is_endpoint() => {
-            let plan = api::plan::Plan::of(spec, around)?;
+            let plan = api::plan::EndpointPlan::of(spec, around)?;
             let login = format!("{}{:?}", plan.base, plan.key.as_ref().map(|(name, _)| name));
             let inner = Arc::new(api::Api::new(plan));
             Ok(match (around.slots, spec.slots) {
@@ -281,9 +281,9 @@ pub(crate) fn agent_plan(
     kind: &'static str,
     program: PathBuf,
     around: &Surroundings<'_>,
-) -> Result<agent::Plan, BackendError> {
+) -> Result<agent::AgentPlan, BackendError> {
     let (env, missing) = given(spec, around)?;
-    let mut plan = agent::Plan {
+    let mut plan = agent::AgentPlan {
         name: spec.name.clone(),
         kind,
         model: spec.model.clone(),
@@ -299,7 +299,7 @@ pub(crate) fn agent_plan(
         fallback_model: spec.fallback_model.clone(),
         quiet: spec.quiet,
         patience: spec.patience,
-        confine: around.confine.cloned(),
+        sandbox_start: around.sandbox_start.cloned(),
         output_cap: spec.output_cap.unwrap_or(OUTPUT_CAP),
         clock: around.clock.clone(),
         held: Arc::default(),
@@ -320,7 +320,7 @@ fn short(what: &[u8]) -> String {
 /// With its turn to be waited for.
 fn slotted(
     spec: &BackendSpec,
-    plan: &agent::Plan,
+    plan: &agent::AgentPlan,
     inner: impl Backend + 'static,
     around: &Surroundings<'_>,
 ) -> Arc<dyn Backend> {
@@ -344,7 +344,7 @@ mod tests {
 
     const NOWHERE: Surroundings<'_> = Surroundings {
         env: &BTreeMap::new(),
-        confine: None,
+        sandbox_start: None,
         slots: None,
         clock: &Clock::Host,
     };

@@ -34,7 +34,7 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_dir: Option<PathBuf>,
     /// The tree that a working job lets a child work in, which is then where it starts; its tools and
-    /// its walls are the configuration's and the kernel's to say. `None`: it only answers.
+    /// its sandbox is the configuration's and the kernel's to say. `None`: it only answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<PathBuf>,
 }

@@ -81,7 +81,7 @@ impl Slotted {
     ) -> Result<File, BackendError> {
         let began = boot_time();
         let mut turn = TURN.0;
-        let mut told = false;
+        let mut reported = false;
         loop {
             if let Some(why) = cancel.why() {
                 return Err(BackendError::Cancelled { why });
@@ -101,9 +101,9 @@ impl Slotted {
                     ),
                 });
             }
-            if !told {
+            if !reported {
                 sink.event(Event::Note("waits for a slot: others use its login"));
-                told = true;
+                reported = true;
             }
             let turn_ends = turn.min(patience.saturating_sub(waited));
             let _cancelled_or_not = tokio::time::timeout(turn_ends, cancel.cancelled()).await;

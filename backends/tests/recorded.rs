@@ -42,7 +42,7 @@ fn replay(
     };
     let around = Surroundings {
         env: &env,
-        confine: None,
+        sandbox_start: None,
         slots: Some(run_dir.path()),
         clock: &Clock::Host,
     };
@@ -185,13 +185,15 @@ fn a_limit_that_says_its_end_is_a_deferral_until_then() {
         match answer {
             // Whether that may be billed is for whoever hears of it to say.
             Ok(reply) if overage => assert_eq!(reply.text, "five words from the stub"),
-            Err(BackendError::RateLimited { until: told, .. }) => assert_eq!(told, Some(until)),
+            Err(BackendError::RateLimited {
+                until: reported, ..
+            }) => assert_eq!(reported, Some(until)),
             other => panic!("{recording}: {other:?}"),
         }
-        let told = events.iter().any(|event| {
+        let reported = events.iter().any(|event| {
             matches!(event, OwnedEvent::Limit(limit) if limit.overage == overage
                 && limit.reached != overage && limit.until == Some(until))
         });
-        assert!(told, "{recording}: {events:?}");
+        assert!(reported, "{recording}: {events:?}");
     }
 }

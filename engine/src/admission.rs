@@ -4,15 +4,15 @@
 //! facts + policy + now ──> admit | deferred{until, why} | skipped{why} | refused{class, why}
 //! ```
 //!
-//! [`decide`] must never do IO, read a clock or change anything. Only the ledger turns its `Admit`
+//! [`decide`] must never do IO, read a clock or change anything. Only the database turns its `Admit`
 //! into an `Admitted`, in the transaction that also makes the reservation, so that a run which
 //! skipped a check cannot be written.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::host::Battery;
-use crate::ledger::{Amounts, Streak};
 use crate::outcome::{Class, Outcome};
+use crate::store::{Amounts, Streak};
 
 /// Failures in a row after which clocks stop starting a job.
 pub const BREAKER: u32 = 3;
@@ -41,7 +41,7 @@ pub const DEFERRALS: u32 = 3;
 
 /// What is known at the moment of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Facts {
+pub struct AdmissionFacts {
     /// A person asked for this run.
     pub by_hand: bool,
     /// Not to be started before this moment.
@@ -78,7 +78,7 @@ pub struct Facts {
     pub nothing_to_do: Option<String>,
 }
 
-/// What some level of the accounts has too little of.
+/// What some level of the budget usage has too little of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
     /// The level and its key: `day 2026-11-21`.
@@ -103,7 +103,11 @@ pub enum Decision {
 /// Decides. The order of the checks is the order in which a person would want to hear of them:
 /// what was asked for first (start deadline, pause, breaker, quiet hours, interval), then what
 /// someone must mend, then what is a matter of time, then what needs nothing.
-pub fn decide(facts: &Facts, reservation: Result<Amounts, Shortfall>, now: Timestamp) -> Decision {
+pub fn decide(
+    facts: &AdmissionFacts,
+    reservation: Result<Amounts, Shortfall>,
+    now: Timestamp,
+) -> Decision {
     if !facts.by_hand
         && let Some(outcome) = held_back(facts, now)
     {
@@ -121,8 +125,8 @@ pub fn decide(facts: &Facts, reservation: Result<Amounts, Shortfall>, now: Times
     }
     if let Some((class, why)) = &facts.preflight {
         // It was told once, and looking again costs nothing: it goes on by itself once it is mended.
-        let told = facts.streak.failures > 0 && facts.streak.last == Some(*class);
-        if told && facts.streak.refused && !facts.by_hand {
+        let reported = facts.streak.failures > 0 && facts.streak.last == Some(*class);
+        if reported && facts.streak.refused && !facts.by_hand {
             return Decision::Decline(Outcome::Skipped {
                 why: format!("still {class}, as it was told before: {why}"),
             });
@@ -169,7 +173,7 @@ pub fn decide(facts: &Facts, reservation: Result<Amounts, Shortfall>, now: Times
 }
 
 /// What the people who own the job asked of the clocks that start it.
-fn held_back(facts: &Facts, now: Timestamp) -> Option<Outcome> {
+fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     if let Some(start_by) = facts.start_by.filter(|start_by| *start_by < now) {
         return Some(Outcome::Skipped {
             why: format!(
@@ -193,7 +197,7 @@ fn held_back(facts: &Facts, now: Timestamp) -> Option<Outcome> {
         };
         return Some(Outcome::Skipped {
             why: format!(
-                "{why}; `runner ack` or a successful run by hand starts it again, once that is mended"
+                "{why}; `runner jobs reset` or a successful manual run starts it again, once that is mended"
             ),
         });
     }
@@ -220,7 +224,7 @@ fn held_back(facts: &Facts, now: Timestamp) -> Option<Outcome> {
 }
 
 /// What the host has too little of for a job that can wait.
-fn waits_for_host(facts: &Facts, now: Timestamp) -> Option<Outcome> {
+fn waits_for_host(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     let defer = |wait: SignedDuration, why: String| {
         let until = now.saturating_add(wait).unwrap_or(now);
         Some(Outcome::Deferred { until, why })

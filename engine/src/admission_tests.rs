@@ -6,14 +6,14 @@ fn now() -> Timestamp {
     Timestamp::from_second(1_790_000_000).unwrap()
 }
 
-fn healthy() -> Facts {
-    Facts {
+fn healthy() -> AdmissionFacts {
+    AdmissionFacts {
         free_bytes: u64::MAX,
-        ..Facts::default()
+        ..AdmissionFacts::default()
     }
 }
 
-fn word(facts: &Facts) -> String {
+fn word(facts: &AdmissionFacts) -> String {
     match decide(facts, Ok(Amounts::default()), now()) {
         Decision::Admit(_) => "admit".to_owned(),
         Decision::Decline(outcome) => outcome.to_string(),
@@ -30,14 +30,14 @@ fn each_fact_alone_stops_it() {
     let later = now().saturating_add(SignedDuration::from_hours(1)).unwrap();
     let cases = [
         (
-            Facts {
+            AdmissionFacts {
                 paused_until: Some(later),
                 ..healthy()
             },
             "deferred until",
         ),
         (
-            Facts {
+            AdmissionFacts {
                 streak: Streak {
                     failures: BREAKER,
                     ..Streak::default()
@@ -47,28 +47,28 @@ fn each_fact_alone_stops_it() {
             "skipped: stopped after 3",
         ),
         (
-            Facts {
+            AdmissionFacts {
                 free_bytes: 10,
                 ..healthy()
             },
             "failed (environment)",
         ),
         (
-            Facts {
+            AdmissionFacts {
                 preflight: Some((Class::Auth, "no key".into())),
                 ..healthy()
             },
             "failed (auth)",
         ),
         (
-            Facts {
+            AdmissionFacts {
                 dirty: vec!["ideas/a.md".into()],
                 ..healthy()
             },
             "deferred until",
         ),
         (
-            Facts {
+            AdmissionFacts {
                 nothing_to_do: Some("no delta".into()),
                 ..healthy()
             },
@@ -85,8 +85,8 @@ fn ago(minutes: i64) -> Option<Timestamp> {
     Some(now() - SignedDuration::from_mins(minutes))
 }
 
-fn on_battery(percent: u8, min_battery: u8) -> Facts {
-    Facts {
+fn on_battery(percent: u8, min_battery: u8) -> AdmissionFacts {
+    AdmissionFacts {
         battery: Some(Battery {
             percent,
             discharging: true,
@@ -96,16 +96,16 @@ fn on_battery(percent: u8, min_battery: u8) -> Facts {
     }
 }
 
-fn busy(load: u32, most: u32) -> Facts {
-    Facts {
+fn busy(load: u32, most: u32) -> AdmissionFacts {
+    AdmissionFacts {
         load_per_core: Some(load),
         max_load: Some(most),
         ..healthy()
     }
 }
 
-fn spaced(began: Option<Timestamp>) -> Facts {
-    Facts {
+fn spaced(began: Option<Timestamp>) -> AdmissionFacts {
+    AdmissionFacts {
         last_began: began,
         min_interval: Some(SignedDuration::from_hours(6)),
         ..healthy()
@@ -113,17 +113,17 @@ fn spaced(began: Option<Timestamp>) -> Facts {
 }
 
 /// Each gate that a job's owner sets, closed, with what is said of it.
-fn closed() -> Vec<(Facts, &'static str)> {
+fn closed() -> Vec<(AdmissionFacts, &'static str)> {
     vec![
         (
-            Facts {
+            AdmissionFacts {
                 start_by: ago(90),
                 ..healthy()
             },
             "skipped: its start deadline, 2026-09-21T12:43:20Z, passed 1h 30m ago",
         ),
         (
-            Facts {
+            AdmissionFacts {
                 quiet_until: ago(-60),
                 ..healthy()
             },
@@ -150,7 +150,7 @@ fn each_gate_holds_a_clock_back_and_not_a_person() {
     for (facts, expected) in closed() {
         let found = word(&facts);
         assert!(found.starts_with(expected), "{facts:?} gave {found}");
-        let by_hand = Facts {
+        let by_hand = AdmissionFacts {
             by_hand: true,
             ..facts
         };
@@ -160,7 +160,7 @@ fn each_gate_holds_a_clock_back_and_not_a_person() {
 
 #[test]
 fn open_gates_are_no_reason() {
-    let mains = Facts {
+    let mains = AdmissionFacts {
         battery: Some(Battery {
             percent: 3,
             discharging: false,
@@ -169,11 +169,11 @@ fn open_gates_are_no_reason() {
         ..healthy()
     };
     for facts in [
-        Facts {
+        AdmissionFacts {
             start_by: ago(0),
             ..healthy()
         },
-        Facts {
+        AdmissionFacts {
             quiet_until: ago(0),
             ..healthy()
         },
@@ -185,7 +185,7 @@ fn open_gates_are_no_reason() {
         on_battery(0, 0),
         mains,
         busy(1500, 1500),
-        Facts {
+        AdmissionFacts {
             load_per_core: None,
             ..busy(0, 0)
         },
@@ -196,13 +196,13 @@ fn open_gates_are_no_reason() {
 
 #[test]
 fn a_deadline_that_passed_is_said_before_a_pause_and_mending_before_waiting() {
-    let late = Facts {
+    let late = AdmissionFacts {
         start_by: ago(1),
         paused_until: ago(-60),
         ..healthy()
     };
     assert!(word(&late).starts_with("skipped: its start deadline"));
-    let broken = Facts {
+    let broken = AdmissionFacts {
         preflight: Some((Class::Auth, "no key".into())),
         ..busy(9000, 1)
     };
@@ -211,7 +211,7 @@ fn a_deadline_that_passed_is_said_before_a_pause_and_mending_before_waiting() {
 
 #[test]
 fn a_person_overrules_gates_and_nothing_that_could_do_harm() {
-    let mut facts = Facts {
+    let mut facts = AdmissionFacts {
         by_hand: true,
         paused_until: ago(-60),
         streak: Streak {

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 /// What people are told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum AlertKind {
     /// What was due ended as failed, timed-out or lost, after its last attempt.
     Failure,
     /// After several failures in a row clocks no longer start the job.
@@ -38,12 +38,12 @@ pub enum Kind {
     Stale,
 }
 
-impl Kind {
+impl AlertKind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Failure, Self::Breaker, Self::Missed, Self::Stale];
 
     /// Its word in settings, tables and messages.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Failure => "failure",
             Self::Breaker => "breaker",
@@ -54,15 +54,15 @@ impl Kind {
 
     /// The kind of this word.
     pub fn read(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
 /// What a project's configuration says about alerts, as far as it decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rules {
+pub struct AlertRules {
     /// The kinds that are told of.
-    pub on: BTreeSet<Kind>,
+    pub on: BTreeSet<AlertKind>,
     /// Whether a recovery is told of.
     pub recovery: bool,
     /// How long at least between two messages of the same open alert, in seconds.
@@ -75,11 +75,11 @@ pub struct Rules {
     pub channels: Vec<String>,
 }
 
-impl Rules {
+impl AlertRules {
     /// After how long without a success this job is stale, if ever.
     pub fn stale_after(&self, job: &str) -> Option<SignedDuration> {
         let own = self.jobs.get(job).copied().unwrap_or(self.success_within);
-        own.filter(|_| self.on.contains(&Kind::Stale))
+        own.filter(|_| self.on.contains(&AlertKind::Stale))
             .map(SignedDuration::from_secs)
     }
 }
@@ -104,43 +104,48 @@ pub enum News {
 
 /// An open alert, as far as it decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Open {
+pub struct OpenAlert {
     /// What it is about.
-    pub kind: Kind,
+    pub kind: AlertKind,
     /// When messages of it were last made.
-    pub told: Timestamp,
+    pub reported: Timestamp,
     /// Nobody is to be told of it any more.
     pub silenced: bool,
 }
 
 /// What becomes of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum AlertAction {
     /// It is opened, and told of.
-    Raise(Kind),
+    Raise(AlertKind),
     /// It has happened once more.
     Count {
         /// Which.
-        kind: Kind,
+        kind: AlertKind,
         /// And is told of again.
         tell: bool,
     },
     /// It is over.
     End {
         /// Which.
-        kind: Kind,
+        kind: AlertKind,
         /// And that is told of.
         tell: bool,
     },
 }
 
 /// Decides what news of a job mean, given its open alerts.
-pub fn decide(open: &[Open], news: News, rules: &Rules, now: Timestamp) -> Vec<Act> {
-    let kinds: &[Kind] = match news {
+pub fn decide(
+    open: &[OpenAlert],
+    news: News,
+    rules: &AlertRules,
+    now: Timestamp,
+) -> Vec<AlertAction> {
+    let kinds: &[AlertKind] = match news {
         News::Placed => {
             return open
                 .iter()
-                .map(|one| Act::End {
+                .map(|one| AlertAction::End {
                     kind: one.kind,
                     tell: rules.recovery && !one.silenced,
                 })
@@ -149,26 +154,26 @@ pub fn decide(open: &[Open], news: News, rules: &Rules, now: Timestamp) -> Vec<A
         News::Failed {
             by_hand: true,
             stopped: true,
-        } => &[Kind::Breaker],
+        } => &[AlertKind::Breaker],
         News::Failed { by_hand: true, .. } => &[],
-        News::Failed { stopped: true, .. } => &[Kind::Failure, Kind::Breaker],
-        News::Failed { .. } => &[Kind::Failure],
-        News::Missed => &[Kind::Missed],
-        News::Stale => &[Kind::Stale],
+        News::Failed { stopped: true, .. } => &[AlertKind::Failure, AlertKind::Breaker],
+        News::Failed { .. } => &[AlertKind::Failure],
+        News::Missed => &[AlertKind::Missed],
+        News::Stale => &[AlertKind::Stale],
     };
     let mut acts = Vec::new();
     for &kind in kinds {
         let wanted = rules.on.contains(&kind);
         match open.iter().find(|one| one.kind == kind) {
-            None if wanted => acts.push(Act::Raise(kind)),
+            None if wanted => acts.push(AlertAction::Raise(kind)),
             None => {}
             Some(one) => {
                 // A moment that lies ahead was written by a clock that was wrong.
-                let long_ago = now.duration_since(one.told).abs().as_secs() >= rules.repeat;
+                let long_ago = now.duration_since(one.reported).abs().as_secs() >= rules.repeat;
                 // That there is still no success is looked at every hour and is no new event.
-                if kind != Kind::Stale || long_ago {
+                if kind != AlertKind::Stale || long_ago {
                     let tell = wanted && long_ago && !one.silenced;
-                    acts.push(Act::Count { kind, tell });
+                    acts.push(AlertAction::Count { kind, tell });
                 }
             }
         }
@@ -180,7 +185,7 @@ pub fn decide(open: &[Open], news: News, rules: &Rules, now: Timestamp) -> Vec<A
 const BACKOFF: [i64; 7] = [60, 300, 900, 3600, 7200, 14_400, 28_800];
 
 /// When a message is tried again that was tried `tries` times, the last one at `now`; `None`: never.
-pub fn again(tries: u32, now: Timestamp) -> Option<Timestamp> {
+pub fn next_try(tries: u32, now: Timestamp) -> Option<Timestamp> {
     let wait = BACKOFF.get(usize::try_from(tries).ok()?.checked_sub(1)?)?;
     Some(
         now.saturating_add(SignedDuration::from_secs(*wait))
@@ -194,10 +199,10 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_word_of_its_own() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::read(kind.word()), Some(kind));
+        for kind in AlertKind::ALL {
+            assert_eq!(AlertKind::read(kind.as_str()), Some(kind));
         }
-        assert_eq!(Kind::read("x"), None);
+        assert_eq!(AlertKind::read("x"), None);
     }
 
     #[test]
@@ -205,12 +210,12 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let mut before = now;
         let mut tries = 0;
-        while let Some(next) = again(tries + 1, now) {
+        while let Some(next) = next_try(tries + 1, now) {
             assert!(next > before);
             before = next;
             tries += 1;
         }
-        assert_eq!(tries + 1, crate::ledger::MOST_TRIES);
-        assert_eq!(again(0, now), None);
+        assert_eq!(tries + 1, crate::store::MOST_TRIES);
+        assert_eq!(next_try(0, now), None);
     }
 }

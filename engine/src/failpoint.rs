@@ -1,6 +1,6 @@
 //! Death at a chosen act: the proof that what is left can be mended is made with real kills.
 //!
-//! [`reach`] stands before every act that changes the disk under a placement or an atomic write. It
+//! [`reach`] stands before every act that changes the disk under a publication or an atomic write. It
 //! does nothing until a test of the whole program arms it; then the process kills itself, with
 //! nothing caught and nothing flushed, as a power cut of one process. Must never be armed but by what
 //! reads `RUNNER_TEST_KILL`.

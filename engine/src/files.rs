@@ -1,4 +1,4 @@
-//! The one atomic writer for state files that are no part of a placement: failmarks, markers,
+//! The one atomic writer for state files that are no part of a publication: failmarks, markers,
 //! reports, caches; and the one reader ([`read_in`], [`read_host`]).
 //!
 //! A reader sees the old file or the new one, and after the call returns, so does one after a

@@ -15,21 +15,21 @@
 //! the death of runner, even by KILL, leaves nobody behind. It hands the program's standard
 //! input, output and error on as they are and copies nothing.
 //!
-//! Must never read a configuration, a home or a ledger, never print, and never start the program
+//! Must never read a configuration, a home or a database, never print, and never start the program
 //! behind less than the plan asks for.
 
 mod cgroup;
 mod channel;
-mod inside;
+mod init;
 mod limits;
 mod plan;
-mod warden;
+mod supervisor;
 
 use std::os::fd::AsFd;
 
 pub use cgroup::clear_marked;
 pub(crate) use channel::Channel;
-pub(crate) use plan::{Plan, Refusal, Report};
+pub(crate) use plan::{LaunchPlan, LaunchRefusal, LaunchReport};
 
 /// Does what the plan on standard input says; the exit code of the program, or 128 and its signal.
 pub fn launch(socket: impl AsFd) -> i32 {
@@ -39,13 +39,13 @@ pub fn launch(socket: impl AsFd) -> i32 {
         return BROKEN;
     };
     let channel = Channel::new(channel);
-    let Ok(Some((plan, streams))) = channel.receive::<Plan>() else {
+    let Ok(Some((plan, streams))) = channel.receive::<LaunchPlan>() else {
         return BROKEN;
     };
     if plan.inside.is_some() {
-        inside::attend(&channel, &plan, streams)
+        init::attend(&channel, &plan, streams)
     } else {
-        warden::attend(&channel, &plan, streams)
+        supervisor::attend(&channel, &plan, streams)
     }
 }
 

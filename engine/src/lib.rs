@@ -1,4 +1,4 @@
-//! How anything runs: time, ledger, admission, locks, accounts, processes, placement.
+//! How anything runs: time, database, admission, locks, accounts, processes, publication.
 //!
 //! The floor under every job. It must never run a job itself, name a higher crate, read the
 //! environment or print: it returns what to start, and the program starts it.
@@ -14,26 +14,26 @@
 pub mod admission;
 pub mod alerts;
 pub mod awake;
-pub mod causes;
 pub mod digest;
+pub mod error_chain;
 pub mod failpoint;
 pub mod files;
 pub mod git;
 pub mod host;
 pub mod ids;
 pub mod launch;
-pub mod ledger;
 pub mod locks;
 pub mod outcome;
-pub mod owner;
-pub mod placement;
 pub mod policy;
 pub mod process;
+pub mod process_id;
+pub mod publish;
 pub mod queue;
+pub mod recording;
 pub mod recover;
+pub mod sandbox;
 pub mod schedule;
 pub mod scope;
-pub mod tape;
+pub mod store;
 pub mod tick;
 pub mod time;
-pub mod walls;

@@ -3,7 +3,7 @@
 //! The *deciding* lock is an `flock` on a file in the state folder that is never deleted: the kernel
 //! frees it with the process, so alive ⇔ held. The *contract's* lock file lies in the project for
 //! other programs to see; its mere presence never blocks us. Order: contract lock, deciding lock,
-//! ledger; never wait for a lock inside a transaction. Neither lock is ever taken by age.
+//! database; never wait for a lock inside a transaction. Neither lock is ever taken by age.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{create_new, open_host, open_no_link, open_with};
 use crate::ids::{ProjectId, RunId};
-use crate::owner::Owner;
+use crate::process_id::ProcessIdentity;
 use crate::time::boot_time;
 
 /// How long a lock file that is not ours is respected.
@@ -32,10 +32,10 @@ const TURN: Timespec = Timespec {
 
 /// Who holds a lock: diagnosis, written into the file by the holder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
+pub struct LockHolder {
     /// The process.
     #[serde(flatten)]
-    pub owner: Owner,
+    pub owner: ProcessIdentity,
     /// Its run.
     pub run: RunId,
     /// Since when.
@@ -49,7 +49,7 @@ pub enum LockError {
     #[error("{}", held(.holder.as_deref(), .path))]
     Held {
         /// Who, if the file says so already.
-        holder: Option<Box<Holder>>,
+        holder: Option<Box<LockHolder>>,
         /// The file.
         path: PathBuf,
     },
@@ -71,7 +71,7 @@ pub enum LockError {
     },
 }
 
-fn held(holder: Option<&Holder>, path: &Path) -> String {
+fn held(holder: Option<&LockHolder>, path: &Path) -> String {
     match holder {
         Some(holder) => format!(
             "lock held by PID {} since {} (run {})",
@@ -144,7 +144,7 @@ impl JobLock {
     ///
     /// # Errors
     /// Those of [`JobLock::try_take`].
-    pub fn look(path: &Path) -> Result<(), LockError> {
+    pub fn inspect(path: &Path) -> Result<(), LockError> {
         let io = |source| LockError::Io {
             path: path.to_owned(),
             source,
@@ -174,7 +174,10 @@ impl JobLock {
     ///
     /// # Errors
     /// [`LockError::Held`] names the holder; also when nobody could be named within five seconds.
-    pub fn take_for_run(path: &Path, at_work: impl Fn(&Holder) -> bool) -> Result<Self, LockError> {
+    pub fn take_for_run(
+        path: &Path,
+        at_work: impl Fn(&LockHolder) -> bool,
+    ) -> Result<Self, LockError> {
         let until = boot_time() + PATIENCE;
         loop {
             match Self::try_take(path) {
@@ -195,7 +198,7 @@ impl JobLock {
     ///
     /// # Errors
     /// [`io::Error`] when the file cannot be written; the lock is held all the same.
-    pub fn sign(&mut self, holder: &Holder) -> io::Result<()> {
+    pub fn sign(&mut self, holder: &LockHolder) -> io::Result<()> {
         let text = serde_json::to_vec(holder).expect("a holder has string keys only");
         self.file.set_len(0)?;
         self.file.rewind()?;
@@ -225,7 +228,7 @@ impl ContractLock {
     ///
     /// # Errors
     /// [`LockError::Foreign`], [`LockError::Io`].
-    pub fn take(path: &Path, holder: &Holder, now: Timestamp) -> Result<Self, LockError> {
+    pub fn take(path: &Path, holder: &LockHolder, now: Timestamp) -> Result<Self, LockError> {
         let io = |source| LockError::Io {
             path: path.to_owned(),
             source,
@@ -240,7 +243,7 @@ impl ContractLock {
                 holder.owner.pid, holder.run, holder.since
             ),
         };
-        if !Self::look(path, now)? {
+        if !Self::inspect(path, now)? {
             lock.create()?;
         }
         Ok(lock)
@@ -250,7 +253,7 @@ impl ContractLock {
     ///
     /// # Errors
     /// Those of [`ContractLock::take`].
-    pub fn look(path: &Path, now: Timestamp) -> Result<bool, LockError> {
+    pub fn inspect(path: &Path, now: Timestamp) -> Result<bool, LockError> {
         let io = |source| LockError::Io {
             path: path.to_owned(),
             source,
@@ -352,10 +355,10 @@ impl Drop for ContractLock {
 mod tests {
     use super::*;
 
-    fn holder() -> Holder {
+    fn holder() -> LockHolder {
         let now = Timestamp::UNIX_EPOCH;
-        Holder {
-            owner: Owner {
+        LockHolder {
+            owner: ProcessIdentity {
                 pid: 7,
                 start: 1,
                 boot: "b".into(),
@@ -380,10 +383,10 @@ mod tests {
             error.starts_with("lock held by PID 7 since 1970"),
             "{error}"
         );
-        let looked = JobLock::look(&path).unwrap_err().to_string();
+        let looked = JobLock::inspect(&path).unwrap_err().to_string();
         assert_eq!(looked, error, "a look hears the same");
         drop(first);
-        JobLock::look(&path).unwrap();
+        JobLock::inspect(&path).unwrap();
         JobLock::try_take(&path).unwrap();
         assert!(path.exists(), "the deciding lock's file is never deleted");
     }

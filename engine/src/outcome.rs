@@ -94,7 +94,7 @@ pub enum Outcome {
         first: Timestamp,
         /// The last missed moment.
         last: Timestamp,
-        /// How many moments.
+        /// How many scheduled times.
         count: u64,
         /// The reason.
         why: String,
@@ -102,8 +102,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The word that the ledger, listings and reports use.
-    pub fn word(&self) -> &'static str {
+    /// The word that the database, listings and reports use.
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Succeeded => "succeeded",
             Self::Degraded { .. } => "degraded",
@@ -167,8 +167,8 @@ impl Outcome {
 }
 
 impl Class {
-    /// The word that the ledger, listings and reports use.
-    pub fn word(self) -> &'static str {
+    /// The word that the database, listings and reports use.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Auth => "auth",
             Self::NotInstalled => "not-installed",
@@ -202,13 +202,13 @@ impl Class {
 
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())?;
+        f.write_str(self.as_str())?;
         if let Some(class) = self.class() {
             write!(f, " ({class})")?;
         }
@@ -236,7 +236,7 @@ pub enum Exit {
     Data = 65,
     /// Not installed, rate-limited or unreachable.
     Unavailable = 69,
-    /// A fault of our own, or a damaged ledger.
+    /// A fault of our own, or a damaged database.
     Internal = 70,
     /// A file could not be written.
     CannotWrite = 73,
@@ -244,7 +244,7 @@ pub enum Exit {
     TryLater = 75,
     /// Credentials are missing or refused.
     Auth = 77,
-    /// Configuration or surroundings are wrong, or the ledger is newer than the program.
+    /// Configuration or surroundings are wrong, or the database is newer than the program.
     Configuration = 78,
     /// Cancelled.
     Cancelled = 130,
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_survive_the_ledger() {
+    fn outcomes_survive_the_database() {
         let at = Timestamp::from_second(1_790_000_000).unwrap();
         let all = [
             Outcome::Succeeded,
@@ -280,7 +280,7 @@ mod tests {
         for outcome in all {
             let text = serde_json::to_string(&outcome).unwrap();
             assert!(
-                text.contains(&format!("\"outcome\":\"{}\"", outcome.word())),
+                text.contains(&format!("\"outcome\":\"{}\"", outcome.as_str())),
                 "{text}"
             );
             assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome);

@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::ids::RunId;
-use crate::ledger::JobId;
+use crate::store::JobId;
 
 /// A queued run whose moment has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct QueuedRun {
     /// The run.
     pub run: RunId,
     /// Its job: two runs of one never go at once.
@@ -36,7 +36,7 @@ pub struct Waiting {
 
 /// A run that was asked to begin and is not over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Live {
+pub struct LiveRun {
     /// Its job.
     pub job: JobId,
     /// Its group.
@@ -54,12 +54,12 @@ pub struct Choice {
     pub expired: Vec<(RunId, Timestamp)>,
 }
 
-struct Group {
+struct QueueGroup {
     slots: u32,
     busy: u32,
 }
 
-impl Default for Group {
+impl Default for QueueGroup {
     fn default() -> Self {
         Self {
             slots: u32::MAX,
@@ -69,11 +69,11 @@ impl Default for Group {
 }
 
 /// Chooses among `waiting`, in the order of priority, then age, then as they are given.
-pub fn choose(mut waiting: Vec<Waiting>, live: &[Live], now: Timestamp) -> Choice {
+pub fn choose(mut waiting: Vec<QueuedRun>, live: &[LiveRun], now: Timestamp) -> Choice {
     waiting.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.due.cmp(&b.due)));
     let mut jobs: BTreeSet<JobId> = live.iter().map(|live| live.job).collect();
     // Projects may differ about a group; the smallest number holds, so that none can pass another's.
-    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+    let mut groups: BTreeMap<String, QueueGroup> = BTreeMap::new();
     let asked = waiting.iter().map(|one| (&one.group, one.slots, 0));
     for (name, slots, busy) in asked.chain(live.iter().map(|one| (&one.group, one.slots, 1))) {
         let group = groups.entry(name.clone()).or_default();
@@ -105,8 +105,8 @@ mod tests {
         Timestamp::from_second(1_790_000_000 + second).unwrap()
     }
 
-    fn waiting(job: i64, group: &str, priority: i32, due: i64) -> Waiting {
-        Waiting {
+    fn waiting(job: i64, group: &str, priority: i32, due: i64) -> QueuedRun {
+        QueuedRun {
             run: RunId::new(at(due)),
             job: JobId(job),
             group: group.to_owned(),
@@ -134,7 +134,7 @@ mod tests {
             [2, 1, 3],
             "two of group a, one of b"
         );
-        let busy = Live {
+        let busy = LiveRun {
             job: JobId(9),
             group: "a".to_owned(),
             slots: 2,
@@ -153,7 +153,7 @@ mod tests {
         all[0].slots = 100;
         all[1].slots = 1;
         assert_eq!(choose(all.clone(), &[], at(9)).start.len(), 1);
-        let narrow = Live {
+        let narrow = LiveRun {
             job: JobId(7),
             group: "a".to_owned(),
             slots: 1,
@@ -165,7 +165,7 @@ mod tests {
     fn one_job_goes_one_at_a_time_and_in_order() {
         let all = vec![waiting(1, "a", 0, 2), waiting(1, "a", 0, 1)];
         assert_eq!(choose(all.clone(), &[], at(10)).start, [all[1].run.clone()]);
-        let live = [Live {
+        let live = [LiveRun {
             job: JobId(1),
             group: "elsewhere".to_owned(),
             slots: 1,
@@ -178,7 +178,7 @@ mod tests {
         let mut late = waiting(1, "a", 0, 1);
         late.start_by = Some(at(5));
         let busy = vec![
-            Live {
+            LiveRun {
                 job: JobId(7),
                 group: "a".to_owned(),
                 slots: 2,

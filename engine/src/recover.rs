@@ -3,9 +3,9 @@
 //! ```text
 //! queued: nobody answers for it, nothing to mend
 //! requested, lock free, starter and process dead ──by a clock──> start it again
-//!                                                └─by hand────> lost
+//!                                                └─manually────> lost
 //! requested, its process past its deadline and grace ──> kill it ──> timed-out
-//! running, lock free ──> kill what is left of it ──> take over ──> placement: roll forward ──> its outcome
+//! running, lock free ──> kill what is left of it ──> take over ──> publication: roll forward ──> its outcome
 //!                                                              │             conflict ──> failed (guard)
 //!                                                              │             disk refuses ──> next tick
 //!                                                              └ none: discard staging ──> lost (one retry
@@ -25,17 +25,17 @@ use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
-use crate::causes::whole;
+use crate::error_chain::whole;
 use crate::ids::{Fence, ProjectId, RunId};
 use crate::launch::clear_marked;
-use crate::ledger::{Event, Ledger, LedgerError, RunRow, RunState};
 use crate::locks::{JobLock, LockError, job_lock_path};
 use crate::outcome::{Class, Outcome};
-use crate::owner::Owner;
-use crate::placement::{self, PlaceError, PlacementLog as _, RealFs, Recovery, RelPath};
 use crate::process::tree::{self, Killed};
-use crate::time::Moment;
-use crate::walls::blockers::{FOLDER, clear_abandoned};
+use crate::process_id::ProcessIdentity;
+use crate::publish::{self, PublishError, PublishLog as _, RealFs, Recovery, RelPath};
+use crate::sandbox::placeholders::{FOLDER, clear_abandoned};
+use crate::store::{Event, RunRow, RunState, Store, StoreError};
+use crate::time::ClockReading;
 
 /// How long after its total deadline a run may take to end by itself.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
@@ -58,9 +58,9 @@ pub trait World {
     /// The lock could not be looked at: whether somebody holds it is not known.
     fn try_lock(&self, project: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError>;
     /// Whether this very process is there.
-    fn is_alive(&self, owner: &Owner) -> bool;
+    fn is_alive(&self, owner: &ProcessIdentity) -> bool;
     /// Kills exactly this process and waits for its end, within a limit.
-    fn kill(&self, owner: &Owner);
+    fn kill(&self, owner: &ProcessIdentity);
     /// Kills whatever carries the marker of a run.
     fn kill_marked(&self, run: &RunId) -> Killed;
 }
@@ -81,11 +81,11 @@ impl World for Host<'_> {
         }
     }
 
-    fn is_alive(&self, owner: &Owner) -> bool {
+    fn is_alive(&self, owner: &ProcessIdentity) -> bool {
         owner.is_alive()
     }
 
-    fn kill(&self, owner: &Owner) {
+    fn kill(&self, owner: &ProcessIdentity) {
         kill(owner);
     }
 
@@ -103,11 +103,11 @@ impl<W: World + ?Sized> World for &W {
         (**self).try_lock(project, job)
     }
 
-    fn is_alive(&self, owner: &Owner) -> bool {
+    fn is_alive(&self, owner: &ProcessIdentity) -> bool {
         (**self).is_alive(owner)
     }
 
-    fn kill(&self, owner: &Owner) {
+    fn kill(&self, owner: &ProcessIdentity) {
         (**self).kill(owner);
     }
 
@@ -121,7 +121,7 @@ pub struct Driver<'a> {
     /// Locks and processes.
     pub world: Box<dyn World + 'a>,
     /// This process.
-    pub me: &'a Owner,
+    pub me: &'a ProcessIdentity,
     /// Whether a lost run of this kind is tried once more.
     pub retries_lost: &'a dyn Fn(&str) -> bool,
 }
@@ -145,13 +145,13 @@ pub enum Recovered {
 /// Looks at one unsettled run and does what is due.
 ///
 /// # Errors
-/// [`LedgerError`]; a single run's other troubles become its outcome.
+/// [`StoreError`]; a single run's other troubles become its outcome.
 pub fn recover(
-    ledger: &mut Ledger,
+    store: &mut Store,
     driver: &Driver<'_>,
     run: &RunRow,
-    now: Moment,
-) -> Result<Recovered, LedgerError> {
+    now: ClockReading,
+) -> Result<Recovered, StoreError> {
     // While the one who answers for it lives, the lock is not even touched: whoever holds it for a
     // look is in the way of the run that is about to begin.
     let starter = match run.state {
@@ -166,14 +166,14 @@ pub fn recover(
         return Ok(Recovered::Alone);
     }
     if let (RunState::Requested, Some(owner)) = (run.state, overran) {
-        return end_before_admission(ledger, world, run, owner, now.wall);
+        return end_before_admission(store, world, run, owner, now.wall);
     }
     let (lock, overran) = match (lock_of(world, run)?, overran) {
         (Some(lock), _) => (lock, false),
         (None, None) => return Ok(Recovered::Alone),
         (None, Some(owner)) => {
             // Before it is killed: whoever sees it die first settles it, and must know of what.
-            note_overrun(ledger, run, now.wall)?;
+            note_overrun(store, run, now.wall)?;
             world.kill(owner);
             world.kill_marked(&run.id);
             // Another run of the job may have been faster; this one is looked at again then.
@@ -183,47 +183,47 @@ pub fn recover(
             }
         }
     };
-    let done = recover_locked(ledger, driver, &run.id, overran, now);
+    let done = recover_locked(store, driver, &run.id, overran, now);
     drop(lock);
     done
 }
 
 /// The deciding lock of a run's job, if it is free.
-fn lock_of(world: &dyn World, run: &RunRow) -> Result<Option<Box<dyn Any>>, LedgerError> {
+fn lock_of(world: &dyn World, run: &RunRow) -> Result<Option<Box<dyn Any>>, StoreError> {
     let lock = world.try_lock(&run.project, &run.job_name);
-    lock.map_err(|error| LedgerError::Lock { why: whole(&error) })
+    lock.map_err(|error| StoreError::Lock { why: whole(&error) })
 }
 
 /// Does what is due about one run, with the deciding lock of its job held by the caller: only now is
 /// what its row says final.
 ///
 /// # Errors
-/// [`LedgerError`].
+/// [`StoreError`].
 pub fn recover_locked(
-    ledger: &mut Ledger,
+    store: &mut Store,
     driver: &Driver<'_>,
     run: &RunId,
     overran: bool,
-    now: Moment,
-) -> Result<Recovered, LedgerError> {
-    let run = &ledger.run(run)?;
+    now: ClockReading,
+) -> Result<Recovered, StoreError> {
+    let run = &store.run(run)?;
     match run.state {
         RunState::Queued | RunState::Settled => Ok(Recovered::Alone),
-        RunState::Requested => never_began(ledger, driver, run, now.wall),
-        RunState::Running => dead(ledger, driver, run, overran, now),
+        RunState::Requested => never_began(store, driver, run, now.wall),
+        RunState::Running => dead(store, driver, run, overran, now),
     }
 }
 
 /// Ends a run that was spawned and never admitted. Nothing of it is in place, so that no lock is needed.
 fn end_before_admission(
-    ledger: &mut Ledger,
+    store: &mut Store,
     world: &dyn World,
     run: &RunRow,
-    owner: &Owner,
+    owner: &ProcessIdentity,
     now: Timestamp,
-) -> Result<Recovered, LedgerError> {
+) -> Result<Recovered, StoreError> {
     // It may have been admitted since it was listed, and has another deadline then.
-    if ledger.run(&run.id)?.state != RunState::Requested {
+    if store.run(&run.id)?.state != RunState::Requested {
         return Ok(Recovered::Alone);
     }
     let outcome = Outcome::TimedOut {
@@ -233,10 +233,10 @@ fn end_before_admission(
         ),
     };
     // First: from here on it cannot be admitted any more.
-    if !ledger.decline(&run.id, &outcome, now)? {
+    if !store.decline(&run.id, &outcome, now)? {
         return Ok(Recovered::Alone);
     }
-    note_overrun(ledger, run, now)?;
+    note_overrun(store, run, now)?;
     world.kill(owner);
     world.kill_marked(&run.id);
     Ok(Recovered::Settled {
@@ -246,14 +246,18 @@ fn end_before_admission(
 }
 
 /// The owner of a run that is past its deadline and grace in this boot.
-fn overrun<'r>(world: &dyn World, run: &'r RunRow, now: Moment) -> Option<&'r Owner> {
+fn overrun<'r>(
+    world: &dyn World,
+    run: &'r RunRow,
+    now: ClockReading,
+) -> Option<&'r ProcessIdentity> {
     let owner = run.owner.as_ref().filter(|owner| world.is_alive(owner))?;
     let over = Duration::from_millis(run.deadline?).saturating_add(OVERRUN_GRACE);
     (now.boot > over).then_some(owner)
 }
 
 /// Kills exactly the process that `owner` names, and waits for its end.
-fn kill(owner: &Owner) {
+fn kill(owner: &ProcessIdentity) {
     if let Some(handle) = owner.signal(Signal::KILL) {
         let limit = Timespec {
             tv_sec: KILL_WAIT,
@@ -265,11 +269,11 @@ fn kill(owner: &Owner) {
 }
 
 /// Notes once that a run is killed for its deadline.
-fn note_overrun(ledger: &mut Ledger, run: &RunRow, now: Timestamp) -> Result<(), LedgerError> {
-    if overran_before(ledger, &run.id)? {
+fn note_overrun(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), StoreError> {
+    if overran_before(store, &run.id)? {
         return Ok(());
     }
-    ledger.event(&Event {
+    store.event(&Event {
         at: now,
         project: Some(run.project.clone()),
         run: Some(run.id.clone()),
@@ -278,17 +282,17 @@ fn note_overrun(ledger: &mut Ledger, run: &RunRow, now: Timestamp) -> Result<(),
     })
 }
 
-fn overran_before(ledger: &Ledger, run: &RunId) -> Result<bool, LedgerError> {
-    let events = ledger.events_of(run)?;
+fn overran_before(store: &Store, run: &RunId) -> Result<bool, StoreError> {
+    let events = store.events_of(run)?;
     Ok(events.iter().any(|event| event.kind == OVERRAN))
 }
 
 fn never_began(
-    ledger: &mut Ledger,
+    store: &mut Store,
     driver: &Driver<'_>,
     run: &RunRow,
     now: Timestamp,
-) -> Result<Recovered, LedgerError> {
+) -> Result<Recovered, StoreError> {
     let mut answer = run.starter.iter().chain(&run.owner);
     if answer.any(|process| driver.world.is_alive(process)) {
         return Ok(Recovered::Alone);
@@ -296,7 +300,7 @@ fn never_began(
     if run.by_hand && run.night.is_none() {
         let why = "the command that asked for it died before it began".to_owned();
         let outcome = Outcome::Lost { why };
-        if !ledger.decline(&run.id, &outcome, now)? {
+        if !store.decline(&run.id, &outcome, now)? {
             return Ok(Recovered::Alone);
         }
         return Ok(Recovered::Settled {
@@ -304,24 +308,24 @@ fn never_began(
             retry: None,
         });
     }
-    if !ledger.adopt(&run.id, driver.me)? {
+    if !store.adopt(&run.id, driver.me)? {
         return Ok(Recovered::Alone);
     }
     Ok(Recovered::Start(run.id.clone()))
 }
 
 fn dead(
-    ledger: &mut Ledger,
+    store: &mut Store,
     driver: &Driver<'_>,
     run: &RunRow,
     overran: bool,
-    now: Moment,
-) -> Result<Recovered, LedgerError> {
+    now: ClockReading,
+) -> Result<Recovered, StoreError> {
     let killed = driver.world.kill_marked(&run.id);
-    let fence = ledger.take_over(&run.id)?;
+    let fence = store.take_over(&run.id)?;
     let lost = if let Some(why) = &run.cancel {
         Outcome::Cancelled { why: why.clone() }
-    } else if overran || overran_before(ledger, &run.id)? {
+    } else if overran || overran_before(store, &run.id)? {
         Outcome::TimedOut {
             why: "it did not end by its total deadline and was killed".to_owned(),
         }
@@ -337,7 +341,7 @@ fn dead(
     if killed.survivors > 0 {
         detail.push_str(&format!(", {} would not die", killed.survivors));
     }
-    let replayed = replay(ledger, run, fence, now.wall);
+    let replayed = replay(store, run, fence, now.wall);
     if let Err(why) = &replayed {
         detail = format!("its artifacts cannot be placed yet: {why}");
     }
@@ -354,15 +358,15 @@ fn dead(
         detail,
     };
     // A run that stays stuck says so once, however often it is looked at.
-    let said = ledger.events_of(&run.id)?;
+    let said = store.events_of(&run.id)?;
     if !said
         .last()
         .is_some_and(|last| last.kind == event.kind && last.detail == event.detail)
     {
-        ledger.event(&event)?;
+        store.event(&event)?;
     }
     let outcome = match replayed {
-        // The placement's own commit has settled the run.
+        // The publication's own commit has settled the run.
         Ok(Replay::RolledForward(outcome)) => {
             return Ok(Recovered::Settled {
                 outcome,
@@ -372,13 +376,13 @@ fn dead(
         Ok(Replay::Nothing) => lost,
         Ok(Replay::Gone(outcome)) => outcome,
         Ok(Replay::Conflict(outcome)) => {
-            ledger.settle_conflict(&run.id, fence, &outcome, &run.summary, now.wall)?;
+            store.settle_conflict(&run.id, fence, &outcome, &run.summary, now.wall)?;
             return Ok(Recovered::Settled {
                 outcome,
                 retry: None,
             });
         }
-        // Half of it may be in place: only a placement that can go on may settle it, or a person who
+        // Half of it may be in place: only a publication that can go on may settle it, or a person who
         // gives it up.
         Err(why) => {
             let Some(given_up) = &run.cancel else {
@@ -391,7 +395,7 @@ fn dead(
                     "given up ({given_up}) while half placed: {why}; what was to be placed is kept in {staging}"
                 ),
             };
-            ledger.settle_conflict(&run.id, fence, &outcome, &run.summary, now.wall)?;
+            store.settle_conflict(&run.id, fence, &outcome, &run.summary, now.wall)?;
             return Ok(Recovered::Settled {
                 outcome,
                 retry: None,
@@ -399,10 +403,10 @@ fn dead(
         }
     };
     let retry = matches!(outcome, Outcome::Lost { .. })
-        && ledger.lost_runs_of(&run.occurrence)? < LOSSES_MADE_GOOD
+        && store.lost_runs_of(&run.occurrence)? < LOSSES_MADE_GOOD
         && run.model_calls == 0
         && (driver.retries_lost)(&run.kind);
-    let retry = ledger.settle_dead(
+    let retry = store.settle_dead(
         &run.id,
         &outcome,
         &run.summary,
@@ -423,17 +427,9 @@ enum Replay {
     Conflict(Outcome),
 }
 
-/// Rolls the placement of a dead run forward, or discards what it staged.
-fn replay(
-    ledger: &mut Ledger,
-    run: &RunRow,
-    fence: Fence,
-    now: Timestamp,
-) -> Result<Replay, String> {
-    let Some(project) = ledger
-        .project(&run.project)
-        .map_err(|error| whole(&error))?
-    else {
+/// Rolls the publication of a dead run forward, or discards what it staged.
+fn replay(store: &mut Store, run: &RunRow, fence: Fence, now: Timestamp) -> Result<Replay, String> {
+    let Some(project) = store.project(&run.project).map_err(|error| whole(&error))? else {
         return Ok(Replay::Nothing);
     };
     let Some(staging) = &run.staging else {
@@ -443,7 +439,7 @@ fn replay(
     let fs = match RealFs::open(&project.path) {
         Ok(fs) => fs,
         Err(_) if !project.path.is_dir() => {
-            let log = ledger.placement_log(None, now);
+            let log = store.publish_log(None, now);
             return match log.manifest(&run.id).map_err(|error| whole(&error))? {
                 None => Ok(Replay::Nothing),
                 Some(_) => Ok(Replay::Gone(Outcome::Failed {
@@ -454,19 +450,19 @@ fn replay(
         }
         Err(error) => return Err(whole(&error)),
     };
-    let mut log = ledger.placement_log(None, now);
-    match placement::recover(&fs, &mut log, &run.id, fence, &staging) {
+    let mut log = store.publish_log(None, now);
+    match publish::recover(&fs, &mut log, &run.id, fence, &staging) {
         Ok(Recovery::Nothing) => Ok(Replay::Nothing),
         Ok(Recovery::RolledForward(outcome)) => Ok(Replay::RolledForward(outcome)),
         Ok(Recovery::Cleaned) => {
-            let row = ledger.run(&run.id).map_err(|error| whole(&error))?;
+            let row = store.run(&run.id).map_err(|error| whole(&error))?;
             row.outcome
                 .map(Replay::RolledForward)
                 .ok_or_else(|| "settled without an outcome".to_owned())
         }
         // What stands in the way is somebody's, or what was staged is no more: no later try can mend
         // that, a person must look.
-        Err(error @ (PlaceError::Conflict(_) | PlaceError::Staged { .. })) => {
+        Err(error @ (PublishError::Conflict(_) | PublishError::Staged { .. })) => {
             let why = format!(
                 "{}; what was to be placed is kept in {staging}",
                 whole(&error)
@@ -483,48 +479,48 @@ fn replay(
 /// Removes what a settled run left in staging. Call it with the deciding lock held.
 ///
 /// # Errors
-/// [`LedgerError`]; what cannot be removed now is tried again at the next tick.
-pub fn sweep(ledger: &mut Ledger, run: &RunRow, now: Timestamp) -> Result<(), LedgerError> {
+/// [`StoreError`]; what cannot be removed now is tried again at the next tick.
+pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), StoreError> {
     let (Some(staging), RunState::Settled) = (&run.staging, run.state) else {
         return Ok(());
     };
-    let Some(project) = ledger.project(&run.project)? else {
-        return ledger.swept(&run.id);
+    let Some(project) = store.project(&run.project)? else {
+        return store.swept(&run.id);
     };
     let (Ok(fs), Ok(staging)) = (RealFs::open(&project.path), RelPath::new(staging)) else {
         // A project that is gone has taken its staging folders along.
         return if project.path.is_dir() {
             Ok(())
         } else {
-            ledger.swept(&run.id)
+            store.swept(&run.id)
         };
     };
     let fence = run.fence.unwrap_or_default();
-    let mut log = ledger.placement_log(None, now);
+    let mut log = store.publish_log(None, now);
     let gone = match log.manifest(&run.id) {
-        // Settled without its placement: a conflict, whose staging is a person's.
-        Ok(Some(recorded)) if !recorded.settled => return ledger.swept(&run.id),
-        Ok(_) => placement::recover(&fs, &mut log, &run.id, fence, &staging).is_ok(),
+        // Settled without its publication: a conflict, whose staging is a person's.
+        Ok(Some(recorded)) if !recorded.settled => return store.swept(&run.id),
+        Ok(_) => publish::recover(&fs, &mut log, &run.id, fence, &staging).is_ok(),
         Err(_) => false,
     };
-    if gone { ledger.swept(&run.id) } else { Ok(()) }
+    if gone { store.swept(&run.id) } else { Ok(()) }
 }
 
 /// Sweeps after all settled runs that nobody swept after, and names them.
 ///
 /// # Errors
-/// [`LedgerError`].
+/// [`StoreError`].
 pub fn sweep_all(
-    ledger: &mut Ledger,
+    store: &mut Store,
     driver: &Driver<'_>,
     now: Timestamp,
-) -> Result<Vec<RunId>, LedgerError> {
+) -> Result<Vec<RunId>, StoreError> {
     let mut swept = Vec::new();
-    for run in ledger.unswept()? {
+    for run in store.unswept()? {
         // A lock that cannot be looked at is told of with the next run of its job.
         if let Ok(Some(lock)) = lock_of(driver.world.as_ref(), &run) {
-            let run = ledger.run(&run.id)?;
-            sweep(ledger, &run, now)?;
+            let run = store.run(&run.id)?;
+            sweep(store, &run, now)?;
             swept.push(run.id);
             drop(lock);
         }

@@ -15,18 +15,18 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::causes::whole;
 use crate::digest::Digest;
+use crate::error_chain::whole;
 use crate::files::read_bounded;
 use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;
-use crate::placement::{
-    BadPath, Draft, Found, FsError, Manifest, NEW_FILE_MODE, PlaceError, Placed, PlacementLog,
-    RealFs, Regular, RelPath, Trouble, place,
+use crate::publish::{
+    BadPath, Draft, FsError, FsFailure, Manifest, NEW_FILE_MODE, PathState, PublishError,
+    PublishLog, Published, RealFs, Regular, RelPath, publish,
 };
-use crate::tape::Tape;
+use crate::recording::InputRecording;
 
-/// Its names on a tape: files that are read, files that are looked at, and whether there are any.
+/// Its names on a recording: files that are read, files that are looked at, and whether there are any.
 const DOOR: &str = "file";
 const LOOK: &str = "look";
 const THERE: &str = "there";
@@ -44,7 +44,7 @@ pub enum Expect {
 
 /// How a file looks besides its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Looks {
+pub struct FileLook {
     /// Its permission bits.
     pub mode: u32,
     /// When its content was changed, in nanoseconds since the Unix epoch.
@@ -99,7 +99,7 @@ pub enum ScopeError {
         /// The path.
         path: RelPath,
         /// What it holds.
-        found: Found,
+        found: PathState,
     },
     /// The run already has something for this target, or for a folder of this name.
     #[error("{path} collides with {other}, which this run already writes or removes")]
@@ -120,7 +120,7 @@ pub enum ScopeError {
     /// A run is gone through again, and could not read this then either; or did not.
     #[error("{why}")]
     Recorded {
-        /// What is on the tape, in words.
+        /// What is on the recording, in words.
         why: String,
     },
     /// The disk refused.
@@ -135,12 +135,12 @@ pub struct Scope {
     allowed: Vec<RelPath>,
     staging: RelPath,
     draft: Draft,
-    tape: Tape,
+    recording: InputRecording,
 }
 
 /// A finished scope: what is to be placed and the disk to place it on.
 #[derive(Debug)]
-pub struct Ready {
+pub struct FinishedScope {
     /// The held root.
     pub fs: RealFs,
     /// What is to be done.
@@ -165,13 +165,13 @@ impl Scope {
             allowed,
             draft: Draft::new(staging.clone()),
             staging,
-            tape: Tape::off(),
+            recording: InputRecording::off(),
         })
     }
 
-    /// Puts what is read and staged from now on on a tape.
-    pub fn tape(&mut self, tape: Tape) {
-        self.tape = tape;
+    /// Puts what is read and staged from now on on a recording.
+    pub fn start_recording(&mut self, recording: InputRecording) {
+        self.recording = recording;
     }
 
     /// Writes `bytes` to staging, to become `target`'s content. Content that is there already
@@ -198,7 +198,7 @@ impl Scope {
         target: &str,
         bytes: &[u8],
         expect: Expect,
-        looks: Option<Looks>,
+        looks: Option<FileLook>,
     ) -> Result<Digest, ScopeError> {
         let name = target;
         let target = self.admit(target)?;
@@ -220,7 +220,7 @@ impl Scope {
         {
             self.fs.set_modified(staged, looks.modified)?;
         }
-        self.tape.made(name, Some(bytes));
+        self.recording.made(name, Some(bytes));
         Ok(digest)
     }
 
@@ -228,24 +228,28 @@ impl Scope {
     ///
     /// # Errors
     /// `Path`, `NotAFile`, `TooLong`, `Fs`.
-    pub fn look(&self, path: &str, limit: u64) -> Result<Option<(Vec<u8>, Looks)>, ScopeError> {
-        if self.tape.replays() {
+    pub fn inspect(
+        &self,
+        path: &str,
+        limit: u64,
+    ) -> Result<Option<(Vec<u8>, FileLook)>, ScopeError> {
+        if self.recording.replays() {
             return self.looked(&RelPath::new(path)?);
         }
         let done = self.look_now(path, limit);
         match &done {
-            _ if !self.tape.records() => {}
-            Ok(Some((bytes, looks))) => self.tape.note(LOOK, path, json!(looks), Some(bytes)),
-            Ok(None) => self.tape.note(LOOK, path, Value::Null, None),
-            Err(error) => (self.tape).note(LOOK, path, json!({ "why": whole(error) }), None),
+            _ if !self.recording.records() => {}
+            Ok(Some((bytes, looks))) => self.recording.note(LOOK, path, json!(looks), Some(bytes)),
+            Ok(None) => self.recording.note(LOOK, path, Value::Null, None),
+            Err(error) => (self.recording).note(LOOK, path, json!({ "why": whole(error) }), None),
         }
         done
     }
 
     /// What a run that is gone through again saw then.
-    fn looked(&self, path: &RelPath) -> Result<Option<(Vec<u8>, Looks)>, ScopeError> {
+    fn looked(&self, path: &RelPath) -> Result<Option<(Vec<u8>, FileLook)>, ScopeError> {
         let recorded = |why: String| ScopeError::Recorded { why };
-        let answer = self.tape.recall(LOOK, path.as_str());
+        let answer = self.recording.recall(LOOK, path.as_str());
         let mut answer = answer.map_err(|error| recorded(error.to_string()))?;
         let Some((_, bytes)) = answer.content else {
             return match answer.facts["why"].as_str() {
@@ -260,7 +264,7 @@ impl Scope {
     }
 
     fn lay_down(&self, path: &RelPath, bytes: &[u8]) -> Result<(), FsError> {
-        let laid = self.tape.lay_down(path.as_str(), bytes);
+        let laid = self.recording.lay_down(path.as_str(), bytes);
         laid.map_err(|error| FsError {
             act: "write",
             path: path.to_string(),
@@ -285,16 +289,16 @@ impl Scope {
         judge: impl FnOnce(&Result<Option<Regular>, ScopeError>) -> bool,
     ) -> bool {
         let question = format!("{path}: {what}");
-        if self.tape.replays() {
-            let answer = self.tape.recall(THERE, &question);
+        if self.recording.replays() {
+            let answer = self.recording.recall(THERE, &question);
             return answer.is_ok_and(|answer| answer.facts == true);
         }
         let is = RelPath::new(path).is_ok_and(|path| judge(&self.regular(&path)));
-        self.tape.note(THERE, &question, json!(is), None);
+        self.recording.note(THERE, &question, json!(is), None);
         is
     }
 
-    fn look_now(&self, path: &str, limit: u64) -> Result<Option<(Vec<u8>, Looks)>, ScopeError> {
+    fn look_now(&self, path: &str, limit: u64) -> Result<Option<(Vec<u8>, FileLook)>, ScopeError> {
         let path = RelPath::new(path)?;
         let fail = |error: io::Error| FsError {
             act: "read",
@@ -323,7 +327,7 @@ impl Scope {
             return Err(unexpected(target, found));
         }
         self.draft.remove(&self.fs, target, digest)?;
-        self.tape.made(name, None);
+        self.recording.made(name, None);
         Ok(())
     }
 
@@ -332,17 +336,17 @@ impl Scope {
     /// # Errors
     /// `Path`, `NotAFile`, `TooLong`, or `Fs`, also when it is not there.
     pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ScopeError> {
-        if self.tape.replays() {
+        if self.recording.replays() {
             return self.recalled(&RelPath::new(path)?);
         }
         let done = self.read_now(path, limit);
         match &done {
-            _ if !self.tape.records() => {}
-            Ok(bytes) => self.tape.note(DOOR, path, Value::Null, Some(bytes)),
+            _ if !self.recording.records() => {}
+            Ok(bytes) => self.recording.note(DOOR, path, Value::Null, Some(bytes)),
             Err(error) => {
                 let why = whole(error);
                 let facts = json!({ "missing": is_missing(error), "why": why });
-                self.tape.note(DOOR, path, facts, None);
+                self.recording.note(DOOR, path, facts, None);
             }
         }
         done
@@ -350,7 +354,7 @@ impl Scope {
 
     fn recalled(&self, path: &RelPath) -> Result<Vec<u8>, ScopeError> {
         let recorded = |why: String| ScopeError::Recorded { why };
-        let answer = self.tape.recall(DOOR, path.as_str());
+        let answer = self.recording.recall(DOOR, path.as_str());
         let answer = answer.map_err(|error| recorded(error.to_string()))?;
         if let Some((_, bytes)) = answer.content {
             self.lay_down(path, &bytes)?;
@@ -360,7 +364,7 @@ impl Scope {
             let missing = FsError {
                 act: "read",
                 path: path.to_string(),
-                trouble: Trouble::Missing,
+                trouble: FsFailure::Missing,
             };
             return Err(missing.into());
         }
@@ -378,7 +382,7 @@ impl Scope {
             trouble,
         };
         let Some(mut regular) = self.regular(&path)? else {
-            return Err(fail(Trouble::Missing).into());
+            return Err(fail(FsFailure::Missing).into());
         };
         let bytes = read_bounded(&mut regular.file, limit);
         let bytes = bytes.map_err(|error: io::Error| fail(error.into()))?;
@@ -389,9 +393,14 @@ impl Scope {
     ///
     /// # Errors
     /// `Fs`: the staging folder could not be synced.
-    pub fn finish(self, run: RunId, fence: Fence, outcome: Outcome) -> Result<Ready, ScopeError> {
+    pub fn finish(
+        self,
+        run: RunId,
+        fence: Fence,
+        outcome: Outcome,
+    ) -> Result<FinishedScope, ScopeError> {
         let manifest = self.draft.seal(&self.fs, run, fence, outcome)?;
-        Ok(Ready {
+        Ok(FinishedScope {
             fs: self.fs,
             manifest,
         })
@@ -450,7 +459,7 @@ impl Scope {
 
     fn regular(&self, path: &RelPath) -> Result<Option<Regular>, ScopeError> {
         self.fs.regular(path).map_err(|error| match error.trouble {
-            Trouble::NotAFile(what) => ScopeError::NotAFile {
+            FsFailure::NotAFile(what) => ScopeError::NotAFile {
                 path: path.clone(),
                 what,
             },
@@ -459,25 +468,25 @@ impl Scope {
     }
 }
 
-impl Ready {
-    /// Places it; see [`place`].
+impl FinishedScope {
+    /// Places it; see [`publish`].
     ///
     /// # Errors
-    /// Those of [`place`].
-    pub fn place(&self, log: &mut impl PlacementLog) -> Result<Placed, PlaceError> {
-        place(&self.fs, log, &self.manifest)
+    /// Those of [`publish`].
+    pub fn place(&self, log: &mut impl PublishLog) -> Result<Published, PublishError> {
+        publish(&self.fs, log, &self.manifest)
     }
 }
 
 /// Whether there is no such file.
 fn is_missing(error: &ScopeError) -> bool {
-    matches!(error, ScopeError::Fs(error) if matches!(error.trouble, Trouble::Missing))
+    matches!(error, ScopeError::Fs(error) if matches!(error.trouble, FsFailure::Missing))
 }
 
 fn unexpected(path: RelPath, found: Option<Digest>) -> ScopeError {
     ScopeError::Unexpected {
         path,
-        found: found.map_or(Found::Absent, Found::Content),
+        found: found.map_or(PathState::Absent, PathState::Content),
     }
 }
 

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 use tempfile::TempDir;
 
 use super::*;
-use crate::placement::MemoryLog;
+use crate::publish::MemoryLog;
 
 const STAGING: &str = "dreams/.staging/RUN";
 const ALLOWED: [&str; 2] = ["dreams", "rem/report.md"];
@@ -315,7 +315,7 @@ fn a_target_changed_after_staging_is_left_alone() {
     let mut log = MemoryLog::new(Fence(1));
     let ready = scope.finish(run(), Fence(1), Outcome::Succeeded).unwrap();
     let error = ready.place(&mut log).unwrap_err();
-    assert!(matches!(error, PlaceError::Changed(_)), "{error}");
+    assert!(matches!(error, PublishError::Changed(_)), "{error}");
     assert_eq!(fs::read(&old).unwrap(), b"edited");
     assert!(!yard.root().join("dreams/first.md").exists());
     assert!(!yard.root().join(STAGING).exists());

@@ -17,11 +17,11 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::ids::{ProjectId, RunId};
-use crate::ledger::{DueJob, JobId, Ledger, LedgerError, NewJob, RunRow};
-use crate::policy::{CatchUp, Policy, Which};
+use crate::policy::{CatchUp, CatchUpScope, Policy};
 use crate::recover::{Driver, Recovered, recover, sweep_all};
 use crate::schedule::{Due, Missed, Schedule, UnknownZone};
-use crate::time::Moment;
+use crate::store::{DueJob, JobId, NewJob, RunRow, Store, StoreError};
+use crate::time::ClockReading;
 
 /// The job that every project has: the report of a night.
 pub const REPORT_JOB: &str = "report";
@@ -56,13 +56,13 @@ pub fn report_job() -> NewJob {
 /// Does everything that is due at `now`; see the module's picture.
 ///
 /// # Errors
-/// [`LedgerError`]: what was recorded before it stays recorded.
-pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tick, LedgerError> {
+/// [`StoreError`]: what was recorded before it stays recorded.
+pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result<Tick, StoreError> {
     let mut tick = Tick::default();
-    let live = ledger.live()?;
-    ask_to_end(ledger, &live, now, &mut tick.end)?;
+    let live = store.live()?;
+    ask_to_end(store, &live, now, &mut tick.end)?;
     for run in live {
-        let recovered = match recover(ledger, driver, &run, now) {
+        let recovered = match recover(store, driver, &run, now) {
             Err(error) if error.is_about_one_thing() => {
                 tick.troubles.push(format!("run {}: {error}", run.id));
                 continue;
@@ -74,28 +74,28 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
             Recovered::Start(run) => tick.start.push(run),
             Recovered::Settled { outcome, retry } => {
                 tick.settled
-                    .push((run.id.clone(), outcome.word().to_owned()));
+                    .push((run.id.clone(), outcome.as_str().to_owned()));
                 tick.start.extend(retry);
             }
         }
     }
-    tick.swept = sweep_all(ledger, driver, now.wall)?;
-    for name in ledger.reset_jobs_ahead(now.wall)? {
+    tick.swept = sweep_all(store, driver, now.wall)?;
+    for name in store.reset_jobs_ahead(now.wall)? {
         tick.troubles.push(format!(
             "{name}: its schedule had run ahead of the clock, which was set back; it starts again from now"
         ));
     }
-    if let Some(why) = ledger.reset_waits_ahead(now.wall)? {
+    if let Some(why) = store.reset_waits_ahead(now.wall)? {
         tick.troubles.push(why);
     }
-    if record_due(ledger, None, now.wall, &mut tick.troubles)? {
+    if record_due(store, None, now.wall, &mut tick.troubles)? {
         // What is replaced by a later moment need not live until the next tick.
-        let live = ledger.live()?;
-        ask_to_end(ledger, &live, now, &mut tick.end)?;
+        let live = store.live()?;
+        ask_to_end(store, &live, now, &mut tick.end)?;
     }
     tick.start
-        .extend(ledger.start_ready(None, driver.me, now.wall)?);
-    tick.start.extend(close_nights(ledger, driver, now, None)?);
+        .extend(store.start_ready(None, driver.me, now.wall)?);
+    tick.start.extend(close_nights(store, driver, now, None)?);
     Ok(tick)
 }
 
@@ -103,29 +103,29 @@ pub fn tick(ledger: &mut Ledger, driver: &Driver<'_>, now: Moment) -> Result<Tic
 /// said of one job goes to `troubles`.
 ///
 /// # Errors
-/// [`LedgerError`].
+/// [`StoreError`].
 pub fn record_due(
-    ledger: &mut Ledger,
+    store: &mut Store,
     only: Option<JobId>,
     now: Timestamp,
     troubles: &mut Vec<String>,
-) -> Result<bool, LedgerError> {
-    let mut due_jobs = ledger.due_jobs(now)?;
+) -> Result<bool, StoreError> {
+    let mut due_jobs = store.due_jobs(now)?;
     due_jobs.retain(|due| only.is_none_or(|only| due.job.id == only));
     let absent = match due_jobs.is_empty() {
         true => BTreeMap::new(),
-        false => ledger.absent()?,
+        false => store.absent()?,
     };
     for due_job in &due_jobs {
         let job = &due_job.job;
         if let Some(why) = absent.get(&job.project) {
             match all_missed(due_job, now) {
                 Ok((due, Some(stretch))) => {
-                    ledger.miss_due(due_job, &due, &stretch, why, now)?;
+                    store.miss_due(due_job, &due, &stretch, why, now)?;
                 }
                 // Nothing after all: only what is next is set right.
                 Ok((due, None)) => {
-                    ledger.enter_due(due_job, &due, None, None, now)?;
+                    store.enter_due(due_job, &due, None, None, now)?;
                 }
                 Err(error) => troubles.push(format!("job {}: {error}", job.name)),
             }
@@ -140,28 +140,28 @@ pub fn record_due(
         };
         let date = due.fire.last();
         let date = date.map(|&fire| civil_date(fire, &job.schedule.zone));
-        ledger.enter_due(due_job, &due, paused.as_ref(), date.as_deref(), now)?;
+        store.enter_due(due_job, &due, paused.as_ref(), date.as_deref(), now)?;
     }
     Ok(!due_jobs.is_empty())
 }
 
 /// Adds the live runs that somebody wants to end, and sees to it that they do not live for long.
 fn ask_to_end(
-    ledger: &mut Ledger,
+    store: &mut Store,
     live: &[RunRow],
-    now: Moment,
+    now: ClockReading,
     end: &mut Vec<RunId>,
-) -> Result<(), LedgerError> {
+) -> Result<(), StoreError> {
     for run in live {
         if run.cancel.is_some() && !end.contains(&run.id) {
-            ledger.hasten(run, now.boot)?;
+            store.hasten(run, now.boot)?;
             end.push(run.id.clone());
         }
     }
     Ok(())
 }
 
-/// What a job's clock made due: first the moments of a pause that is over, which are never run,
+/// What a job's clock made due: first the scheduled times of a pause that is over, which are never run,
 /// then the others by its own rule.
 fn due_of(due_job: &DueJob, now: Timestamp) -> Result<(Option<Missed>, Due), UnknownZone> {
     let job = &due_job.job;
@@ -176,20 +176,20 @@ fn due_of(due_job: &DueJob, now: Timestamp) -> Result<(Option<Missed>, Due), Unk
     Ok((paused, due))
 }
 
-/// All of a job's moments up to now as one stretch of missed ones: nothing can run them.
+/// All of a job's scheduled times up to now as one stretch of missed ones: nothing can run them.
 fn all_missed(due_job: &DueJob, now: Timestamp) -> Result<(Due, Option<Missed>), UnknownZone> {
     let (missed, due) = passed_over(&due_job.job.schedule, due_job.watermark, now)?;
     Ok((due, missed))
 }
 
-/// All moments of a schedule up to `until` as one stretch that is not run, and what is due after it.
+/// All scheduled times of a schedule up to `until` as one stretch that is not run, and what is due after it.
 pub(crate) fn passed_over(
     schedule: &Schedule,
     watermark: Timestamp,
     until: Timestamp,
 ) -> Result<(Option<Missed>, Due), UnknownZone> {
     let none = CatchUp {
-        which: Which::None,
+        which: CatchUpScope::None,
         ..CatchUp::default()
     };
     let mut due = schedule.due(watermark, until, &none)?;
@@ -212,20 +212,20 @@ pub(crate) fn passed_over(
 /// Records the reports of nights that are over, of all projects or of one.
 ///
 /// # Errors
-/// [`LedgerError`].
+/// [`StoreError`].
 pub fn close_nights(
-    ledger: &mut Ledger,
+    store: &mut Store,
     driver: &Driver<'_>,
-    now: Moment,
+    now: ClockReading,
     only: Option<&ProjectId>,
-) -> Result<Vec<RunId>, LedgerError> {
+) -> Result<Vec<RunId>, StoreError> {
     let mut runs = Vec::new();
-    for night in ledger.nights_to_close(now.wall)? {
+    for night in store.nights_to_close(now.wall)? {
         if only.is_some_and(|project| *project != night.project) {
             continue;
         }
-        let report = ledger.job(&night.project, REPORT_JOB)?.id;
-        runs.extend(ledger.close_night(night.id, report, driver.me, now.wall)?);
+        let report = store.job(&night.project, REPORT_JOB)?.id;
+        runs.extend(store.close_night(night.id, report, driver.me, now.wall)?);
     }
     Ok(runs)
 }

@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 /// One reading of both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct ClockReading {
     /// Wall time: may jump.
     pub wall: Timestamp,
     /// Time since boot, suspend included: never jumps, has no date.
@@ -46,10 +46,10 @@ impl Clock {
         clippy::disallowed_methods,
         reason = "the one place that reads the wall clock"
     )]
-    pub fn read(&self) -> Result<Moment, ClockError> {
+    pub fn read(&self) -> Result<ClockReading, ClockError> {
         let boot = boot_time();
         match self {
-            Self::Host => Ok(Moment {
+            Self::Host => Ok(ClockReading {
                 wall: Timestamp::now(),
                 boot,
             }),
@@ -72,7 +72,7 @@ impl Clock {
                 };
                 let ahead =
                     Duration::try_from_secs_f64(ahead).map_err(|error| fail(error.to_string()))?;
-                Ok(Moment {
+                Ok(ClockReading {
                     wall,
                     boot: boot + ahead,
                 })
@@ -95,7 +95,7 @@ const SET: SignedDuration = SignedDuration::from_secs(2);
 
 /// What two readings of the clocks, made by one process, say about the time between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum ClockChange {
     /// The host slept, or this process did not get to run: nothing was looked at for so long.
     Slept {
         /// How long, on the boot clock.
@@ -108,9 +108,9 @@ pub enum Notice {
     },
 }
 
-impl Notice {
-    /// The word for it in the ledger's events.
-    pub fn word(&self) -> &'static str {
+impl ClockChange {
+    /// The word for it in the database's events.
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Slept { .. } => "slept",
             Self::ClockSet { .. } => "clock-set",
@@ -118,7 +118,7 @@ impl Notice {
     }
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for ClockChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Slept { gap } => {
@@ -139,17 +139,17 @@ impl fmt::Display for Notice {
 
 /// Compares two readings, the earlier one first. Both things can have happened: a host that wakes
 /// often has its wall clock set at once.
-pub fn compare(before: Moment, after: Moment) -> Vec<Notice> {
+pub fn compare(before: ClockReading, after: ClockReading) -> Vec<ClockChange> {
     let mut notices = Vec::new();
     let gap = after.boot.saturating_sub(before.boot);
     if gap > SLEPT {
-        notices.push(Notice::Slept { gap });
+        notices.push(ClockChange::Slept { gap });
     }
     let wall = after.wall.duration_since(before.wall);
     let boot = SignedDuration::try_from(gap).unwrap_or(SignedDuration::MAX);
     let by = wall.saturating_sub(boot);
     if by.abs() >= SET {
-        notices.push(Notice::ClockSet { by });
+        notices.push(ClockChange::ClockSet { by });
     }
     notices
 }
@@ -158,8 +158,8 @@ pub fn compare(before: Moment, after: Moment) -> Vec<Notice> {
 mod tests {
     use super::*;
 
-    fn at(wall: i64, boot: u64) -> Moment {
-        Moment {
+    fn at(wall: i64, boot: u64) -> ClockReading {
+        ClockReading {
             wall: Timestamp::from_second(wall).unwrap(),
             boot: Duration::from_secs(boot),
         }
@@ -167,10 +167,10 @@ mod tests {
 
     #[test]
     fn two_readings_tell_of_sleep_and_of_a_clock_that_was_set() {
-        let slept = |gap| Notice::Slept {
+        let slept = |gap| ClockChange::Slept {
             gap: Duration::from_secs(gap),
         };
-        let set = |by| Notice::ClockSet {
+        let set = |by| ClockChange::ClockSet {
             by: SignedDuration::from_secs(by),
         };
         let from = at(1_000_000, 500);

@@ -1,17 +1,17 @@
 //! Random histories of two runners and two projects that spend from one pool.
 //!
 //! Runs are admitted, ask, answer, escalate, die at any point, are recovered, extras are granted, days
-//! and windows pass, ledgers are closed and opened again. After each step a model that knows what was
-//! truly spent is held against the ledger. `RUNNER_TEST_SCALE` multiplies the histories (1: a
+//! and windows pass, databases are closed and opened again. After each step a model that knows what was
+//! truly spent is held against the database. `RUNNER_TEST_SCALE` multiplies the histories (1: a
 //! thousand), `RUNNER_TEST_SEED` repeats a run and `RUNNER_TEST_HISTORY` one history of it.
 
 // A test: it may stop at what it did not expect, and its figures are its result.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
-#[path = "budget_histories/acts.rs"]
-mod acts;
 #[path = "budget_histories/history.rs"]
 mod history;
+#[path = "budget_histories/operations.rs"]
+mod operations;
 // Shared with another suite, which uses more of it.
 #[path = "simulated_years/random.rs"]
 #[allow(unused)]

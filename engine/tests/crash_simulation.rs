@@ -1,4 +1,4 @@
-//! The crash simulation of placements: every operation, every damage, every crash of a recovery.
+//! The crash simulation of publications: every operation, every damage, every crash of a recovery.
 //!
 //! `RUNNER_TEST_SCALE` multiplies the drawn samples, `RUNNER_TEST_SEED` repeats a run.
 //! `docs/RELIABILITY.md` tells what is modelled.
@@ -35,7 +35,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use runner_engine::placement::{Plant, Planted};
+use runner_engine::publish::{InjectedFault, OneFault};
 use runner_engine::time::boot_time;
 
 use damage::Random;
@@ -57,11 +57,16 @@ fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
 }
 
 /// One scenario's suites; the first failure.
-fn examine(index: usize, plant: Option<Plant>, seed: u64, scale: f64) -> (Counts, Option<String>) {
+fn examine(
+    index: usize,
+    plant: Option<InjectedFault>,
+    seed: u64,
+    scale: f64,
+) -> (Counts, Option<String>) {
     let scenario = &ALL[index];
     let prepared = Prepared::new(scenario);
     let seed = Random(seed ^ (index as u64) << 32).next();
-    let faults = Planted(plant);
+    let faults = OneFault(plant);
     let mut trial = Trial {
         prepared: &prepared,
         faults,
@@ -123,8 +128,8 @@ fn placements_survive_every_crash_and_every_planted_bug_is_caught() {
     let counts = total.into_inner().unwrap();
 
     let caught = Mutex::new(Vec::new());
-    share(Plant::ALL.len(), |index| {
-        let plant = Plant::ALL[index];
+    share(InjectedFault::ALL.len(), |index| {
+        let plant = InjectedFault::ALL[index];
         let found = (0..ALL.len()).find_map(|index| examine(index, Some(plant), seed, scale).1);
         caught.lock().unwrap().push((plant, found));
     });
@@ -158,7 +163,7 @@ fn placements_survive_every_crash_and_every_planted_bug_is_caught() {
         counts.twins,
         counts.unruly,
         caught.len() - missed.len(),
-        Plant::ALL.len(),
+        InjectedFault::ALL.len(),
         (boot_time() - began).as_secs_f64(),
     );
     println!("{line}");

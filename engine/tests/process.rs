@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use runner_engine::process::tree::{is_alive, kill_marked, start_time};
 use runner_engine::process::{
-    Cancel, ChildSandbox, ChildSpec, Ended, Limits, MARKER_VARIABLE, Reason, SpawnError, Status,
-    Stdin, Stream, Verdict, run,
+    Cancel, ChildSandbox, ChildSpec, Ended, ExitStatus, Limits, MARKER_VARIABLE, OutputVerdict,
+    Reason, SpawnError, Stdin, Stream, run,
 };
 use runner_engine::time::boot_time;
 
@@ -65,7 +65,10 @@ fn finish(spec: &ChildSpec) -> Ended {
 }
 
 fn finish_alone(spec: &ChildSpec) -> Ended {
-    let ended = run(spec, &Cancel::new().unwrap(), &mut |_, _| Verdict::Continue).unwrap();
+    let ended = run(spec, &Cancel::new().unwrap(), &mut |_, _| {
+        OutputVerdict::Continue
+    })
+    .unwrap();
     check(spec, &ended);
     ended
 }
@@ -86,7 +89,7 @@ fn exit_0_with_nothing_said() {
     let ended = finish(&spec("empty", "exit 0"));
     assert_eq!(
         (ended.status, ended.reason),
-        (Status::Exit(0), Reason::Exited)
+        (ExitStatus::Exit(0), Reason::Exited)
     );
     assert!(ended.stdout.is_empty() && ended.stderr.is_empty() && ended.killed == 0);
     assert!(ended.is_success() && !ended.lingered);
@@ -95,7 +98,7 @@ fn exit_0_with_nothing_said() {
 #[test]
 fn exit_codes_signals_and_both_streams_come_through() {
     let ended = finish(&spec("codes", "echo out; echo err >&2; exit 42"));
-    assert_eq!(ended.status, Status::Exit(42));
+    assert_eq!(ended.status, ExitStatus::Exit(42));
     assert_eq!(
         (ended.stdout.as_slice(), ended.stderr.as_slice()),
         (&b"out\n"[..], &b"err\n"[..])
@@ -103,7 +106,7 @@ fn exit_codes_signals_and_both_streams_come_through() {
     let ended = finish(&spec("signal", "kill -9 $$"));
     assert_eq!(
         (ended.status, ended.reason),
-        (Status::Signal(9), Reason::Exited)
+        (ExitStatus::Signal(9), Reason::Exited)
     );
     assert!(!ended.is_success());
 }
@@ -115,7 +118,7 @@ fn a_silent_start_ends_at_the_first_byte_deadline() {
     let ended = finish(&spec);
     assert_eq!(
         (ended.status, ended.reason),
-        (Status::Signal(15), Reason::FirstByteDeadline)
+        (ExitStatus::Signal(15), Reason::FirstByteDeadline)
     );
     assert!(ended.took() >= SHORT);
 }
@@ -192,7 +195,7 @@ fn what_lies_in_a_large_pipe_at_the_exit_is_whole() {
             let mut fds = [rustix::event::PollFd::new(&process, wanted)];
             rustix::event::poll(&mut fds, None).unwrap();
         }
-        Verdict::Continue
+        OutputVerdict::Continue
     });
     let ended = ended.unwrap();
     check(&spec, &ended);
@@ -205,7 +208,7 @@ fn a_grandchild_that_holds_the_pipe_does_not_hold_us() {
     let ended = finish(&spec("holds", "sleep 1000 & echo done"));
     assert_eq!(
         (ended.status, ended.reason),
-        (Status::Exit(0), Reason::Exited)
+        (ExitStatus::Exit(0), Reason::Exited)
     );
     assert_eq!((ended.stdout.as_slice(), ended.killed), (&b"done\n"[..], 1));
 }
@@ -213,7 +216,7 @@ fn a_grandchild_that_holds_the_pipe_does_not_hold_us() {
 #[test]
 fn a_grandchild_that_floods_the_pipe_does_not_hold_us() {
     let ended = finish(&spec("floods", "yes & echo done; exit 3"));
-    assert_eq!((ended.status, ended.killed), (Status::Exit(3), 1));
+    assert_eq!((ended.status, ended.killed), (ExitStatus::Exit(3), 1));
 }
 
 #[test]
@@ -221,7 +224,7 @@ fn a_grandchild_in_its_own_session_is_swept() {
     let place = tempfile::tempdir().unwrap();
     let script = "setsid -f sh -c 'echo $$ >pid; exec sleep 1000'; until [ -s pid ]; do :; done";
     let ended = finish(&spec_in(place.path(), "session", script));
-    assert_eq!((ended.status, ended.killed), (Status::Exit(0), 1));
+    assert_eq!((ended.status, ended.killed), (ExitStatus::Exit(0), 1));
     assert_eq!(
         start_time(pid_in(place.path())),
         None,
@@ -236,7 +239,7 @@ fn an_orphan_without_group_session_or_marker_is_swept() {
     let script = "env -i /usr/bin/setsid -f /bin/sh -c 'echo $$ >pid; sleep 1000 & wait'
                   until [ -s pid ]; do :; done";
     let ended = finish_alone(&spec_in(place.path(), "orphan", script));
-    assert_eq!(ended.status, Status::Exit(0));
+    assert_eq!(ended.status, ExitStatus::Exit(0));
     // The shell, and its sleep unless that was not yet born.
     assert!((1..=2).contains(&ended.killed), "{}", ended.killed);
     assert_eq!(start_time(pid_in(place.path())), None);
@@ -260,7 +263,7 @@ fn who_ignores_term_is_killed_with_its_children() {
     let ended = finish(&spec);
     assert_eq!(
         (ended.status, ended.reason),
-        (Status::Signal(9), Reason::IdleDeadline)
+        (ExitStatus::Signal(9), Reason::IdleDeadline)
     );
     assert!(ended.took() >= SHORT * 2);
     assert!(ended.killed >= 1, "{}", ended.killed);
@@ -274,7 +277,7 @@ fn who_ends_in_order_on_term_says_so() {
     let ended = finish(&spec);
     assert_eq!(
         (ended.status, ended.reason),
-        (Status::Exit(9), Reason::IdleDeadline)
+        (ExitStatus::Exit(9), Reason::IdleDeadline)
     );
     assert_eq!(ended.stdout, b"begun\nbye\n");
 }
@@ -287,15 +290,15 @@ fn a_pulled_token_ends_it_and_an_earlier_one_keeps_it_from_starting() {
     let other = cancel.clone();
     let ended = run(&spec, &cancel, &mut |_, _| {
         other.cancel("ctrl-c");
-        Verdict::Continue
+        OutputVerdict::Continue
     });
     let ended = ended.unwrap();
     check(&spec, &ended);
     assert_eq!(
         (ended.status, ended.reason),
-        (Status::Signal(15), Reason::Cancelled)
+        (ExitStatus::Signal(15), Reason::Cancelled)
     );
-    let refused = run(&spec, &cancel, &mut |_, _| Verdict::Continue).unwrap_err();
+    let refused = run(&spec, &cancel, &mut |_, _| OutputVerdict::Continue).unwrap_err();
     assert_eq!(refused.to_string(), "cancelled before the start: ctrl-c");
 }
 
@@ -309,9 +312,9 @@ fn after_its_result_it_may_linger_for_its_grace_only() {
         assert_eq!(stream, Stream::Stdout);
         text.extend_from_slice(bytes);
         if text.ends_with(b"RESULT\n") {
-            Verdict::ResultSeen
+            OutputVerdict::ResultSeen
         } else {
-            Verdict::Continue
+            OutputVerdict::Continue
         }
     });
     let ended = ended.unwrap();
@@ -319,7 +322,7 @@ fn after_its_result_it_may_linger_for_its_grace_only() {
     assert!(ended.lingered && ended.is_success() && ended.took() >= SHORT);
     assert_eq!(
         (ended.status, ended.reason),
-        (Status::Signal(15), Reason::Exited)
+        (ExitStatus::Signal(15), Reason::Exited)
     );
 }
 
@@ -336,7 +339,7 @@ fn much_input_to_a_child_that_never_reads_blocks_nobody() {
     let ended = finish(&closed);
     assert_eq!(
         (ended.status, ended.stdout.as_slice()),
-        (Status::Exit(0), &b"done\n"[..])
+        (ExitStatus::Exit(0), &b"done\n"[..])
     );
 }
 
@@ -397,7 +400,7 @@ fn it_starts_in_its_folder_in_a_group_of_its_own() {
 fn what_cannot_start_says_what_and_where() {
     let place = tempfile::tempdir().unwrap();
     let start = |spec: &ChildSpec| {
-        let mut none = |_: Stream, _: &[u8]| Verdict::Continue;
+        let mut none = |_: Stream, _: &[u8]| OutputVerdict::Continue;
         run(spec, &Cancel::new().unwrap(), &mut none).unwrap_err()
     };
     let mut missing = spec("missing", "");
@@ -468,7 +471,7 @@ fn runs_side_by_side_do_not_touch_each_other() {
             let script = format!("setsid -f sleep 1000; sleep 0.0{number}; echo {number}");
             let ended = finish(&spec(&format!("side-{number}"), &script));
             assert_eq!(ended.stdout, format!("{number}\n").as_bytes());
-            assert_eq!((ended.status, ended.killed), (Status::Exit(0), 1));
+            assert_eq!((ended.status, ended.killed), (ExitStatus::Exit(0), 1));
         };
         for number in 0..8 {
             scope.spawn(move || side(number));
@@ -497,14 +500,14 @@ fn children_of_one_run_do_not_end_each_other() {
         let ended = run(&long, &cancel, &mut |_, bytes| {
             if bytes == b"begun\n" {
                 // While this one still runs, another begins, ends and is swept.
-                let ended = run(&short, &cancel, &mut |_, _| Verdict::Continue).unwrap();
-                assert_eq!((ended.status, ended.killed), (Status::Exit(0), 1));
+                let ended = run(&short, &cancel, &mut |_, _| OutputVerdict::Continue).unwrap();
+                assert_eq!((ended.status, ended.killed), (ExitStatus::Exit(0), 1));
                 fs::write(place.path().join("go"), "").unwrap();
             }
-            Verdict::Continue
+            OutputVerdict::Continue
         });
         let ended = ended.unwrap();
-        assert_eq!((ended.status, ended.survivors), (Status::Exit(0), 0));
+        assert_eq!((ended.status, ended.survivors), (ExitStatus::Exit(0), 0));
         assert_eq!(ended.stdout, b"begun\nwhole\n");
     }
     assert_eq!(kill_marked(&marker).count, 0);

@@ -1,4 +1,4 @@
-//! Runs whose process is gone: what the next tick makes of them, with the real ledger and disk.
+//! Runs whose process is gone: what the next tick makes of them, with the real database and disk.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
 use std::fs;
@@ -8,29 +8,29 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use runner_engine::admission::Facts;
+use runner_engine::admission::AdmissionFacts;
 use runner_engine::ids::{ProjectId, RunId};
-use runner_engine::ledger::{
-    Admission, Admitted, Budget, Enter, Ledger, NewJob, NewOccurrence, Node, Origin, Project,
-    Recorded, RunState, Summary,
-};
 use runner_engine::locks::{JobLock, LockError, job_lock_path};
 use runner_engine::outcome::{Class, Outcome};
-use runner_engine::owner::Owner;
-use runner_engine::placement::PlacementLog as _;
 use runner_engine::policy::Policy;
 use runner_engine::process::tree;
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::publish::PublishLog as _;
 use runner_engine::recover::{self, BEGIN_LIMIT, Driver, Host, OVERRUN_GRACE};
 use runner_engine::schedule::Schedule;
-use runner_engine::scope::{Expect, Ready, Scope};
+use runner_engine::scope::{Expect, FinishedScope, Scope};
+use runner_engine::store::{
+    Admission, Admitted, Budget, Enter, NewJob, NewOccurrence, Node, Origin, Project, Recorded,
+    RunState, RunSummary, Store,
+};
 use runner_engine::tick::{Tick, report_job, tick};
-use runner_engine::time::{Moment, boot_time};
+use runner_engine::time::{ClockReading, boot_time};
 
 struct World {
     folder: tempfile::TempDir,
-    ledger: Ledger,
+    store: Store,
     project: ProjectId,
-    me: Owner,
+    me: ProcessIdentity,
 }
 
 const STAGING: &str = "out/.staging/r";
@@ -40,8 +40,8 @@ fn now() -> Timestamp {
 }
 
 /// A process that lived once.
-fn nobody() -> Owner {
-    Owner {
+fn nobody() -> ProcessIdentity {
+    ProcessIdentity {
         pid: 4_000_000,
         start: 1,
         boot: tree::boot_id().unwrap_or_default(),
@@ -52,9 +52,9 @@ fn world() -> World {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("project");
     fs::create_dir_all(root.join("out")).unwrap();
-    let mut ledger = Ledger::open(&folder.path().join("state/ledger.sqlite")).unwrap();
+    let mut store = Store::open(&folder.path().join("state/database.sqlite")).unwrap();
     let project = ProjectId::new(now());
-    ledger
+    store
         .register(
             &Project {
                 id: project.clone(),
@@ -74,14 +74,12 @@ fn world() -> World {
         enabled: true,
     };
     let jobs = [job("dream", "dream"), job("tidy", "command"), report_job()];
-    ledger
-        .project_jobs(&project, "s", "", &jobs, now())
-        .unwrap();
+    store.project_jobs(&project, "s", "", &jobs, now()).unwrap();
     World {
         folder,
-        ledger,
+        store,
         project,
-        me: Owner::me(),
+        me: ProcessIdentity::me(),
     }
 }
 
@@ -90,22 +88,22 @@ impl World {
         self.folder.path().join("project")
     }
 
-    fn request(&mut self, job: &str, starter: &Owner, by_hand: bool) -> RunId {
-        let job = self.ledger.job(&self.project, job).unwrap().id;
+    fn request(&mut self, job: &str, starter: &ProcessIdentity, by_hand: bool) -> RunId {
+        let job = self.store.job(&self.project, job).unwrap().id;
         let new = NewOccurrence {
             origin: if by_hand { Origin::Hand } else { Origin::Clock },
-            ..NewOccurrence::by_hand(job, "k".into(), now())
+            ..NewOccurrence::manual(job, "k".into(), now())
         };
-        match self.ledger.enter(&new, starter, now()).unwrap() {
+        match self.store.enter(&new, starter, now()).unwrap() {
             Recorded::New(run) => run,
             Recorded::Known(_) => panic!("known"),
         }
     }
 
-    fn admit(&mut self, run: &RunId, owner: &Owner, boot: Duration) -> Admitted {
-        let facts = Facts {
+    fn admit(&mut self, run: &RunId, owner: &ProcessIdentity, boot: Duration) -> Admitted {
+        let facts = AdmissionFacts {
             free_bytes: u64::MAX,
-            ..Facts::default()
+            ..AdmissionFacts::default()
         };
         let enter = Enter {
             run,
@@ -115,16 +113,16 @@ impl World {
             levels: &[],
             total: Duration::from_secs(60),
             staging: STAGING,
-            now: Moment { wall: now(), boot },
+            now: ClockReading { wall: now(), boot },
         };
-        match self.ledger.admit(&enter).unwrap() {
+        match self.store.admit(&enter).unwrap() {
             Admission::Admitted(admitted) => admitted,
             Admission::Declined(outcome) => panic!("{outcome}"),
         }
     }
 
     /// A run that died with its artifacts staged.
-    fn staged(&mut self, job: &str) -> (Admitted, Ready) {
+    fn staged(&mut self, job: &str) -> (Admitted, FinishedScope) {
         let run = self.request(job, &nobody(), false);
         let admitted = self.admit(&run, &nobody(), boot_time());
         let mut scope = Scope::open(&self.root(), &["out"], STAGING).unwrap();
@@ -142,11 +140,11 @@ impl World {
             me: &self.me,
             retries_lost: &|kind| kind != "command",
         };
-        tick(&mut self.ledger, &driver, Moment { wall: now(), boot }).unwrap()
+        tick(&mut self.store, &driver, ClockReading { wall: now(), boot }).unwrap()
     }
 
     fn outcome(&self, run: &RunId) -> Outcome {
-        self.ledger.run(run).unwrap().outcome.unwrap()
+        self.store.run(run).unwrap().outcome.unwrap()
     }
 
     fn read(&self, path: &str) -> Option<String> {
@@ -159,25 +157,25 @@ fn a_recorded_placement_is_rolled_forward_to_its_own_outcome() {
     let mut world = world();
     fs::write(world.root().join("out/a.txt"), "old a").unwrap();
     let (admitted, ready) = world.staged("tidy");
-    let summary = Summary {
+    let summary = RunSummary {
         headline: "kept".into(),
-        ..Summary::default()
+        ..RunSummary::default()
     };
     world
-        .ledger
-        .placement_log(Some(&summary), now())
+        .store
+        .publish_log(Some(&summary), now())
         .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
         .unwrap();
-    let told = world.tick(boot_time());
+    let reported = world.tick(boot_time());
     assert_eq!(
-        told.settled,
+        reported.settled,
         [(admitted.run().clone(), "degraded".to_owned())]
     );
-    assert!(told.start.is_empty());
+    assert!(reported.start.is_empty());
     assert_eq!(world.read("out/a.txt").as_deref(), Some("new a"));
     assert_eq!(world.read("out/b.txt").as_deref(), Some("new b"));
     assert_eq!(
-        world.ledger.run(admitted.run()).unwrap().summary.headline,
+        world.store.run(admitted.run()).unwrap().summary.headline,
         "kept"
     );
     assert!(!world.root().join(STAGING).exists());
@@ -192,9 +190,12 @@ fn a_recorded_placement_is_rolled_forward_to_its_own_outcome() {
 fn what_was_only_staged_is_discarded_and_the_run_is_lost() {
     let mut world = world();
     let (admitted, _ready) = world.staged("tidy");
-    let told = world.tick(boot_time());
-    assert_eq!(told.settled, [(admitted.run().clone(), "lost".to_owned())]);
-    assert!(told.start.is_empty(), "a command is not tried again");
+    let reported = world.tick(boot_time());
+    assert_eq!(
+        reported.settled,
+        [(admitted.run().clone(), "lost".to_owned())]
+    );
+    assert!(reported.start.is_empty(), "a command is not tried again");
     assert_eq!(world.read("out/a.txt"), None);
     assert!(!world.root().join(STAGING).exists());
 }
@@ -203,25 +204,25 @@ fn what_was_only_staged_is_discarded_and_the_run_is_lost() {
 fn a_lost_dream_is_tried_once_more_and_not_twice() {
     let mut world = world();
     let (admitted, _ready) = world.staged("dream");
-    let told = world.tick(boot_time());
-    assert_eq!(told.start.len(), 1);
-    let again = told.start[0].clone();
-    assert_eq!(world.ledger.run(&again).unwrap().attempt, 2);
+    let reported = world.tick(boot_time());
+    assert_eq!(reported.start.len(), 1);
+    let again = reported.start[0].clone();
+    assert_eq!(world.store.run(&again).unwrap().attempt, 2);
     world.admit(&again, &nobody(), boot_time());
-    let told = world.tick(boot_time());
-    assert_eq!(told.settled, [(again.clone(), "lost".to_owned())]);
-    assert!(told.start.is_empty());
-    let occurrence = world.ledger.run(&again).unwrap().occurrence;
+    let reported = world.tick(boot_time());
+    assert_eq!(reported.settled, [(again.clone(), "lost".to_owned())]);
+    assert!(reported.start.is_empty());
+    let occurrence = world.store.run(&again).unwrap().occurrence;
     assert!(
         world
-            .ledger
+            .store
             .occurrence(&occurrence)
             .unwrap()
             .outcome
             .is_some()
     );
     assert_eq!(
-        world.ledger.run(admitted.run()).unwrap().occurrence,
+        world.store.run(admitted.run()).unwrap().occurrence,
         occurrence
     );
 }
@@ -231,19 +232,19 @@ fn a_target_that_somebody_changed_is_never_overwritten() {
     let mut world = world();
     let (admitted, ready) = world.staged("dream");
     world
-        .ledger
-        .placement_log(None, now())
+        .store
+        .publish_log(None, now())
         .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
         .unwrap();
     fs::write(world.root().join("out/a.txt"), "a person's own words").unwrap();
-    let told = world.tick(boot_time());
+    let reported = world.tick(boot_time());
     let outcome = world.outcome(admitted.run());
     assert_eq!(outcome.class(), Some(Class::Guard));
     assert!(
         outcome.to_string().contains("out/a.txt") && outcome.to_string().contains(STAGING),
         "{outcome}"
     );
-    assert_eq!(told.settled.len(), 1);
+    assert_eq!(reported.settled.len(), 1);
     assert_eq!(
         world.read("out/a.txt").as_deref(),
         Some("a person's own words")
@@ -260,8 +261,8 @@ fn a_project_that_is_gone_is_said_and_does_not_stop_the_others() {
     let mut world = world();
     let (admitted, ready) = world.staged("tidy");
     world
-        .ledger
-        .placement_log(None, now())
+        .store
+        .publish_log(None, now())
         .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
         .unwrap();
     fs::remove_dir_all(world.root()).unwrap();
@@ -277,12 +278,12 @@ fn a_run_that_never_began_is_started_for_a_clock_and_lost_for_a_person() {
     let mut world = world();
     let clock = world.request("dream", &nobody(), false);
     let person = world.request("tidy", &nobody(), true);
-    let told = world.tick(boot_time());
-    assert_eq!(told.start, std::slice::from_ref(&clock));
+    let reported = world.tick(boot_time());
+    assert_eq!(reported.start, std::slice::from_ref(&clock));
     assert!(matches!(world.outcome(&person), Outcome::Lost { .. }));
     // It is ours to start now: another look leaves it to us.
     assert!(world.tick(boot_time()).start.is_empty());
-    assert_eq!(world.ledger.run(&clock).unwrap().state, RunState::Requested);
+    assert_eq!(world.store.run(&clock).unwrap().state, RunState::Requested);
 }
 
 #[test]
@@ -323,7 +324,7 @@ fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
         .read_exact(&mut said)
         .unwrap();
     assert_eq!(&said, b"held\n");
-    let owner = Owner {
+    let owner = ProcessIdentity {
         pid: holder.id(),
         start: tree::start_time(holder.id()).unwrap(),
         boot: tree::boot_id().unwrap_or_default(),
@@ -335,8 +336,8 @@ fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
         world.tick(deadline + OVERRUN_GRACE - Duration::from_secs(2)),
         Tick::default()
     );
-    let told = world.tick(deadline + OVERRUN_GRACE + Duration::from_secs(2));
-    assert_eq!(told.settled, [(run.clone(), "timed-out".to_owned())]);
+    let reported = world.tick(deadline + OVERRUN_GRACE + Duration::from_secs(2));
+    assert_eq!(reported.settled, [(run.clone(), "timed-out".to_owned())]);
     let status = holder.wait().unwrap();
     assert_eq!(
         std::os::unix::process::ExitStatusExt::signal(&status),
@@ -350,16 +351,16 @@ fn a_run_that_hangs_before_admission_is_ended() {
     let mut hung = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
     let run = world.request("tidy", &world.me.clone(), false);
     let begun = boot_time();
-    let owner = Owner::of(hung.id());
+    let owner = ProcessIdentity::of(hung.id());
     assert!(owner.is_alive());
     let deadline = begun + BEGIN_LIMIT;
-    assert!(world.ledger.spawned(&run, &owner, deadline).unwrap());
+    assert!(world.store.spawned(&run, &owner, deadline).unwrap());
     let over = deadline + OVERRUN_GRACE;
     let second = Duration::from_secs(1);
     assert_eq!(world.tick(over - second), Tick::default());
     // Its starter lives and waits for it: that alone does not keep it.
-    let told = world.tick(over + second);
-    assert_eq!(told.settled, [(run.clone(), "timed-out".to_owned())]);
+    let reported = world.tick(over + second);
+    assert_eq!(reported.settled, [(run.clone(), "timed-out".to_owned())]);
     let status = hung.wait().unwrap();
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     assert_eq!(signal, Some(9));
@@ -374,9 +375,9 @@ fn an_admitted_run_has_its_own_deadline() {
     let me = world.me.clone();
     let run = world.request("tidy", &me, false);
     let deadline = boot_time() + BEGIN_LIMIT;
-    assert!(world.ledger.spawned(&run, &me, deadline).unwrap());
+    assert!(world.store.spawned(&run, &me, deadline).unwrap());
     world.admit(&run, &me, deadline);
-    assert!(!world.ledger.spawned(&run, &me, boot_time()).unwrap());
+    assert!(!world.store.spawned(&run, &me, boot_time()).unwrap());
     assert_eq!(world.tick(deadline + OVERRUN_GRACE), Tick::default());
 }
 
@@ -387,23 +388,23 @@ fn a_spawned_run_outlives_its_starter() {
     for (job, by_hand) in [("tidy", false), ("dream", true)] {
         let run = world.request(job, &nobody(), by_hand);
         let deadline = boot_time() + BEGIN_LIMIT;
-        assert!(world.ledger.spawned(&run, &me, deadline).unwrap());
+        assert!(world.store.spawned(&run, &me, deadline).unwrap());
         assert_eq!(world.tick(boot_time()), Tick::default());
         // Once it is dead as well, the run is another starter's, or lost.
-        world.ledger.spawned(&run, &nobody(), deadline).unwrap();
-        let told = world.tick(boot_time());
+        world.store.spawned(&run, &nobody(), deadline).unwrap();
+        let reported = world.tick(boot_time());
         assert_eq!(
-            (told.start.len(), told.settled.len()),
+            (reported.start.len(), reported.settled.len()),
             match by_hand {
                 false => (1, 0),
                 true => (0, 1),
             }
         );
-        let row = world.ledger.run(&run).unwrap();
+        let row = world.store.run(&run).unwrap();
         if !by_hand {
             assert_eq!((row.owner, row.deadline), (None, None));
             let outcome = Outcome::Lost { why: "over".into() };
-            assert!(world.ledger.decline(&run, &outcome, now()).unwrap());
+            assert!(world.store.decline(&run, &outcome, now()).unwrap());
         }
     }
 }
@@ -420,11 +421,11 @@ impl recover::World for Overtaken {
         Ok(None)
     }
 
-    fn is_alive(&self, _: &Owner) -> bool {
+    fn is_alive(&self, _: &ProcessIdentity) -> bool {
         true
     }
 
-    fn kill(&self, _: &Owner) {}
+    fn kill(&self, _: &ProcessIdentity) {}
 
     fn kill_marked(&self, _: &RunId) -> tree::Killed {
         tree::Killed::default()
@@ -443,18 +444,18 @@ fn a_run_killed_past_its_deadline_is_timed_out_whoever_meets_it_dead() {
             me: &world.me,
             retries_lost: &|_| true,
         };
-        let moment = Moment {
+        let moment = ClockReading {
             wall: now(),
             boot: late,
         };
         assert_eq!(
-            tick(&mut world.ledger, &driver, moment).unwrap(),
+            tick(&mut world.store, &driver, moment).unwrap(),
             Tick::default()
         );
     }
-    assert_eq!(world.ledger.events_of(&run).unwrap().len(), 1, "said once");
-    let told = world.tick(boot_time());
-    assert_eq!(told.settled, [(run.clone(), "timed-out".to_owned())]);
+    assert_eq!(world.store.events_of(&run).unwrap().len(), 1, "said once");
+    let reported = world.tick(boot_time());
+    assert_eq!(reported.settled, [(run.clone(), "timed-out".to_owned())]);
     assert!(matches!(world.outcome(&run), Outcome::TimedOut { .. }));
 }
 
@@ -463,15 +464,15 @@ fn a_dead_run_that_was_asked_to_end_is_cancelled_and_not_tried_again() {
     let mut world = world();
     let (admitted, _ready) = world.staged("dream");
     world
-        .ledger
-        .cancel(admitted.run(), "by hand", now())
+        .store
+        .cancel(admitted.run(), "manually", now())
         .unwrap();
-    let told = world.tick(boot_time());
-    assert_eq!(told.end, [admitted.run().clone()]);
-    assert!(told.start.is_empty());
+    let reported = world.tick(boot_time());
+    assert_eq!(reported.end, [admitted.run().clone()]);
+    assert!(reported.start.is_empty());
     assert_eq!(
         world.outcome(admitted.run()).to_string(),
-        "cancelled: by hand"
+        "cancelled: manually"
     );
     assert!(!world.root().join(STAGING).exists());
     assert_eq!(world.tick(boot_time()), Tick::default());
@@ -482,37 +483,37 @@ fn what_is_stuck_half_placed_may_be_given_up_and_keeps_its_staging() {
     let mut world = world();
     let (admitted, ready) = world.staged("dream");
     world
-        .ledger
-        .placement_log(None, now())
+        .store
+        .publish_log(None, now())
         .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
         .unwrap();
     // Neither a conflict nor a success: what was recorded cannot be read now.
-    let db = rusqlite::Connection::open(world.ledger.path()).unwrap();
+    let db = rusqlite::Connection::open(world.store.path()).unwrap();
     db.execute("UPDATE placements SET manifest = 'torn'", ())
         .unwrap();
     for _ in 0..2 {
         assert!(world.tick(boot_time()).settled.is_empty());
     }
     assert_eq!(
-        world.ledger.events_of(admitted.run()).unwrap().len(),
+        world.store.events_of(admitted.run()).unwrap().len(),
         1,
         "said once"
     );
     assert_eq!(
-        world.ledger.run(admitted.run()).unwrap().state,
+        world.store.run(admitted.run()).unwrap().state,
         RunState::Running
     );
     world
-        .ledger
-        .cancel(admitted.run(), "by hand", now())
+        .store
+        .cancel(admitted.run(), "manually", now())
         .unwrap();
     assert_eq!(world.tick(boot_time()).settled.len(), 1);
     let outcome = world.outcome(admitted.run());
     assert_eq!(outcome.class(), Some(Class::Guard));
-    let told = outcome.to_string();
+    let reported = outcome.to_string();
     assert!(
-        told.contains("given up (by hand)") && told.contains(STAGING),
-        "{told}"
+        reported.contains("given up (manually)") && reported.contains(STAGING),
+        "{reported}"
     );
     world.tick(boot_time());
     assert!(world.root().join(STAGING).is_dir(), "it is a person's now");

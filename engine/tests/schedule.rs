@@ -30,15 +30,15 @@ fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
 }
 
 /// Not captured: the figures belong in every log.
-fn tell(line: &str) {
+fn print_line(line: &str) {
     let mut stderr = std::io::stderr().lock();
     writeln!(stderr, "{line}").unwrap();
 }
 
 /// SplitMix64.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn roll(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -11,22 +11,22 @@
     missing_docs
 )]
 
-#[path = "simulated_years/accounts.rs"]
-mod accounts;
+#[path = "simulated_years/audit.rs"]
+mod audit;
 #[path = "simulated_years/drivers.rs"]
 mod drivers;
+#[path = "simulated_years/execute.rs"]
+mod execute;
 #[path = "simulated_years/faults.rs"]
 mod faults;
-#[path = "simulated_years/hands.rs"]
-mod hands;
 #[path = "simulated_years/host.rs"]
 mod host;
+#[path = "simulated_years/injected_bugs.rs"]
+mod injected_bugs;
 #[path = "simulated_years/jobs.rs"]
 mod jobs;
-#[path = "simulated_years/perform.rs"]
-mod perform;
-#[path = "simulated_years/plants.rs"]
-mod plants;
+#[path = "simulated_years/people.rs"]
+mod people;
 #[path = "simulated_years/random.rs"]
 mod random;
 #[path = "simulated_years/shares.rs"]
@@ -39,9 +39,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use runner_engine::time::boot_time;
 
-use plants::Bug;
+use injected_bugs::Bug;
 use random::Random;
-use shares::{Counts, Told};
+use shares::{Counts, ProcessReport};
 use year::Year;
 
 /// The seed of an ordinary run.
@@ -107,12 +107,12 @@ fn years_of_suspends_jumps_and_crashes_account_for_every_moment() {
     let years = (YEARS * scale).ceil() as u64;
     let share: Option<u64> = setting(shares::SHARE);
     let one = |number| live(seed, number, None);
-    let Told { counts, failures } = match (setting("RUNNER_TEST_YEAR"), share) {
+    let ProcessReport { counts, failures } = match (setting("RUNNER_TEST_YEAR"), share) {
         (Some(year), _) => shares::all(std::iter::once(year), one),
         (None, Some(share)) => {
             let mine = (0..years).filter(|year| year % shares::SHARES == share);
-            let told = shares::all(mine, one);
-            println!("\n{}", serde_json::to_string(&told).unwrap());
+            let reported = shares::all(mine, one);
+            println!("\n{}", serde_json::to_string(&reported).unwrap());
             return;
         }
         (None, None) => {
@@ -122,10 +122,10 @@ fn years_of_suspends_jumps_and_crashes_account_for_every_moment() {
     // Not captured: the figures belong in every log.
     writeln!(
         std::io::stderr(),
-        "simulated years: {} years, {} occurrences ({} stretches of missed moments), {} moments \
+        "simulated years: {} years, {} occurrences ({} stretches of missed scheduled times), {} scheduled times \
          accounted for, {} runs, {} ticks, {} suspends, {} clock jumps ({} schedules started again), \
          {} reboots, {} crashes ({} between two transactions), {} late acts, {} killed at their deadline, {} asked \
-         for by hand, {} pauses, {} edits, {} stale fences refused, {:.1} s, seed {seed}",
+         for manually, {} pauses, {} edits, {} stale fences refused, {:.1} s, seed {seed}",
         counts.years,
         counts.occurrences,
         counts.missed,

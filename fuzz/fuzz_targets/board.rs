@@ -2,17 +2,17 @@
 #![no_main]
 
 use runner_jobs::lifecycle::board::{add, apply, pick};
-use runner_jobs::lifecycle::entry::{Act, Verdict};
-use runner_text::org::{Board, Form, Keyword};
+use runner_jobs::lifecycle::entry::{VerdictMove, Verdict};
+use runner_text::org::{Board, BoardForm, Keyword};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    for form in [Form::Org, Form::Markdown] {
+    for form in [BoardForm::Org, BoardForm::Markdown] {
         let board = Board::read(text, form);
         let first = text.lines().next().unwrap_or_default();
         let named = board.tasks.iter().take(8).map(|task| task.heading.as_str());
         let verdicts: Vec<Verdict> = named
             .chain([first])
-            .zip(Act::ALL.into_iter().cycle())
+            .zip(VerdictMove::ALL.into_iter().cycle())
             .map(|(task, act)| Verdict::new(act, Some(task), first))
             .collect();
         let change = apply(&board, &verdicts);

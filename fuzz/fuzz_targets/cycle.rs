@@ -2,11 +2,11 @@
 #![no_main]
 
 use runner_jobs::lifecycle::position::Position;
-use runner_jobs::lifecycle::spec::{Kind, parse};
-use runner_text::org::Form;
+use runner_jobs::lifecycle::spec::{StateKind, parse};
+use runner_text::org::BoardForm;
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    for form in [Form::Org, Form::Markdown] {
+    for form in [BoardForm::Org, BoardForm::Markdown] {
         let lines = text.lines().count().max(1);
         match parse(text, form) {
             Err(mistakes) => {
@@ -18,7 +18,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
                 let mut dreams = 0;
                 for _ in 0..2_000 {
                     let state = spec.state(&at.state).expect("a cycle leads on to its own states");
-                    dreams += u32::from(state.kind == Kind::Rem);
+                    dreams += u32::from(state.kind == StateKind::Rem);
                     at = at.after(state);
                 }
                 assert!(dreams > 0 || spec.states.iter().any(|it| it.repeat > 1));

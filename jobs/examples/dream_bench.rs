@@ -14,9 +14,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use runner_jobs::dream::parked::Parked;
-use runner_jobs::dream::state::{Change, State, Triaged};
-use runner_jobs::dream::survey::survey;
+use runner_jobs::dream::inventory::take_inventory;
+use runner_jobs::dream::quarantine::Quarantine;
+use runner_jobs::dream::state::{DreamState, IdeaUpdate, Triaged};
 use runner_jobs::dream::{DreamSpec, delta};
 
 type Done = Result<(), Box<dyn Error>>;
@@ -37,7 +37,7 @@ fn unchanged(root: &Path) -> Done {
     let (cache, state_file) = (folder.join("cache"), folder.join("state.json"));
     if std::env::var_os("DREAM_BENCH_KEPT").is_none() {
         let start = Instant::now();
-        let first = survey(root, &spec, &cache)?;
+        let first = take_inventory(root, &spec, &cache)?;
         println!(
             "first survey: {} ideas, {} read, {:.0?}",
             first.ideas.len(),
@@ -46,7 +46,7 @@ fn unchanged(root: &Path) -> Done {
         );
         fs::write(&cache, first.cache.unwrap_or_default())?;
         let now = jiff::Timestamp::UNIX_EPOCH;
-        let changes: BTreeMap<&str, Change> = first
+        let changes: BTreeMap<&str, IdeaUpdate> = first
             .ideas
             .iter()
             .map(|idea| {
@@ -57,14 +57,14 @@ fn unchanged(root: &Path) -> Done {
                 };
                 (
                     &*idea.path,
-                    Change {
+                    IdeaUpdate {
                         surfaced: now,
                         triaged: Some(triaged),
                     },
                 )
             })
             .collect();
-        fs::write(&state_file, State::default().with(&changes))?;
+        fs::write(&state_file, DreamState::default().with(&changes))?;
         // The second pass is a process of its own, so that its peak is its own.
         let again = std::process::Command::new(std::env::current_exe()?)
             .arg(root)
@@ -81,11 +81,16 @@ fn unchanged(root: &Path) -> Done {
         .unwrap_or_default();
     let start = Instant::now();
     let bytes = fs::read(folder.join("state.json"))?;
-    let state = State::parse(&bytes)?;
+    let state = DreamState::parse(&bytes)?;
     let parsed = start.elapsed();
-    let second = survey(root, &spec, &folder.join("cache"))?;
+    let second = take_inventory(root, &spec, &folder.join("cache"))?;
     let surveyed = start.elapsed();
-    let delta = delta::select(&second.ideas, &state, &Parked::default(), spec.max_ideas);
+    let delta = delta::select(
+        &second.ideas,
+        &state,
+        &Quarantine::default(),
+        spec.max_ideas,
+    );
     println!(
         "second pass: state of {} entries {parsed:.0?}, survey {:.0?} ({} read, cache written: {}), delta {:.0?}, all {:.0?}, \
          {} selected, peak {} MB",

@@ -8,7 +8,7 @@
 //!
 //! Must never ask what is not reserved, and never leave a request unsettled but by dying.
 
-pub mod voices;
+pub mod panel;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use jiff::Timestamp;
 use runner_backends::chain::moves_on;
 use runner_backends::{Backend, BackendError, Phase, Reply, Request};
 use runner_engine::admission::Shortfall;
-use runner_engine::ledger::{Amounts, LedgerError, RequestId};
 use runner_engine::policy::quota;
+use runner_engine::store::{Amounts, RequestId, StoreError};
 
-use crate::charge::{charge, most};
 use crate::context::{Context, Spending};
-use crate::meter::{Breach, Heard, Meter};
 use crate::prices::Price;
+use crate::request_usage::{charge, most};
 use crate::steps::Recorder;
 use crate::telemetry::Telemetry;
+use crate::usage_meter::{LimitExceeded, ObservedUsage, UsageMeter};
 
 /// How often a request is made again within one run, where nobody was paid for it.
 const SHORT_RETRIES: usize = 2;
@@ -45,7 +45,7 @@ pub enum AskError {
     OverBudget(Shortfall),
     /// It had to be stopped: it cost more than was reserved, or what nobody wanted to pay.
     #[error("{0}")]
-    Breach(Breach),
+    Breach(LimitExceeded),
     /// The provider refuses for now; it is no attempt.
     #[error("rate-limited until {until}: {why}")]
     Limited {
@@ -57,9 +57,9 @@ pub enum AskError {
     /// It was asked and there is no answer.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The ledger could not be used.
+    /// The database could not be used.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Ledger(#[from] StoreError),
 }
 
 impl From<AskError> for crate::JobError {
@@ -77,7 +77,7 @@ impl From<AskError> for crate::JobError {
 }
 
 /// A request that is reserved, and not settled yet.
-struct Open {
+struct OpenRequest {
     id: RequestId,
     /// What is reserved for it.
     want: Amounts,
@@ -108,9 +108,9 @@ impl Context<'_> {
             let done = self.ask_patiently(request, ideas);
             let why = match &done {
                 Err(AskError::Backend(error)) if moves_on(error) => error.to_string(),
-                Err(error @ (AskError::Limited { .. } | AskError::Breach(Breach::Overage))) => {
-                    error.to_string()
-                }
+                Err(
+                    error @ (AskError::Limited { .. } | AskError::Breach(LimitExceeded::Overage)),
+                ) => error.to_string(),
                 _ => return done,
             };
             let Some((next, spending)) = self.fallbacks.next() else {
@@ -187,7 +187,7 @@ impl Context<'_> {
         let (answer, heard) =
             match self.block_on(self.metered(&*backend, &spending, request, &open)) {
                 Ok(done) => done,
-                Err(error) => (unavailable("a runtime", &error), Heard::default()),
+                Err(error) => (unavailable("a runtime", &error), ObservedUsage::default()),
             };
         let unpaid = heard.not_billed && !heard.spoke;
         Ok((self.close(&spending, open, answer, heard)?, unpaid))
@@ -200,11 +200,11 @@ impl Context<'_> {
         spending: &Spending,
         request: &Request,
         ideas: u64,
-    ) -> Result<Open, AskError> {
+    ) -> Result<OpenRequest, AskError> {
         let (id, want) = self.reserve_by(backend, request, ideas)?;
         let model = backend.describe().model;
         self.asked = true;
-        Ok(Open {
+        Ok(OpenRequest {
             id,
             want,
             price: model.and_then(|model| spending.prices.of(&model)),
@@ -216,15 +216,15 @@ impl Context<'_> {
     fn close(
         &mut self,
         spending: &Spending,
-        open: Open,
+        open: OpenRequest,
         answer: Result<Reply, BackendError>,
-        heard: Heard,
+        heard: ObservedUsage,
     ) -> Result<Result<Reply, AskError>, AskError> {
         self.failed_tools += heard.failed_tools;
         let charge = charge(&answer, &heard, open.want, open.price);
         let note = self.redactor.redact(&charge.note).into_owned();
         let now = self.wall();
-        self.ledger
+        self.store
             .settle_request(open.id, charge.spent, charge.money, &note, now)?;
         Ok(self.conclude(spending, answer, heard, open.at))
     }
@@ -249,12 +249,12 @@ impl Context<'_> {
         ideas: u64,
     ) -> Result<(RequestId, Amounts), AskError> {
         let run = self.admitted.run().clone();
-        let left = self.ledger.left_of(&run)?;
+        let left = self.store.left_of(&run)?;
         let free = backend.describe().kind == "builtin";
         let want = most(request, left, ideas, free);
         let now = self.wall();
         let reserved = self
-            .ledger
+            .store
             .reserve_request(&run, backend.name(), want, now)?;
         Ok((reserved.map_err(AskError::OverBudget)?, want))
     }
@@ -265,24 +265,35 @@ impl Context<'_> {
         backend: &dyn Backend,
         spending: &Spending,
         request: &Request,
-        open: &Open,
-    ) -> (Result<Reply, BackendError>, Heard) {
+        open: &OpenRequest,
+    ) -> (Result<Reply, BackendError>, ObservedUsage) {
         // The request's own: what stops it leaves the run, which then settles itself, alone.
         let cancel = match self.cancel.child() {
             Ok(cancel) => cancel,
-            Err(error) => return (unavailable("a cancel token", &error), Heard::default()),
+            Err(error) => {
+                return (
+                    unavailable("a cancel token", &error),
+                    ObservedUsage::default(),
+                );
+            }
         };
         let (clock, begun) = (self.clock.clone(), self.now);
         let redactor = self.redactor.clone();
         let name = backend.name().to_owned();
-        let mut told = Telemetry::new(self.run_dir, &request.id, &name, &redactor, move || {
+        let mut reported = Telemetry::new(self.run_dir, &request.id, &name, &redactor, move || {
             clock.read().map_or(begun, |now| now.wall)
         });
         if let Some(file) = &self.steps {
-            told = told.with_steps(Recorder::new(file.clone(), self.redactor.clone()));
+            reported = reported.with_steps(Recorder::new(file.clone(), self.redactor.clone()));
         }
         let overage = spending.overage;
-        let mut meter = Meter::new(open.want, open.price, overage, cancel.clone(), &mut told);
+        let mut meter = UsageMeter::new(
+            open.want,
+            open.price,
+            overage,
+            cancel.clone(),
+            &mut reported,
+        );
         let (left, short) = (self.left(), self.admitted.short_of_time());
         let answer = {
             let mut answer = std::pin::pin!(backend.run(request, &mut meter, &cancel));
@@ -299,8 +310,8 @@ impl Context<'_> {
                 answer.await
             }
         };
-        let mut heard = meter.heard();
-        told.ended(answer.as_ref().err().map(ToString::to_string).as_deref());
+        let mut heard = meter.observed();
+        reported.ended(answer.as_ref().err().map(ToString::to_string).as_deref());
         let over = matches!(
             answer,
             Err(BackendError::Cancelled { .. }
@@ -311,7 +322,7 @@ impl Context<'_> {
         ) && self.left().is_zero();
         if over && self.admitted.short_of_time() && heard.breach.is_none() {
             let reserved = self.admitted.reserved().seconds;
-            heard.breach = Some(Breach::Over {
+            heard.breach = Some(LimitExceeded::Over {
                 unit: "seconds",
                 used: reserved,
                 reserved,
@@ -334,20 +345,20 @@ impl Context<'_> {
         &mut self,
         spending: &Spending,
         answer: Result<Reply, BackendError>,
-        heard: Heard,
+        heard: ObservedUsage,
         asked: Timestamp,
     ) -> Result<Reply, AskError> {
         let limit = heard.limit.filter(|limit| limit.reached);
         match (answer, heard.breach) {
             // What was paid beyond the subscription is told even where an answer came of it.
-            (_, Some(Breach::Overage)) => {
+            (_, Some(LimitExceeded::Overage)) => {
                 let until = heard.limit.and_then(|limit| limit.until);
                 self.note_limit(
                     spending,
                     until,
                     "its answers are billed beyond the subscription",
                 )?;
-                Err(AskError::Breach(Breach::Overage))
+                Err(AskError::Breach(LimitExceeded::Overage))
             }
             // An answer that is whole is paid for: the next request finds nothing left.
             (Ok(reply), _) => {
@@ -358,7 +369,7 @@ impl Context<'_> {
                     None if spending.pool.is_empty() => {}
                     None => {
                         let now = self.wall();
-                        self.ledger.clear_limit(&spending.pool, asked, now)?;
+                        self.store.clear_limit(&spending.pool, asked, now)?;
                     }
                 }
                 Ok(reply)
@@ -384,14 +395,14 @@ impl Context<'_> {
         spending: &Spending,
         said: Option<Timestamp>,
         why: &str,
-    ) -> Result<AskError, LedgerError> {
+    ) -> Result<AskError, StoreError> {
         let why = self.redactor.redact(why).into_owned();
         let now = self.wall();
         let (until, streak, why) = if spending.pool.is_empty() {
             let wake = quota::wake(said, 1, now);
             (wake.until, 1, why)
         } else {
-            let limit = self.ledger.note_limit(&spending.pool, said, &why, now)?;
+            let limit = self.store.note_limit(&spending.pool, said, &why, now)?;
             (limit.until, limit.streak, limit.why)
         };
         if streak > quota::MOST {
@@ -414,10 +425,10 @@ impl Context<'_> {
         spending: &Spending,
         said: Option<Timestamp>,
         why: &str,
-    ) -> Result<(), LedgerError> {
+    ) -> Result<(), StoreError> {
         if !spending.pool.is_empty() {
             let now = self.wall();
-            self.ledger.note_limit(&spending.pool, said, why, now)?;
+            self.store.note_limit(&spending.pool, said, why, now)?;
         }
         Ok(())
     }

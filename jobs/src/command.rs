@@ -10,12 +10,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use runner_engine::outcome::Class;
-use runner_engine::placement::{RealFs, RelPath};
 use runner_engine::process::{
-    self, ChildSpec, Ended, Limits, Reason, SpawnError, Status, Stdin, Verdict,
+    self, ChildSpec, Ended, ExitStatus, Limits, OutputVerdict, Reason, SpawnError, Stdin,
 };
+use runner_engine::publish::{RealFs, RelPath};
+use runner_engine::recording::{InputRecording, UnrecordedInput};
 use runner_engine::scope::Expect;
-use runner_engine::tape::{Tape, Unrecorded};
 use runner_engine::time::boot_time;
 use runner_text::counted;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ use crate::context::OUT_FOLDER;
 use crate::output::Output;
 use crate::{Context, Finished, JobError};
 
-/// The names of the program's end, and of what it left, on a tape.
+/// The names of the program's end, and of what it left, on a recording.
 const PROGRAM: &str = "program";
 const LEFT: &str = "left";
 
@@ -109,7 +109,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
 }
 
 /// How the program ended when the run was recorded: it is not started again.
-fn recalled(tape: &Tape) -> Result<usize, JobError> {
+fn recalled(tape: &InputRecording) -> Result<usize, JobError> {
     let facts = tape.recall(PROGRAM, "").map_err(unrecorded)?.facts;
     if let Some(killed) = facts["killed"].as_u64() {
         return Ok(usize::try_from(killed).unwrap_or(usize::MAX));
@@ -117,8 +117,8 @@ fn recalled(tape: &Tape) -> Result<usize, JobError> {
     Err(failure(&facts))
 }
 
-/// A failure as it stands on a tape. Others have no class: a run that was cancelled is not recorded.
-fn note_failure(tape: &Tape, door: &str, question: &str, error: &JobError) {
+/// A failure as it stands on a recording. Others have no class: a run that was cancelled is not recorded.
+fn note_failure(tape: &InputRecording, door: &str, question: &str, error: &JobError) {
     if let JobError::Failed { class, why } = error {
         let facts = json!({ "class": class, "why": why });
         tape.note(door, question, facts, None);
@@ -132,7 +132,11 @@ fn failure(facts: &Value) -> JobError {
 }
 
 /// What a program left, noted.
-fn noted(tape: &Tape, from: &str, left: Result<Vec<u8>, JobError>) -> Result<Vec<u8>, JobError> {
+fn noted(
+    tape: &InputRecording,
+    from: &str,
+    left: Result<Vec<u8>, JobError>,
+) -> Result<Vec<u8>, JobError> {
     match &left {
         Ok(bytes) => tape.note(LEFT, from, Value::Null, Some(bytes)),
         Err(error) => note_failure(tape, LEFT, from, error),
@@ -141,7 +145,7 @@ fn noted(tape: &Tape, from: &str, left: Result<Vec<u8>, JobError>) -> Result<Vec
 }
 
 /// What it left then.
-fn left_then(tape: &Tape, from: &str) -> Result<Vec<u8>, JobError> {
+fn left_then(tape: &InputRecording, from: &str) -> Result<Vec<u8>, JobError> {
     let answer = tape.recall(LEFT, from).map_err(unrecorded)?;
     match answer.content {
         Some((_, bytes)) => Ok(bytes),
@@ -149,7 +153,7 @@ fn left_then(tape: &Tape, from: &str) -> Result<Vec<u8>, JobError> {
     }
 }
 
-fn unrecorded(error: Unrecorded) -> JobError {
+fn unrecorded(error: UnrecordedInput) -> JobError {
     JobError::failed(Class::ArtifactMissing, error.to_string())
 }
 
@@ -173,13 +177,13 @@ fn start(ctx: &mut Context<'_>, spec: &CommandSpec, out: &Path) -> Result<usize,
             ..Limits::default()
         },
         marker: ctx.admitted.run().to_string(),
-        sandbox: ctx.confine.cloned().into(),
+        sandbox: ctx.sandbox_start.cloned().into(),
     };
     ctx.progress.step(&spec.program, 0, 1);
     let mut said = Output::begin(ctx.run_dir, &ctx.redactor)?;
     let ended = process::run(&child, &ctx.cancel, &mut |stream, bytes| {
         said.take(stream, bytes);
-        Verdict::Continue
+        OutputVerdict::Continue
     })
     .map_err(not_started)?;
     ctx.progress.step(&spec.program, 1, 1);
@@ -234,7 +238,7 @@ fn judge(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
         Reason::Exited => {}
     }
     match ended.status {
-        Status::Exit(0) => Ok(()),
+        ExitStatus::Exit(0) => Ok(()),
         status => {
             let words = if ended.stderr.is_empty() {
                 &ended.stdout

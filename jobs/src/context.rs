@@ -7,18 +7,18 @@ use std::time::Duration;
 use jiff::Timestamp;
 use runner_backends::replay::Exchange;
 use runner_backends::{Backend, Chain};
-use runner_engine::awake::Keeper;
+use runner_engine::awake::Inhibitor;
 use runner_engine::git::Git;
-use runner_engine::ledger::{Admitted, Ledger};
 use runner_engine::locks::JobLock;
 use runner_engine::process::Cancel;
+use runner_engine::recording::InputRecording;
+use runner_engine::sandbox::{AppliedSandbox, SandboxedStart};
 use runner_engine::scope::Scope;
-use runner_engine::tape::Tape;
-use runner_engine::time::{Clock, Moment};
-use runner_engine::walls::{Confine, Containment};
+use runner_engine::store::{Admitted, Store};
+use runner_engine::time::{Clock, ClockReading};
 use runner_text::redact::Redactor;
 
-use crate::ask::voices::Voices;
+use crate::ask::panel::Panel;
 use crate::lifecycle::publish::Publish;
 use crate::prices::Prices;
 use crate::recording;
@@ -68,13 +68,13 @@ pub struct Context<'a> {
     /// The environment that children may have.
     pub env: &'a std::collections::BTreeMap<String, String>,
     /// What a program of the job itself starts behind.
-    pub confine: Option<&'a Confine>,
+    pub sandbox_start: Option<&'a SandboxedStart>,
     /// The folder of runner's own state, for the locks of what a run changes before its work.
     pub(crate) state: Option<&'a Path>,
     /// What held the last of them, in words, and what that did not cover.
     pub(crate) held: Option<(String, Vec<&'static str>)>,
     pub(crate) clock: &'a Clock,
-    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) store: &'a mut Store,
     pub(crate) backend: Arc<dyn Backend>,
     /// Who is asked next when the backend cannot answer.
     pub(crate) fallbacks: Chain<(Arc<dyn Backend>, Spending)>,
@@ -85,7 +85,7 @@ pub struct Context<'a> {
     pub(crate) spending: Spending,
     pub(crate) asked: bool,
     /// Those who are each asked for a report of their own, by the jobs that ask for one.
-    pub(crate) voices: Voices,
+    pub(crate) voices: Panel,
     /// How many uses of tools by who was asked failed.
     pub(crate) failed_tools: u64,
     /// Nothing may be kept, caches neither.
@@ -97,7 +97,7 @@ pub struct Context<'a> {
     /// What is committed once everything is placed.
     pub(crate) publish: Option<Publish>,
     /// What it reads and makes is put on this.
-    pub(crate) tape: Tape,
+    pub(crate) tape: InputRecording,
     /// Where it is recorded.
     pub(crate) recorder: Option<recording::Recorder>,
     /// What was asked so far, of a run that is recorded.
@@ -105,7 +105,7 @@ pub struct Context<'a> {
     /// Kept until the run is settled, and dropped with it.
     pub(crate) files: Option<JobLock>,
     /// Keeps the machine awake until the run is settled, where that was asked for.
-    pub(crate) keeper: Option<Keeper>,
+    pub(crate) keeper: Option<Inhibitor>,
 }
 
 /// How a run pays.
@@ -124,11 +124,11 @@ impl<'a> Context<'a> {
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         admitted: &'a Admitted,
-        place: Place<'a>,
+        place: Workplace<'a>,
         scope: Scope,
         git: Git,
         tools: Tools<'a>,
-        ledger: &'a mut Ledger,
+        store: &'a mut Store,
         backend: Arc<dyn Backend>,
     ) -> Self {
         Self {
@@ -143,24 +143,24 @@ impl<'a> Context<'a> {
             progress: tools.progress,
             redactor: tools.redactor,
             env: tools.env,
-            confine: tools.confine,
+            sandbox_start: tools.sandbox_start,
             state: None,
             held: None,
             clock: tools.clock,
-            ledger,
+            store,
             backend,
             fallbacks: Chain::new([]),
             passed: Vec::new(),
             fell: Vec::new(),
             spending: Spending::default(),
             asked: false,
-            voices: Voices::default(),
+            voices: Panel::default(),
             failed_tools: 0,
             rehearsal: false,
             steps: None,
             unrecorded: None,
             publish: None,
-            tape: Tape::off(),
+            tape: InputRecording::off(),
             recorder: None,
             asked_for: Vec::new(),
             files: None,
@@ -171,7 +171,7 @@ impl<'a> Context<'a> {
     /// Holds a lock from now until the run is settled, if it is to be had within a few seconds: for
     /// what others do to the same files in between. Without it, what changed meanwhile is still
     /// never overwritten; it only costs the run.
-    pub fn hold(&mut self, lock: &Path) {
+    pub fn hold_lock(&mut self, lock: &Path) {
         match JobLock::take_for_run(lock, |_| false) {
             Ok(lock) => self.files = Some(lock),
             Err(error) => tracing::warn!(%error, "goes on without the lock on its files"),
@@ -193,7 +193,7 @@ impl<'a> Context<'a> {
 
     /// With others who are each asked for a report of their own.
     #[must_use]
-    pub fn hearing(mut self, voices: Voices) -> Self {
+    pub fn hearing(mut self, voices: Panel) -> Self {
         self.voices = voices;
         self
     }
@@ -217,7 +217,7 @@ impl<'a> Context<'a> {
 
     /// The same, on a machine that is kept awake until the run is settled.
     #[must_use]
-    pub fn kept_awake(mut self, keeper: Option<Keeper>) -> Self {
+    pub fn kept_awake(mut self, keeper: Option<Inhibitor>) -> Self {
         self.keeper = keeper;
         self
     }
@@ -229,16 +229,16 @@ impl<'a> Context<'a> {
         self
     }
 
-    /// The same for a run that is only gone through: its ledger is a copy, and nothing may be asked
+    /// The same for a run that is only gone through: its database is a copy, and nothing may be asked
     /// or kept.
     #[must_use]
-    pub fn rehearsing(mut self) -> Self {
+    pub fn dry_running(mut self) -> Self {
         self.rehearsal = true;
         self
     }
 
     /// Remembers what held a program of the job.
-    pub(crate) fn contained(&mut self, containment: Option<&Containment>) {
+    pub(crate) fn contained(&mut self, containment: Option<&AppliedSandbox>) {
         self.held = containment.map(|it| (it.to_string(), it.gaps()));
     }
 
@@ -252,7 +252,7 @@ impl<'a> Context<'a> {
         self.asked
     }
 
-    /// How many uses of tools failed for those that were asked; what walls refuse is among them.
+    /// How many uses of tools failed for those that were asked; what the sandbox refuses is among them.
     pub fn failed_tools(&self) -> u64 {
         self.failed_tools
     }
@@ -279,14 +279,14 @@ impl<'a> Context<'a> {
     pub(crate) fn wall(&self) -> Timestamp {
         self.clock
             .read()
-            .map(|Moment { wall, .. }| wall)
+            .map(|ClockReading { wall, .. }| wall)
             .unwrap_or(self.now)
     }
 }
 
 /// Where a run works.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct Workplace<'a> {
     /// The project's canonical root.
     pub root: &'a Path,
     /// A folder for caches.
@@ -306,7 +306,7 @@ pub struct Tools<'a> {
     /// The environment that children may have.
     pub env: &'a std::collections::BTreeMap<String, String>,
     /// What a program of the job itself starts behind.
-    pub confine: Option<&'a Confine>,
+    pub sandbox_start: Option<&'a SandboxedStart>,
     /// Both clocks.
     pub clock: &'a Clock,
 }

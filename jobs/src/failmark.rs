@@ -65,17 +65,17 @@ pub fn update(
     let mut message = outcome.why().unwrap_or_default().to_owned();
     let class = match outcome {
         Outcome::Deferred { .. } if deferrals >= DEFERRALS => {
-            if read(root, spec).is_some_and(|mark| mark.class != outcome.word()) {
+            if read(root, spec).is_some_and(|mark| mark.class != outcome.as_str()) {
                 return Ok(());
             }
             message = format!("put off {deferrals} times in a row: {message}");
-            outcome.word()
+            outcome.as_str()
         }
         Outcome::Succeeded | Outcome::Degraded { .. } => {
             return remove(root, spec).map(|_| ());
         }
-        Outcome::Failed { class, .. } => class.word(),
-        Outcome::TimedOut { .. } | Outcome::Lost { .. } => outcome.word(),
+        Outcome::Failed { class, .. } => class.as_str(),
+        Outcome::TimedOut { .. } | Outcome::Lost { .. } => outcome.as_str(),
         _ => return Ok(()),
     };
     let mark = Failmark {
@@ -120,16 +120,16 @@ pub fn read_at(root: &Path, path: &Path) -> Option<Failmark> {
 pub fn hint(outcome: &Outcome) -> &'static str {
     match outcome.class() {
         Some(Class::Auth) => {
-            "sign in again or renew the key that the backend names, then `runner ack` the job"
+            "sign in again or renew the key that the backend names, then `runner jobs reset` the job"
         }
         Some(Class::NotInstalled) => "install the program or correct its path in runner.toml",
-        Some(Class::Environment) => "mend what the message names, then run the job by hand",
+        Some(Class::Environment) => "mend what the message names, then run the job manually",
         Some(Class::RateLimited) => "wait, or give the job another backend",
         Some(Class::OverBudget) => {
             "wait for the next budget, raise the one that the message names, or `runner budget grant` it more once"
         }
         Some(Class::Silent) => "the backend may hang or be unreachable; the run's log has more",
-        Some(Class::Malformed) => "nothing of what came was used; try the backend by hand",
+        Some(Class::Malformed) => "nothing of what came was used; try the backend manually",
         Some(Class::ArtifactMissing) => {
             "the program ended without what it declares; the run's log has its words"
         }
@@ -148,7 +148,7 @@ pub fn hint(outcome: &Outcome) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runner_engine::ledger::Budget;
+    use runner_engine::store::Budget;
     use std::time::Duration;
 
     #[test]

@@ -12,34 +12,34 @@
     )
 )]
 
-pub mod act;
 pub mod ask;
-pub mod charge;
 pub mod command;
 pub mod context;
 pub mod curator;
 pub mod dream;
+pub mod dry_run;
 pub mod evidence;
+pub mod execute;
 pub mod failmark;
 pub mod lifecycle;
-pub mod meter;
+pub mod manual_edit;
 pub mod output;
 pub mod overnight;
-pub mod perform;
 pub mod prices;
 pub mod prompt;
 pub mod recording;
-pub mod rehearse;
 pub mod replay;
 pub mod report;
+pub mod request_usage;
 pub mod sessions;
 pub mod spec;
 pub mod steps;
 pub mod telemetry;
+pub mod usage_meter;
 
 pub use ask::AskError;
-pub use ask::voices::{Voice, Voices};
+pub use ask::panel::{Panel, Panelist};
 pub use context::{Context, Progress, Silent, Spending};
-pub use perform::{PerformError, Settled, perform};
-pub use rehearse::{Plan, rehearse};
+pub use dry_run::{DryRunPlan, dry_run};
+pub use execute::{ExecuteError, SettledRun, execute};
 pub use spec::{Finished, JobError, JobSpec, KindSpec};

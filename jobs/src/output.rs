@@ -17,10 +17,10 @@ pub const FILES: [&str; 2] = ["stdout", "stderr"];
 
 /// Both streams.
 pub(crate) struct Output {
-    streams: [One; 2],
+    streams: [OutputFile; 2],
 }
 
-struct One {
+struct OutputFile {
     path: PathBuf,
     file: File,
     redactor: StreamRedactor,
@@ -36,7 +36,7 @@ impl Output {
         let one = |name: &str| {
             let path = folder.join(name);
             match File::create(&path) {
-                Ok(file) => Ok(One {
+                Ok(file) => Ok(OutputFile {
                     path,
                     file,
                     redactor: redactor.stream(),
@@ -76,7 +76,7 @@ impl Output {
     }
 }
 
-impl One {
+impl OutputFile {
     fn keep(&mut self, text: &str) {
         if self.failed.is_none() && !text.is_empty() {
             self.failed = self.file.write_all(text.as_bytes()).err();

@@ -36,7 +36,7 @@ pub struct PromptSpec {
 /// # Errors
 /// No answer, an empty one, or a target that the scope refuses.
 pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobError> {
-    let Question { request, left_out } = question(ctx, spec)?;
+    let PromptQuestion { request, left_out } = question(ctx, spec)?;
     let reply = ctx.ask(&request, 0)?;
     let text = match &reply.value {
         Some(Value::String(text)) => text.clone(),
@@ -69,7 +69,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
 }
 
 /// What is asked.
-pub(crate) struct Question {
+pub(crate) struct PromptQuestion {
     /// The request.
     pub(crate) request: Request,
     /// Sources that are not shown, with the reason.
@@ -77,7 +77,7 @@ pub(crate) struct Question {
 }
 
 /// Reads the sources and words the question; asks nobody and writes nothing.
-pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<Question, JobError> {
+pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<PromptQuestion, JobError> {
     let mut texts = Vec::new();
     let mut left_out = Vec::new();
     for path in &spec.sources {
@@ -116,7 +116,7 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<Question,
         run_dir: Some(ctx.child_dir()),
         work: None,
     };
-    Ok(Question { request, left_out })
+    Ok(PromptQuestion { request, left_out })
 }
 
 /// The answer by rule: what was asked, and what there is to answer it from.

@@ -1,7 +1,7 @@
 //! What a run read, asked and made, as a file: enough to go through it again without the project.
 //!
 //! ```text
-//! Context::recorded ──> tape + exchanges ──job's work──> Take ──redact──> recordings/RUN.jsonl
+//! Context::recorded ──> recording + exchanges ──job's work──> Take ──redact──> recordings/RUN.jsonl
 //!                                                         └─ skipped, deferred, cancelled: nothing
 //! ```
 //!
@@ -16,21 +16,21 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use runner_backends::replay::file::{self, Content, FileError, Line};
+use runner_backends::replay::file::{self, Content, FileError, RecordingLine};
 use runner_backends::replay::question::redacted;
-use runner_backends::replay::{Exchange, Question};
+use runner_backends::replay::{Exchange, ReplayQuestion};
 use runner_backends::{Description, Request};
 use runner_engine::files::write_atomic;
 use runner_engine::git::HEAD;
 use runner_engine::ids::{ProjectId, RunId};
-use runner_engine::ledger::Amounts;
 use runner_engine::outcome::Outcome;
-use runner_engine::tape::{Made, Reel, Tape};
+use runner_engine::recording::{InputRecording, RecordedArtifact, RecordingData};
+use runner_engine::store::Amounts;
 use runner_text::redact::Redactor;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-pub use given::Given;
+pub use given::GivenInputs;
 
 use crate::AskError;
 use crate::{Context, JobSpec};
@@ -67,7 +67,7 @@ pub struct Recorder {
 
 /// What a recording is of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Head {
+pub struct RecordingHeader {
     /// The run.
     pub run: RunId,
     /// Its project.
@@ -78,7 +78,7 @@ pub struct Head {
     pub spec: JobSpec,
     /// What it was told besides.
     #[serde(default)]
-    pub given: Given,
+    pub given: GivenInputs,
     /// The one `now` of the run.
     pub now: Timestamp,
     /// The seed of its choices, as text: not every reader of JSON has whole numbers of this size.
@@ -106,9 +106,9 @@ pub struct Head {
 #[derive(Clone, Debug)]
 pub struct Recording {
     /// What it is of.
-    pub head: Head,
+    pub head: RecordingHeader,
     /// What was read and made.
-    pub reel: Reel,
+    pub reel: RecordingData,
     /// What was asked.
     pub asked: Vec<Exchange>,
     /// How the work ended.
@@ -146,32 +146,32 @@ impl Recording {
         let lines = file::read(path)?;
         let (contents, redacted) = file::contents(&lines)
             .map_err(|digest| not_one(format!("the content {digest} cannot be read")))?;
-        let mut reel = Reel {
+        let mut reel = RecordingData {
             contents,
-            ..Reel::default()
+            ..RecordingData::default()
         };
         let (mut head, mut asked, mut outcome) = (None, Vec::new(), None);
         for line in lines {
             match line {
-                Line::Recording { of, .. } => {
-                    let mut of: Head = serde_json::from_value(of)
+                RecordingLine::Recording { of, .. } => {
+                    let mut of: RecordingHeader = serde_json::from_value(of)
                         .map_err(|error| not_one(format!("line 1: {error}")))?;
                     (of.given.clone().give(&mut of.spec.kind))
                         .map_err(|why| not_one(format!("line 1: {why}")))?;
                     head = Some(of);
                 }
-                Line::Read(read) => reel.reads.push(read),
-                Line::Made(made) => reel.made.push(made),
-                Line::Asked(exchange) => asked.push(*exchange),
-                Line::Over { bytes, most } => {
+                RecordingLine::Read(read) => reel.reads.push(read),
+                RecordingLine::Made(made) => reel.made.push(made),
+                RecordingLine::Asked(exchange) => asked.push(*exchange),
+                RecordingLine::Over { bytes, most } => {
                     return Err(RecordingError::TooLong { bytes, most });
                 }
-                Line::End { outcome: ended, .. } => {
+                RecordingLine::End { outcome: ended, .. } => {
                     let ended: Outcome = serde_json::from_value(ended)
                         .map_err(|error| not_one(format!("its last line: {error}")))?;
                     outcome = Some(ended);
                 }
-                Line::Content(_) => {}
+                RecordingLine::Content(_) => {}
             }
         }
         let named = reel.reads.iter().filter_map(|read| read.content);
@@ -193,10 +193,10 @@ impl Recording {
 
 /// What a run took, until it is known how it ended.
 #[derive(Debug)]
-pub(crate) struct Take {
+pub(crate) struct PendingRecording {
     recorder: Recorder,
-    head: Box<Head>,
-    reel: Reel,
+    head: Box<RecordingHeader>,
+    reel: RecordingData,
     asked: Vec<Exchange>,
 }
 
@@ -205,14 +205,14 @@ impl Context<'_> {
     #[must_use]
     pub fn recorded(mut self, recorder: Recorder) -> Self {
         self.recorder = Some(recorder);
-        self.on_tape(Tape::recording(LARGEST))
+        self.with_recording(InputRecording::recording(LARGEST))
     }
 
-    /// Puts all its doors on a tape.
+    /// Puts all its doors on a recording.
     #[must_use]
-    pub(crate) fn on_tape(mut self, tape: Tape) -> Self {
-        self.scope.tape(tape.clone());
-        self.git = self.git.taped(tape.clone());
+    pub(crate) fn with_recording(mut self, tape: InputRecording) -> Self {
+        self.scope.start_recording(tape.clone());
+        self.git = self.git.with_recording(tape.clone());
         self.tape = tape;
         self
     }
@@ -234,29 +234,29 @@ impl Context<'_> {
                 let why = error.to_string();
                 Err(BackendError::OverBudget { why })
             }
-            // The run waits, or the ledger is gone: there will be nothing to go through again.
+            // The run waits, or the database is gone: there will be nothing to go through again.
             Err(AskError::Limited { .. } | AskError::Ledger(_)) => return,
         };
-        let question = Question::of(request, &self.redactor);
+        let question = ReplayQuestion::of(request, &self.redactor);
         let exchange = Exchange::of(question, self.backend.name(), answer, &self.redactor);
         self.asked_for.push(exchange);
     }
 
     /// What the run took, where it is recorded.
-    pub(crate) fn take(&mut self, spec: &JobSpec) -> Option<Take> {
+    pub(crate) fn take(&mut self, spec: &JobSpec) -> Option<PendingRecording> {
         let recorder = self.recorder.take()?;
         self.note_head();
-        let reel = self.tape.reel();
+        let reel = self.tape.data();
         let passed = self.passed().iter().chain(self.fell()).cloned().collect();
-        let head = Head {
+        let head = RecordingHeader {
             run: self.admitted.run().clone(),
             project: recorder.project.clone(),
             root: self.root.to_owned(),
             spec: spec.clone(),
-            given: Given::of(&spec.kind),
+            given: GivenInputs::of(&spec.kind),
             now: self.now,
             seed: self.admitted.seed(),
-            by_hand: self.admitted.by_hand(),
+            by_hand: self.admitted.manual(),
             reserved: self.admitted.reserved(),
             head: head_of(&reel),
             backend: self.backend.name().to_owned(),
@@ -265,7 +265,7 @@ impl Context<'_> {
             writes: recorder.writes.clone(),
             staging: recorder.staging.clone(),
         };
-        Some(Take {
+        Some(PendingRecording {
             recorder,
             head: Box::new(head),
             reel,
@@ -275,22 +275,22 @@ impl Context<'_> {
 
     /// The commit that is checked out, if the run never asked for it itself: for its recording.
     fn note_head(&self) {
-        if self.tape.records() && head_of(&self.tape.reel()).is_none() {
-            // It is on the tape; a project without commits, or without git, has none.
+        if self.tape.records() && head_of(&self.tape.data()).is_none() {
+            // It is on the recording; a project without commits, or without git, has none.
             let _ = self.git.head();
         }
     }
 }
 
 /// The commit that a run was told of.
-fn head_of(reel: &Reel) -> Option<String> {
-    let told = |read: &&runner_engine::tape::Read| read.question == HEAD;
-    let digest = reel.reads.iter().find(told)?.content?;
+fn head_of(reel: &RecordingData) -> Option<String> {
+    let reported = |read: &&runner_engine::recording::RecordedRead| read.question == HEAD;
+    let digest = reel.reads.iter().find(reported)?.content?;
     let text = String::from_utf8_lossy(reel.contents.get(&digest)?);
     Some(text.trim().to_owned())
 }
 
-impl Take {
+impl PendingRecording {
     /// Writes it, unless there is nothing to go through again. What fails is only logged.
     pub(crate) fn write(self, outcome: &Outcome, redactor: &Redactor) {
         use Outcome::{Cancelled, Deferred, Lost, Skipped};
@@ -308,31 +308,30 @@ impl Take {
 
     fn put(self, outcome: &Outcome, redactor: &Redactor) -> Result<(), String> {
         let of = serde_json::to_value(&self.head).map_err(|error| error.to_string())?;
-        let mut lines = vec![Line::Recording {
+        let mut lines = vec![RecordingLine::Recording {
             format: file::FORMAT,
             of: redacted(&of, redactor),
         }];
         if self.reel.over {
-            lines.push(Line::Over {
+            lines.push(RecordingLine::Over {
                 bytes: self.reel.bytes,
                 most: LARGEST,
             });
         } else {
             let contents = self.reel.contents.iter();
-            lines.extend(
-                contents
-                    .map(|(digest, bytes)| Line::Content(Content::of(*digest, bytes, redactor))),
-            );
+            lines.extend(contents.map(|(digest, bytes)| {
+                RecordingLine::Content(Content::of(*digest, bytes, redactor))
+            }));
             lines.extend(self.reel.reads.into_iter().map(|mut read| {
                 read.facts = redacted(&read.facts, redactor);
                 read.question = redactor.redact(&read.question).into_owned();
-                Line::Read(read)
+                RecordingLine::Read(read)
             }));
-            lines.extend((self.asked.into_iter()).map(|one| Line::Asked(Box::new(one))));
+            lines.extend((self.asked.into_iter()).map(|one| RecordingLine::Asked(Box::new(one))));
         }
         lines.extend(self.reel.made.into_iter().map(|made| {
             let target = redactor.redact(&made.target).into_owned();
-            Line::Made(Made { target, ..made })
+            RecordingLine::Made(RecordedArtifact { target, ..made })
         }));
         let outcome = redacted(&json!(outcome), redactor);
         let bytes = file::encode(&lines, outcome);

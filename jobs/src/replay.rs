@@ -1,11 +1,11 @@
 //! A run, gone through again from its recording alone, and compared with what it made then.
 //!
 //! ```text
-//! Recording ──> scratch folder, ledger in memory, doors on a tape, recorded replies
+//! Recording ──> scratch folder, database in memory, doors on a recording, recorded replies
 //!                    └──> perform, the same code ──> artifacts ──compared──> equal | drift
 //! ```
 //!
-//! Must never ask a model, start a program, read the project or touch the user's ledger.
+//! Must never ask a model, start a program, read the project or touch the user's database.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,18 +15,18 @@ use runner_backends::Replay;
 use runner_backends::replay::question::line_of;
 use runner_engine::digest::Digest;
 use runner_engine::git::Git;
-use runner_engine::ledger::{Again, Ledger, LedgerError};
 use runner_engine::outcome::Outcome;
 use runner_engine::process::Cancel;
+use runner_engine::recording::{InputRecording, RecordingData};
 use runner_engine::scope::{Scope, ScopeError};
-use runner_engine::tape::{Reel, Tape};
+use runner_engine::store::{ReplayRun, Store, StoreError};
 use runner_engine::time::Clock;
 use runner_text::redact::Redactor;
 use serde::Serialize;
 
-use crate::context::{Place, Tools};
+use crate::context::{Tools, Workplace};
 use crate::recording::Recording;
-use crate::{Context, PerformError, Silent, perform};
+use crate::{Context, ExecuteError, Silent, execute};
 
 /// The folders of a replay, of which none is the project's.
 #[derive(Clone, Copy, Debug)]
@@ -73,15 +73,15 @@ pub struct Compared {
 /// Why a run cannot be gone through again.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The ledger in memory.
+    /// The database in memory.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Ledger(#[from] StoreError),
     /// The scratch folder.
     #[error(transparent)]
     Scope(#[from] ScopeError),
     /// The run could not be settled.
     #[error(transparent)]
-    Perform(#[from] PerformError),
+    Perform(#[from] ExecuteError),
     /// Something that every run is lent.
     #[error("cannot make a cancel token")]
     Cancel(#[source] std::io::Error),
@@ -97,14 +97,14 @@ pub fn replay(
     clock: &Clock,
 ) -> Result<Replayed, ReplayError> {
     let head = &recording.head;
-    let (mut ledger, admitted) = Ledger::again(&Again {
+    let (mut store, admitted) = Store::again(&ReplayRun {
         run: &head.run,
         seed: head.seed,
         by_hand: head.by_hand,
         project: &head.project,
         root: scratch.root,
         job: &head.spec.name,
-        kind: head.spec.kind.word(),
+        kind: head.spec.kind.as_str(),
         started: head.now,
         boot: runner_engine::time::boot_time(),
         reserved: head.reserved,
@@ -116,11 +116,11 @@ pub fn replay(
     let allowed: Vec<&str> = head.writes.iter().map(String::as_str).collect();
     let scope = Scope::open(scratch.root, &allowed, &head.staging)?;
     let env = BTreeMap::new();
-    let tape = Tape::replaying(&recording.reel, scratch.root);
+    let tape = InputRecording::replaying(&recording.reel, scratch.root);
     let mut unwatched = Silent;
     let context = Context::new(
         &admitted,
-        Place {
+        Workplace {
             root: scratch.root,
             cache: scratch.cache,
             run_dir: scratch.run_dir,
@@ -133,16 +133,16 @@ pub fn replay(
             redactor: Redactor::new(Vec::new()),
             env: &env,
             // Nothing is started.
-            confine: None,
+            sandbox_start: None,
             clock,
         },
-        &mut ledger,
+        &mut store,
         backend.clone(),
     )
     .with_fallbacks(Vec::new(), head.passed.clone())
-    .on_tape(tape.clone());
-    let settled = perform(context, &head.spec)?;
-    let artifacts = compare(&recording.reel, &tape.reel());
+    .with_recording(tape.clone());
+    let settled = execute(context, &head.spec)?;
+    let artifacts = compare(&recording.reel, &tape.data());
     let mut drift = edited(recording);
     for one in backend.drift() {
         drift.push(format!("request {} differs at {}", one.request, one.part));
@@ -180,8 +180,8 @@ fn edited(recording: &Recording) -> Vec<String> {
 }
 
 /// All artifacts of both, in the order in which they were made.
-fn compare(then: &Reel, now: &Reel) -> Vec<Compared> {
-    let content = |reel: &Reel, target: &str| {
+fn compare(then: &RecordingData, now: &RecordingData) -> Vec<Compared> {
+    let content = |reel: &RecordingData, target: &str| {
         let mut all = reel.made.iter().filter(|made| made.target == target);
         all.next_back().map(|made| made.content)
     };
@@ -194,7 +194,7 @@ fn compare(then: &Reel, now: &Reel) -> Vec<Compared> {
     let compared = targets.into_iter().map(|target| {
         let differs = match (content(then, target), content(now, target)) {
             (Some(old), Some(new)) if old == new => None,
-            (Some(Some(old)), Some(Some(new))) => Some(place(then, now, &old, &new)),
+            (Some(Some(old)), Some(Some(new))) => Some(first_difference(then, now, &old, &new)),
             (Some(_), Some(None)) => Some("it is removed now".to_owned()),
             (Some(None), Some(_)) => Some("it was removed then".to_owned()),
             (Some(_), None) => Some("it is not made now".to_owned()),
@@ -210,7 +210,12 @@ fn compare(then: &Reel, now: &Reel) -> Vec<Compared> {
 }
 
 /// Where two contents differ first.
-fn place(then: &Reel, now: &Reel, old: &Digest, new: &Digest) -> String {
+fn first_difference(
+    then: &RecordingData,
+    now: &RecordingData,
+    old: &Digest,
+    new: &Digest,
+) -> String {
     const SHOWN: usize = 120;
     let (Some(old), Some(new)) = (then.contents.get(old), now.contents.get(new)) else {
         return format!("{} then, {} now", old.short(), new.short());
@@ -238,12 +243,12 @@ fn place(then: &Reel, now: &Reel, old: &Digest, new: &Digest) -> String {
 mod tests {
     use super::*;
 
-    fn reel(made: &[(&str, Option<&str>)]) -> Reel {
-        let tape = Tape::recording(1000);
+    fn reel(made: &[(&str, Option<&str>)]) -> RecordingData {
+        let tape = InputRecording::recording(1000);
         for (target, content) in made {
             tape.made(target, content.map(str::as_bytes));
         }
-        tape.reel()
+        tape.data()
     }
 
     #[test]

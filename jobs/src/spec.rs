@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_backends::BackendError;
-use runner_engine::causes::whole;
+use runner_engine::error_chain::whole;
 use runner_engine::git::GitError;
-use runner_engine::ledger::Budget;
 use runner_engine::outcome::{Class, Outcome};
+use runner_engine::recording::UnrecordedInput;
 use runner_engine::scope::ScopeError;
-use runner_engine::tape::Unrecorded;
+use runner_engine::store::Budget;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -65,7 +65,7 @@ pub enum KindSpec {
 
 impl KindSpec {
     /// The word in the configuration and in listings.
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Dream(_) => "dream",
             Self::Command(_) => "command",
@@ -75,7 +75,7 @@ impl KindSpec {
             Self::Rem(_) => "rem",
             Self::Daydream(_) => "daydream",
             Self::Cycle(_) => "lifecycle",
-            Self::Work(work) => work.kind.word(),
+            Self::Work(work) => work.kind.as_str(),
             Self::Curator(_) => crate::curator::KIND,
         }
     }
@@ -86,7 +86,7 @@ impl KindSpec {
             Self::Work(work) => Some(work.clone()),
             Self::Cycle(cycle) => {
                 let now = cycle.now.as_ref()?;
-                let works = now.state().kind != crate::lifecycle::spec::Kind::Rem;
+                let works = now.state().kind != crate::lifecycle::spec::StateKind::Rem;
                 works.then(|| cycle.work(now))
             }
             _ => None,
@@ -185,9 +185,9 @@ pub enum JobError {
     /// The budget of the run has no room for another request.
     #[error("{0}")]
     OverBudget(String),
-    /// The ledger could not be used; the run cannot be settled either.
+    /// The database could not be used; the run cannot be settled either.
     #[error(transparent)]
-    Ledger(#[from] runner_engine::ledger::LedgerError),
+    Ledger(#[from] runner_engine::store::StoreError),
 }
 
 impl JobError {
@@ -238,8 +238,8 @@ impl JobError {
     }
 }
 
-impl From<Unrecorded> for JobError {
-    fn from(error: Unrecorded) -> Self {
+impl From<UnrecordedInput> for JobError {
+    fn from(error: UnrecordedInput) -> Self {
         Self::failed(Class::Internal, error.to_string())
     }
 }

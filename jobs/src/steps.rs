@@ -43,7 +43,7 @@ const TAIL: u64 = 64 * 1024;
 
 /// One row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct ToolStep {
     /// Counts the rows of the file from 1; two sessions at once may share a number.
     #[serde(default)]
     pub step: u64,
@@ -84,7 +84,7 @@ pub struct Args {
     pub pipeline: Option<String>,
 }
 
-impl Step {
+impl ToolStep {
     /// A row about a use of `tool`, for a project at `root`. Its number is given when it is written.
     pub fn of(tool: &str, target: Option<Target<'_>>, root: &Path, redactor: &Redactor) -> Self {
         let args = target.map(|target| match target {
@@ -96,8 +96,8 @@ impl Step {
                 cmd: Some(clean(cmd, redactor)),
                 ..Args::default()
             },
-            Target::Pipeline(told) => Args {
-                pipeline: Some(clean(told, redactor)),
+            Target::Pipeline(reported) => Args {
+                pipeline: Some(clean(reported, redactor)),
                 ..Args::default()
             },
         });
@@ -174,12 +174,12 @@ impl StepsFile {
     }
 
     /// The file, made if it is not there and turned if it is full; it is not turned again while what
-    /// this returns lives. So it is there, and the same one, while walls keep a child from it: in the
+    /// this returns lives. So it is there, and the same one, while the sandbox keeps a child from it: in the
     /// place of what is missing they put a folder, and nobody could make the file then.
     ///
     /// # Errors
     /// As [`append`](Self::append).
-    pub fn hold(&self) -> io::Result<File> {
+    pub fn hold_lock(&self) -> io::Result<File> {
         let file = self.turned()?;
         flock(&file, FlockOperation::LockShared)?;
         Ok(file)
@@ -191,7 +191,7 @@ impl StepsFile {
     /// # Errors
     /// It cannot be opened, is no plain file, cannot be written, or could not be turned for so long that
     /// it holds eight times its cap.
-    pub fn append(&self, mut step: Step, now: Timestamp) -> io::Result<()> {
+    pub fn append(&self, mut step: ToolStep, now: Timestamp) -> io::Result<()> {
         let mut file = self.turned()?;
         if file.metadata()?.len() >= 8 * self.cap {
             return Err(io::Error::other(format!("{} is full", self.path)));
@@ -255,7 +255,7 @@ impl StepsFile {
     ///
     /// # Errors
     /// It is there and cannot be read.
-    pub fn last(&self, count: usize) -> io::Result<Vec<Step>> {
+    pub fn last(&self, count: usize) -> io::Result<Vec<ToolStep>> {
         let mut rows = self.rows_of(&self.full())?;
         if rows.len() < count {
             // Just turned: what is missing is at the end of the older file.
@@ -267,7 +267,7 @@ impl StepsFile {
         Ok(rows.split_off(from))
     }
 
-    fn rows_of(&self, path: &Path) -> io::Result<Vec<Step>> {
+    fn rows_of(&self, path: &Path) -> io::Result<Vec<ToolStep>> {
         let mut file = match open_in(&self.root, path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -308,7 +308,7 @@ fn rows(file: &mut File) -> io::Result<(u64, bool)> {
 pub struct Recorder {
     file: StepsFile,
     redactor: Redactor,
-    begun: HashMap<String, (Step, Timestamp)>,
+    begun: HashMap<String, (ToolStep, Timestamp)>,
     _held: Option<File>,
 }
 
@@ -316,7 +316,7 @@ impl Recorder {
     /// Rows to this file, which is there and is not turned from now on. To be made before the agent's
     /// program starts.
     pub fn new(file: StepsFile, redactor: Redactor) -> Self {
-        let held = file.hold();
+        let held = file.hold_lock();
         let held =
             held.inspect_err(|error| tracing::warn!(%error, "{} cannot be written", file.path));
         Self {
@@ -331,7 +331,7 @@ impl Recorder {
     pub fn event(&mut self, event: Event<'_>, now: Timestamp) {
         match event {
             Event::ToolUse { id, name, target } => {
-                let step = Step::of(name, target, &self.file.root, &self.redactor);
+                let step = ToolStep::of(name, target, &self.file.root, &self.redactor);
                 if self.begun.len() >= MOST_AT_ONCE || id.is_empty() {
                     // Nothing will say how it came back.
                     return self.put(step, now);
@@ -345,7 +345,10 @@ impl Recorder {
                     Some(begun) => begun,
                     // Its use is a row already.
                     None if !result.failed => return,
-                    None => (Step::of("?", None, &self.file.root, &self.redactor), now),
+                    None => (
+                        ToolStep::of("?", None, &self.file.root, &self.redactor),
+                        now,
+                    ),
                 };
                 let mut step = step.came_back(&result, &self.redactor);
                 let took = now.duration_since(since).as_millis();
@@ -358,14 +361,14 @@ impl Recorder {
 
     /// The stream is over: whatever did not come back is recorded too.
     pub fn ended(&mut self, now: Timestamp) {
-        let mut left: Vec<(Step, Timestamp)> = self.begun.drain().map(|(_, it)| it).collect();
+        let mut left: Vec<(ToolStep, Timestamp)> = self.begun.drain().map(|(_, it)| it).collect();
         left.sort_by_key(|(_, since)| *since);
         for (step, _) in left {
             self.put(unanswered(step), now);
         }
     }
 
-    fn put(&mut self, step: Step, now: Timestamp) {
+    fn put(&mut self, step: ToolStep, now: Timestamp) {
         if let Err(error) = self.file.append(step, now) {
             tracing::warn!(%error, "a step could not be recorded in {}", self.file.path);
         }
@@ -373,7 +376,7 @@ impl Recorder {
 }
 
 /// A use whose end nobody told.
-fn unanswered(mut step: Step) -> Step {
+fn unanswered(mut step: ToolStep) -> ToolStep {
     step.exit_code = -1;
     step.error = Some("it did not come back".to_owned());
     step
@@ -383,13 +386,13 @@ fn unanswered(mut step: Step) -> Step {
 ///
 /// # Errors
 /// What of the payload is not as it should be.
-pub fn of_hook(payload: &[u8], root: &Path, redactor: &Redactor) -> Result<Step, String> {
+pub fn of_hook(payload: &[u8], root: &Path, redactor: &Redactor) -> Result<ToolStep, String> {
     let payload: serde_json::Value = serde_json::from_slice(payload)
         .map_err(|error| format!("the payload is not JSON: {error}"))?;
     let tool = payload["tool_name"].as_str();
     let tool = tool.ok_or("the payload names no tool")?;
     let target = OwnedTarget::of_input(&payload["tool_input"]);
-    let step = Step::of(
+    let step = ToolStep::of(
         tool,
         target.as_ref().map(OwnedTarget::as_target),
         root,

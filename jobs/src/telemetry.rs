@@ -31,7 +31,7 @@ const ALL_ROWS: u64 = 4 * 1024 * 1024;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Row {
+pub struct TelemetryRow {
     /// When, by the wall clock.
     pub at: Timestamp,
     /// Which request.
@@ -40,13 +40,13 @@ pub struct Row {
     pub backend: String,
     /// What.
     #[serde(flatten)]
-    pub what: What,
+    pub what: TelemetryEvent,
 }
 
 /// What was told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum What {
+pub enum TelemetryEvent {
     /// It was asked.
     Asked,
     /// A piece of the model's text.
@@ -129,7 +129,7 @@ impl<'a> Telemetry<'a> {
             now: Box::new(now),
             steps: None,
         };
-        telemetry.put(What::Asked);
+        telemetry.put(TelemetryEvent::Asked);
         telemetry
     }
 
@@ -146,7 +146,7 @@ impl<'a> Telemetry<'a> {
             steps.ended((self.now)());
         }
         let error = error.map(|error| self.clean(error));
-        self.put(What::Ended { error });
+        self.put(TelemetryEvent::Ended { error });
     }
 
     fn clean(&self, text: &str) -> String {
@@ -159,10 +159,10 @@ impl<'a> Telemetry<'a> {
         }
     }
 
-    fn put(&mut self, what: What) {
+    fn put(&mut self, what: TelemetryEvent) {
         let Some(file) = &mut self.file else { return };
         let line = |what| {
-            let row = Row {
+            let row = TelemetryRow {
                 at: (self.now)(),
                 request: self.request.to_owned(),
                 backend: self.backend.to_owned(),
@@ -173,7 +173,7 @@ impl<'a> Telemetry<'a> {
         let Ok(mut text) = line(what) else { return };
         let full = self.written + text.len() as u64 > ALL_ROWS;
         if full {
-            text = line(What::Full).unwrap_or_default();
+            text = line(TelemetryEvent::Full).unwrap_or_default();
         }
         self.written += text.len() as u64;
         // One write a line: a process that dies leaves whole lines.
@@ -193,22 +193,22 @@ impl Sink for Telemetry<'_> {
             steps.event(event, (self.now)());
         }
         let what = match event {
-            Event::Text(text) => What::Text {
+            Event::Text(text) => TelemetryEvent::Text {
                 bytes: text.len(),
                 text: self.clean(text),
             },
-            Event::Usage(usage) | Event::Total(usage) => What::Usage(usage),
-            Event::Note(note) => What::Note {
+            Event::Usage(usage) | Event::Total(usage) => TelemetryEvent::Usage(usage),
+            Event::Note(note) => TelemetryEvent::Note {
                 text: self.clean(note),
             },
-            Event::ToolUse { name, .. } => What::ToolUse {
+            Event::ToolUse { name, .. } => TelemetryEvent::ToolUse {
                 name: self.clean(name),
             },
-            Event::ToolResult(result) => What::ToolResult {
+            Event::ToolResult(result) => TelemetryEvent::ToolResult {
                 failed: result.failed,
             },
-            Event::NotBilled => What::NotBilled,
-            Event::Limit(limit) => What::Limit {
+            Event::NotBilled => TelemetryEvent::NotBilled,
+            Event::Limit(limit) => TelemetryEvent::Limit {
                 until: limit.until,
                 reached: limit.reached,
                 overage: limit.overage,
@@ -248,22 +248,24 @@ impl Tally {
             None => tally.unstated += u64::from(open),
         };
         for line in BufReader::new(file.take(ALL_ROWS + 64 * 1024)).split(b'\n') {
-            let Ok(row) = serde_json::from_slice::<Row>(&line.ok()?) else {
+            let Ok(row) = serde_json::from_slice::<TelemetryRow>(&line.ok()?) else {
                 continue;
             };
             match row.what {
-                What::Asked => {
+                TelemetryEvent::Asked => {
                     close(&mut tally, &mut last, open);
                     open = true;
                     tally.asked += 1;
                 }
-                What::Usage(usage) => last = Some(usage),
-                What::ToolUse { name } => *tally.tools.entry(name).or_default() += 1,
-                What::ToolResult { failed } => tally.tools_failed += u64::from(failed),
-                What::Full => tally.cut = true,
-                What::NotBilled => open = false,
-                What::Text { .. } | What::Note { .. } | What::Limit { .. } | What::Ended { .. } => {
-                }
+                TelemetryEvent::Usage(usage) => last = Some(usage),
+                TelemetryEvent::ToolUse { name } => *tally.tools.entry(name).or_default() += 1,
+                TelemetryEvent::ToolResult { failed } => tally.tools_failed += u64::from(failed),
+                TelemetryEvent::Full => tally.cut = true,
+                TelemetryEvent::NotBilled => open = false,
+                TelemetryEvent::Text { .. }
+                | TelemetryEvent::Note { .. }
+                | TelemetryEvent::Limit { .. }
+                | TelemetryEvent::Ended { .. } => {}
             }
         }
         close(&mut tally, &mut last, open);
@@ -336,7 +338,7 @@ mod tests {
         );
         assert!(
             text.lines()
-                .all(|line| serde_json::from_str::<Row>(line).is_ok())
+                .all(|line| serde_json::from_str::<TelemetryRow>(line).is_ok())
         );
         assert_eq!(text.lines().count(), 13);
         std::fs::write(&path, format!("{{half\n{text}\0\0\n")).unwrap();

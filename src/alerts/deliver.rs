@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use runner_engine::ids::ProjectId;
-use runner_engine::ledger::{Delivery, Ledger, Tried};
 use runner_engine::outcome::Exit;
+use runner_engine::store::{Delivery, DeliveryResult, Store};
 use runner_engine::time::boot_time;
 use runner_text::redact::Redactor;
 
@@ -19,14 +19,14 @@ use super::{Delivering, heartbeat, programs, webhook};
 use crate::cli::Failure;
 use crate::config::notify::{Address, Channel};
 use crate::config::{self, Notify};
-use crate::home::{self, Home};
-use crate::project::Here;
+use crate::env::{self, Env};
+use crate::project::LoadedProject;
 
 /// No message is begun later than this.
 const BEGIN_WITHIN: Duration = Duration::from_secs(45);
 
 /// Delivers what is due.
-pub fn run(home: &Home, beat: bool) -> Result<Exit, Failure> {
+pub fn run(home: &Env, beat: bool) -> Result<Exit, Failure> {
     let began = boot_time();
     if beat {
         // What it comes to is the receiver's to notice: that is what it is for.
@@ -35,20 +35,20 @@ pub fn run(home: &Home, beat: bool) -> Result<Exit, Failure> {
     let Some(_lock) = Delivering::take(home)? else {
         return Ok(Exit::Done);
     };
-    let mut ledger = home.ledger()?;
-    let mut dying = Home::dying();
+    let mut store = home.store()?;
+    let mut dying = Env::dying();
     let mut projects = BTreeMap::new();
     let mut without = Vec::new();
     while boot_time().saturating_sub(began) < BEGIN_WITHIN {
         dying.before("begin a try");
-        let Some(delivery) = ledger.begin_delivery(&without, home.wall()?)? else {
+        let Some(delivery) = store.begin_delivery(&without, home.wall()?)? else {
             break;
         };
         dying.before("send");
-        let tried = deliver(home, &ledger, &mut projects, &delivery)?;
+        let tried = deliver(home, &store, &mut projects, &delivery)?;
         dying.before("end a try");
-        ledger.end_delivery(&delivery.id, delivery.tries, &tried, home.wall()?)?;
-        if tried != Tried::Delivered {
+        store.end_delivery(&delivery.id, delivery.tries, &tried, home.wall()?)?;
+        if tried != DeliveryResult::Delivered {
             without.push((delivery.project, delivery.channel));
         }
     }
@@ -56,7 +56,7 @@ pub fn run(home: &Home, beat: bool) -> Result<Exit, Failure> {
 }
 
 /// What is known of a project that messages are about.
-struct Known {
+struct KnownProject {
     root: PathBuf,
     notify: Result<Notify, String>,
     /// Its own words cannot be read: these are only the user's.
@@ -64,17 +64,17 @@ struct Known {
 }
 
 fn deliver(
-    home: &Home,
-    ledger: &Ledger,
-    projects: &mut BTreeMap<ProjectId, Known>,
+    home: &Env,
+    store: &Store,
+    projects: &mut BTreeMap<ProjectId, KnownProject>,
     delivery: &Delivery,
-) -> Result<Tried, Failure> {
+) -> Result<DeliveryResult, Failure> {
     if !projects.contains_key(&delivery.project) {
-        let Some(row) = ledger.project(&delivery.project)? else {
-            return Ok(Tried::Withdrawn("its project is gone".to_owned()));
+        let Some(row) = store.project(&delivery.project)? else {
+            return Ok(DeliveryResult::Withdrawn("its project is gone".to_owned()));
         };
         // That a project is gone or cannot be read is just what people are to hear of.
-        let (notify, lacking) = match Here::at(home, Some(ledger), &row.path) {
+        let (notify, lacking) = match LoadedProject::at(home, Some(store), &row.path) {
             Ok(here) => (Ok(here.config.notify), None),
             Err(failure) => {
                 let users = config::load(&home.stack(None)).map(|config| config.notify);
@@ -84,7 +84,7 @@ fn deliver(
                 )
             }
         };
-        let known = Known {
+        let known = KnownProject {
             root: row.path,
             notify,
             lacking,
@@ -94,14 +94,14 @@ fn deliver(
     let known = &projects[&delivery.project];
     let notify = match &known.notify {
         Ok(notify) => notify,
-        Err(why) => return Ok(Tried::Failed(redacted(why))),
+        Err(why) => return Ok(DeliveryResult::Failed(redacted(why))),
     };
     let Some(channel) = notify.channels.get(&delivery.channel) else {
         if let Some(why) = &known.lacking {
-            return Ok(Tried::Failed(redacted(why)));
+            return Ok(DeliveryResult::Failed(redacted(why)));
         }
         let why = format!("there is no [channels.{}] any more", delivery.channel);
-        return Ok(Tried::Withdrawn(why));
+        return Ok(DeliveryResult::Withdrawn(why));
     };
     let templates = Templates {
         subject: notify.subject.as_deref(),
@@ -109,8 +109,8 @@ fn deliver(
     };
     let message = Message::of(delivery, &known.root, &templates);
     Ok(match send(home, channel, &message) {
-        Ok(()) => Tried::Delivered,
-        Err(why) => Tried::Failed(why),
+        Ok(()) => DeliveryResult::Delivered,
+        Err(why) => DeliveryResult::Failed(why),
     })
 }
 
@@ -118,7 +118,7 @@ fn deliver(
 ///
 /// # Errors
 /// What went wrong, redacted.
-pub fn send(home: &Home, channel: &Channel, message: &Message) -> Result<(), String> {
+pub fn send(home: &Env, channel: &Channel, message: &Message) -> Result<(), String> {
     let sent = match channel {
         Channel::Desktop => programs::desktop(home, message),
         Channel::Webhook { url, secret } => webhook::post(home, url, secret.as_ref(), message),
@@ -142,7 +142,7 @@ fn redacted(text: &str) -> String {
 pub(super) fn resolved(address: &Address) -> Result<String, String> {
     match address {
         Address::Given(text) => Ok(text.clone()),
-        Address::Variable(name) => home::named(std::iter::once(name.as_str()))
+        Address::Variable(name) => env::named(std::iter::once(name.as_str()))
             .remove(name)
             .filter(|text| !text.is_empty())
             .ok_or_else(|| format!("{name} is not set here")),
@@ -150,7 +150,7 @@ pub(super) fn resolved(address: &Address) -> Result<String, String> {
 }
 
 /// A path that may begin with `~/`.
-pub(super) fn expanded(home: &Home, path: &std::path::Path) -> Result<PathBuf, String> {
+pub(super) fn expanded(home: &Env, path: &std::path::Path) -> Result<PathBuf, String> {
     match path.strip_prefix("~") {
         Ok(below) => home
             .folder()

@@ -11,13 +11,13 @@ use super::deliver::expanded;
 use super::webhook;
 use crate::config;
 use crate::config::notify::Heartbeat;
-use crate::home::Home;
+use crate::env::Env;
 
 /// At most so often.
 const EVERY: SignedDuration = SignedDuration::from_secs(60);
 
 /// Whether this tick is to be told of; it is then not told of again for a minute.
-pub fn claim(home: &Home, now: Timestamp) -> bool {
+pub fn claim(home: &Env, now: Timestamp) -> bool {
     let stamp = home.state.join("heartbeat.stamp");
     let last: Option<Timestamp> = read_text_host(&stamp, SMALL)
         .ok()
@@ -34,12 +34,12 @@ pub fn claim(home: &Home, now: Timestamp) -> bool {
     write_atomic(&stamp, format!("{now}\n").as_bytes(), 0o600).is_ok()
 }
 
-fn configured(home: &Home) -> Option<Heartbeat> {
+fn configured(home: &Env) -> Option<Heartbeat> {
     config::load(&home.stack(None)).ok()?.notify.heartbeat
 }
 
 /// Tells of a good tick.
-pub fn send(home: &Home) -> Result<(), String> {
+pub fn send(home: &Env) -> Result<(), String> {
     match configured(home) {
         None => Ok(()),
         Some(Heartbeat::Address(address)) => webhook::ping(&address),

@@ -38,7 +38,7 @@ pub fn bytes(mail: &Mail<'_>) -> Vec<u8> {
         out.push_str(&format!("From: {}\n", token(sender)));
     }
     out.push_str(&format!("To: {}\n", token(mail.recipient)));
-    out.push_str(&format!("Subject: {}\n", words(mail.subject)));
+    out.push_str(&format!("Subject: {}\n", encode_subject(mail.subject)));
     let date = mail.at.strftime("%a, %d %b %Y %H:%M:%S +0000");
     out.push_str(&format!("Date: {date}\n"));
     let host = match token(mail.host) {
@@ -65,7 +65,7 @@ fn token(text: &str) -> String {
 }
 
 /// A subject: as it stands where that is plain and short, else as encoded words, one a line.
-fn words(text: &str) -> String {
+fn encode_subject(text: &str) -> String {
     let plain = |c: char| c == ' ' || c.is_ascii_graphic();
     // What looks like an encoded word would be read as one.
     if text.len() <= 60 && text.chars().all(plain) && !text.contains("=?") {
@@ -162,7 +162,7 @@ mod tests {
             "夜の仕事 failed",
             "=?x?=",
         ] {
-            let said = words(subject);
+            let said = encode_subject(subject);
             let mut back = Vec::new();
             if said.starts_with("=?utf-8?B?") {
                 for word in said.split("\n ") {

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use minijinja::{Environment, UndefinedBehavior, Value};
-use runner_engine::alerts::Kind;
+use runner_engine::alerts::AlertKind;
 use runner_engine::ids::MessageId;
-use runner_engine::ledger::Delivery;
+use runner_engine::store::Delivery;
 use runner_text::redact::Redactor;
 use serde::Serialize;
 
@@ -73,15 +73,19 @@ impl Message {
         let kinds: Vec<String> = delivery
             .kinds
             .iter()
-            .map(|kind| kind.word().to_owned())
+            .map(|kind| kind.as_str().to_owned())
             .collect();
-        let first = delivery.kinds.first().copied().unwrap_or(Kind::Failure);
+        let first = delivery
+            .kinds
+            .first()
+            .copied()
+            .unwrap_or(AlertKind::Failure);
         let fields = Fields {
             schema_version: 1,
             id: delivery.id.to_string(),
             alert: delivery.alert.to_string(),
             what: delivery.what.clone(),
-            kind: first.word().to_owned(),
+            kind: first.as_str().to_owned(),
             kinds,
             project: name(root),
             path: root.display().to_string(),
@@ -201,16 +205,18 @@ impl Context<'_> {
     fn values(&self) -> Value {
         let json = serde_json::to_value(self).unwrap_or_default();
         let pairs = json.as_object().into_iter().flatten();
-        Value::from_pairs(pairs.map(|(name, value)| (name.clone(), told(value))))
+        Value::from_pairs(pairs.map(|(name, value)| (name.clone(), template_value(value))))
     }
 }
 
 /// A field as a template sees it.
-fn told(value: &serde_json::Value) -> Value {
+fn template_value(value: &serde_json::Value) -> Value {
     match value {
         serde_json::Value::String(text) => Value::from(text.as_str()),
         serde_json::Value::Number(number) => Value::from(number.as_i64().unwrap_or_default()),
-        serde_json::Value::Array(items) => Value::from(items.iter().map(told).collect::<Vec<_>>()),
+        serde_json::Value::Array(items) => {
+            Value::from(items.iter().map(template_value).collect::<Vec<_>>())
+        }
         _ => Value::from(()),
     }
 }
@@ -226,32 +232,35 @@ fn render(template: &str, context: &Context<'_>) -> Result<String, String> {
 
 fn plain(fields: &Fields, delivery: &Delivery) -> (String, String) {
     let Fields { project, job, .. } = fields;
-    let told: Vec<&str> = delivery
+    let reported: Vec<&str> = delivery
         .kinds
         .iter()
         .map(|kind| match kind {
-            Kind::Failure => "failed",
-            Kind::Breaker => "is no longer started",
-            Kind::Missed => "was missed",
-            Kind::Stale => "has not succeeded for too long",
+            AlertKind::Failure => "failed",
+            AlertKind::Breaker => "is no longer started",
+            AlertKind::Missed => "was missed",
+            AlertKind::Stale => "has not succeeded for too long",
         })
         .collect();
-    let told = told.join(" and ");
+    let reported = reported.join(" and ");
     let subject = match fields.what.as_str() {
         "recovered" => format!("{project}: {job} is well again"),
-        "repeated" => format!("{project}: {job} {told} (still: {} times)", fields.count),
-        _ => format!("{project}: {job} {told}"),
+        "repeated" => format!(
+            "{project}: {job} {reported} (still: {} times)",
+            fields.count
+        ),
+        _ => format!("{project}: {job} {reported}"),
     };
     let mut text = String::new();
     match fields.what.as_str() {
-        "recovered" => text.push_str(&format!("It {told}; now it has succeeded.\n")),
+        "recovered" => text.push_str(&format!("It {reported}; now it has succeeded.\n")),
         _ => text.push_str(&format!("{}\n", fields.why)),
     }
     text.push_str(&format!(
         "{} on {}, since {}",
         fields.path,
         fields.host,
-        show::moment(fields.since)
+        show::format_time(fields.since)
     ));
     if fields.count > 1 {
         text.push_str(&format!(", {} times", fields.count));
@@ -263,16 +272,16 @@ fn plain(fields: &Fields, delivery: &Delivery) -> (String, String) {
     (subject, text)
 }
 
-fn hint(what: &str, kind: Kind, delivery: &Delivery) -> String {
+fn hint(what: &str, kind: AlertKind, delivery: &Delivery) -> String {
     let job = &delivery.job;
     if what == "recovered" {
         return String::new();
     }
     match (kind, &delivery.run) {
-        (Kind::Failure, Some(run)) => format!("runner runs show {run}"),
-        (Kind::Failure | Kind::Stale, _) => format!("runner runs --job {job}"),
-        (Kind::Breaker, _) => format!("runner ack {job}, when it is mended"),
-        (Kind::Missed, _) => "runner doctor".to_owned(),
+        (AlertKind::Failure, Some(run)) => format!("runner runs show {run}"),
+        (AlertKind::Failure | AlertKind::Stale, _) => format!("runner runs --job {job}"),
+        (AlertKind::Breaker, _) => format!("runner jobs reset {job}, when it is mended"),
+        (AlertKind::Missed, _) => "runner doctor".to_owned(),
     }
 }
 
@@ -324,12 +333,12 @@ mod tests {
             subject: Some("{{ project }}/{{ job }}\n{{ what }}"),
             body: Some("{{ subject }}: {{ why }} {{ text }}"),
         };
-        let told = message(&good);
-        assert_eq!(told.subject, "my project/test test");
+        let reported = message(&good);
+        assert_eq!(reported.subject, "my project/test test");
         assert!(
-            told.text.starts_with("my project/test\ntest: somebody"),
+            reported.text.starts_with("my project/test\ntest: somebody"),
             "{}",
-            told.text
+            reported.text
         );
         for bad in [
             "{{ nobody }}",
@@ -337,17 +346,20 @@ mod tests {
             "{% for i in range(9999) %}{% for j in range(9999) %}x{% endfor %}{% endfor %}",
             "{% include 'x' %}",
         ] {
-            let told = message(&Templates {
+            let reported = message(&Templates {
                 subject: Some(bad),
                 body: Some(bad),
             });
-            assert!(told.subject.contains("a test of runner's alerts"), "{bad}");
-            assert!(told.text.starts_with("somebody tries"), "{bad}");
+            assert!(
+                reported.subject.contains("a test of runner's alerts"),
+                "{bad}"
+            );
+            assert!(reported.text.starts_with("somebody tries"), "{bad}");
             assert_eq!(
-                told.text.matches("cannot be used").count(),
+                reported.text.matches("cannot be used").count(),
                 2,
                 "{}",
-                told.text
+                reported.text
             );
         }
     }
@@ -356,19 +368,19 @@ mod tests {
     fn what_is_said_is_bounded_and_has_no_secret_and_steers_nothing() {
         let secret = format!("sk-ant-api03-{}", "a1B2".repeat(24));
         let body = format!("{secret} \u{1b}[31m\u{202e}{}", "y".repeat(20_000));
-        let told = message(&Templates {
+        let reported = message(&Templates {
             subject: Some(&body),
             body: Some(&body),
         });
-        for text in [&told.subject, &told.text] {
+        for text in [&reported.subject, &reported.text] {
             assert!(!text.contains("a1B2a1B2"), "{text}");
             assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
         }
-        assert!(told.subject.chars().count() <= SUBJECT + 1);
-        assert!(told.text.chars().count() <= TEXT + 1);
-        let json: serde_json::Value = serde_json::from_slice(&told.json()).unwrap();
+        assert!(reported.subject.chars().count() <= SUBJECT + 1);
+        assert!(reported.text.chars().count() <= TEXT + 1);
+        let json: serde_json::Value = serde_json::from_slice(&reported.json()).unwrap();
         assert_eq!(json["schema_version"], 1);
         assert_eq!(json["kind"], "test");
-        assert_eq!(json["id"].as_str(), Some(told.id()));
+        assert_eq!(json["id"].as_str(), Some(reported.id()));
     }
 }

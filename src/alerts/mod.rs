@@ -1,10 +1,10 @@
 //! Alerts: decided after each tick, delivered by a process of their own.
 //!
 //! ```text
-//! tick ──> news digested, jobs watched (ledger rows) ──something is to be sent──> runner __deliver
+//! tick ──> news digested, jobs watched (database rows) ──something is to be sent──> runner __deliver
 //!   │                                                                              │ one at a time,
 //!   └──waits for nothing                                                           │ deadlines on all
-//!                              ledger <──try written down── send ──its end written down──┘
+//!                              database <──try written down── send ──its end written down──┘
 //! ```
 //!
 //! What alerts are and when they are told is drawn in `runner_engine::alerts`. Nothing here is ever
@@ -25,38 +25,38 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use runner_engine::alerts::Rules;
+use runner_engine::alerts::AlertRules;
 use runner_engine::files::open_with;
 use runner_engine::ids::ProjectId;
-use runner_engine::ledger::Ledger;
+use runner_engine::store::Store;
 
 use crate::cli::Failure;
 use crate::config;
-use crate::home::{self, Home};
-use crate::project::Here;
+use crate::env::{self, Env};
+use crate::project::LoadedProject;
 use crate::project::projection::Projection;
 
 /// Decides what is news since the last tick and has it delivered. What could not be done is said:
 /// no tick fails over it.
-pub fn after_tick(home: &Home, ledger: &mut Ledger, good: bool) -> Result<Vec<String>, Failure> {
-    match tell(home, ledger, good) {
+pub fn after_tick(home: &Env, store: &mut Store, good: bool) -> Result<Vec<String>, Failure> {
+    match queue_messages(home, store, good) {
         Ok(()) => Ok(Vec::new()),
         Err(failure) if failure.is_damage() => Err(failure),
         Err(failure) => Ok(vec![format!("alerts: {failure}")]),
     }
 }
 
-fn tell(home: &Home, ledger: &mut Ledger, good: bool) -> Result<(), Failure> {
+fn queue_messages(home: &Env, store: &mut Store, good: bool) -> Result<(), Failure> {
     let now = home.wall()?;
-    let news = ledger.projects_with_news()?;
+    let news = store.projects_with_news()?;
     if !news.is_empty() {
-        ledger.digest(&rules(home, ledger, Some(&news))?, now)?;
+        store.digest(&rules(home, store, Some(&news))?, now)?;
     }
-    if ledger.watch_due(now)? {
-        ledger.watch(&rules(home, ledger, None)?, now)?;
+    if store.watch_due(now)? {
+        store.watch(&rules(home, store, None)?, now)?;
     }
     let beat = good && heartbeat::claim(home, now);
-    if beat || (ledger.messages_due(now)? && !is_delivering(home)) {
+    if beat || (store.messages_due(now)? && !is_delivering(home)) {
         start(home, beat)?;
     }
     Ok(())
@@ -64,13 +64,13 @@ fn tell(home: &Home, ledger: &mut Ledger, good: bool) -> Result<(), Failure> {
 
 /// What the configurations of projects say, as it was when they were last read.
 fn rules(
-    home: &Home,
-    ledger: &Ledger,
+    home: &Env,
+    store: &Store,
     only: Option<&BTreeSet<ProjectId>>,
-) -> Result<BTreeMap<ProjectId, Rules>, Failure> {
-    let kept = ledger.projections(None)?;
+) -> Result<BTreeMap<ProjectId, AlertRules>, Failure> {
+    let kept = store.projections(None)?;
     let mut found = BTreeMap::new();
-    for project in ledger.projects()? {
+    for project in store.projects()? {
         if only.is_some_and(|only| !only.contains(&project.id)) {
             continue;
         }
@@ -80,7 +80,7 @@ fn rules(
         let rules = match kept.and_then(|kept| kept.alerts) {
             Some(rules) => rules,
             // What cannot be read is told of as the user's own words say.
-            None => Here::at(home, Some(ledger), &project.path)
+            None => LoadedProject::at(home, Some(store), &project.path)
                 .map(|here| here.config)
                 .or_else(|_| config::load(&home.stack(None)))
                 .map(|config| config.notify.rules(&config.jobs))
@@ -92,8 +92,8 @@ fn rules(
 }
 
 /// Starts the process that delivers and waits for nothing of it.
-fn start(home: &Home, beat: bool) -> Result<(), Failure> {
-    let mut command = Command::new(home::executable()?);
+fn start(home: &Env, beat: bool) -> Result<(), Failure> {
+    let mut command = Command::new(env::executable()?);
     command
         .arg0("runner")
         .arg("__deliver")
@@ -103,7 +103,7 @@ fn start(home: &Home, beat: bool) -> Result<(), Failure> {
         .stderr(Stdio::null())
         // A terminal's or a manager's signals are not for it.
         .process_group(0);
-    for name in home::MANAGERS {
+    for name in env::MANAGERS {
         command.env_remove(name);
     }
     if beat {
@@ -124,7 +124,7 @@ struct Delivering(File);
 
 impl Delivering {
     /// Takes it; `None` while another process holds it.
-    fn take(home: &Home) -> Result<Option<Self>, Failure> {
+    fn take(home: &Env) -> Result<Option<Self>, Failure> {
         let path = home.state.join("deliver.lock");
         let cannot = |error: std::io::Error| {
             Failure::cannot_write(format!("cannot lock {}: {error}", path.display()))
@@ -148,6 +148,6 @@ impl Drop for Delivering {
 }
 
 /// Whether another process is at it.
-fn is_delivering(home: &Home) -> bool {
+fn is_delivering(home: &Env) -> bool {
     matches!(Delivering::take(home), Ok(None))
 }

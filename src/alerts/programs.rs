@@ -1,7 +1,7 @@
 //! Channels that are programs: a notification of the desktop, a command, a mail.
 //!
 //! What is said is data: it stands in an argument of its own behind everything that could be an
-//! option, or on standard input. A program of the user's choosing starts behind walls like any other
+//! option, or on standard input. A program of the user's choosing starts inside the sandbox like any other
 //! child; those of the desktop, which we choose, must reach its bus. Must never go through a shell.
 
 use std::collections::BTreeMap;
@@ -10,15 +10,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner_engine::process::{self, Cancel, ChildSpec, Limits, Reason, Status, Stdin, Verdict};
-use runner_engine::walls::blockers::FOLDER;
-use runner_engine::walls::{Confine, Walls};
+use runner_engine::process::{
+    self, Cancel, ChildSpec, ExitStatus, Limits, OutputVerdict, Reason, Stdin,
+};
+use runner_engine::sandbox::placeholders::FOLDER;
+use runner_engine::sandbox::{Sandbox, SandboxedStart};
 use runner_text::redact::Redactor;
 
 use super::mail::{self, Mail};
 use super::message::Message;
 use crate::config::notify::Program;
-use crate::home::{self, Home};
+use crate::env::{self, Env};
 
 /// From the start of a program until it is ended.
 const TOTAL: Duration = Duration::from_secs(20);
@@ -35,9 +37,9 @@ const DESKTOP: [&str; 4] = [
 ];
 
 /// Shows a notification.
-pub fn desktop(home: &Home, message: &Message) -> Result<(), String> {
-    let mut env = home::child_environment();
-    env.extend(home::named(DESKTOP.into_iter()));
+pub fn desktop(home: &Env, message: &Message) -> Result<(), String> {
+    let mut env = env::child_environment();
+    env.extend(env::named(DESKTOP.into_iter()));
     if !env.contains_key("DBUS_SESSION_BUS_ADDRESS") {
         // A host scheduler's tick knows nothing of the session; its bus has a known place.
         let bus = format!("/run/user/{}/bus", rustix::process::getuid().as_raw());
@@ -48,9 +50,9 @@ pub fn desktop(home: &Home, message: &Message) -> Result<(), String> {
             );
         }
     }
-    let (program, args) = if let Some(found) = home::host_program("notify-send") {
+    let (program, args) = if let Some(found) = env::host_program("notify-send") {
         (found, notify_send(message))
-    } else if let Some(found) = home::host_program("osascript") {
+    } else if let Some(found) = env::host_program("osascript") {
         (found, osascript(message))
     } else {
         return Err(
@@ -58,13 +60,13 @@ pub fn desktop(home: &Home, message: &Message) -> Result<(), String> {
                 .to_owned(),
         );
     };
-    let child = Child {
+    let child = ChannelProgram {
         program,
         args,
         env,
         cwd: home.state.clone(),
         stdin: Stdin::Null,
-        confine: None,
+        sandbox_start: None,
         secrets: Vec::new(),
     };
     child.run()
@@ -106,13 +108,13 @@ fn osascript(message: &Message) -> Vec<String> {
 }
 
 /// Hands the message as JSON to a program.
-pub fn command(home: &Home, program: &Program, message: &Message) -> Result<(), String> {
+pub fn command(home: &Env, program: &Program, message: &Message) -> Result<(), String> {
     own(home, program, message, message.json())
 }
 
 /// Hands a mail to a program like sendmail.
 pub fn email(
-    home: &Home,
+    home: &Env,
     program: &Program,
     recipient: &str,
     sender: Option<&str>,
@@ -131,15 +133,15 @@ pub fn email(
 }
 
 /// Runs a program of the user's choosing.
-fn own(home: &Home, program: &Program, message: &Message, input: Vec<u8>) -> Result<(), String> {
-    let named = home::named(program.env.iter().map(String::as_str));
+fn own(home: &Env, program: &Program, message: &Message, input: Vec<u8>) -> Result<(), String> {
+    let named = env::named(program.env.iter().map(String::as_str));
     if let Some(missing) = program.env.iter().find(|name| !named.contains_key(*name)) {
         return Err(format!("{missing} is not set here"));
     }
     let secrets = named.values().cloned().collect();
-    let mut env = home::child_environment();
+    let mut env = env::child_environment();
     env.extend(named);
-    let child = Child {
+    let child = ChannelProgram {
         program: PathBuf::from(&program.program),
         args: program.args.clone(),
         env,
@@ -148,43 +150,43 @@ fn own(home: &Home, program: &Program, message: &Message, input: Vec<u8>) -> Res
             false => home.state.clone(),
         },
         stdin: Stdin::Bytes(input),
-        confine: Some(confine(home, program.off)?),
+        sandbox_start: Some(sandbox_start(home, program.off)?),
         secrets,
     };
     child.run()
 }
 
 /// It may write nothing but temporary files, and use the network.
-fn confine(home: &Home, off: bool) -> Result<Confine, String> {
+fn sandbox_start(home: &Env, off: bool) -> Result<SandboxedStart, String> {
     let cannot = |error: std::io::Error| format!("cannot make a folder for it: {error}");
     let temp = home.state.join("alerts");
     fs::create_dir_all(&temp).map_err(cannot)?;
     let state = fs::canonicalize(&home.state).map_err(cannot)?;
-    Ok(Confine {
-        launcher: home::executable().map_err(|failure| failure.to_string())?,
-        walls: Walls {
+    Ok(SandboxedStart {
+        launcher: env::executable().map_err(|failure| failure.to_string())?,
+        walls: Sandbox {
             off,
             hide: vec![state.clone()],
             network: true,
             temp: Some(state.join("alerts").join("tmp")),
             blockers: Some(state.join(FOLDER)),
-            ..Walls::default()
+            ..Sandbox::default()
         },
     })
 }
 
 /// What is started.
-struct Child {
+struct ChannelProgram {
     program: PathBuf,
     args: Vec<String>,
     env: BTreeMap<String, String>,
     cwd: PathBuf,
     stdin: Stdin,
-    confine: Option<Confine>,
+    sandbox_start: Option<SandboxedStart>,
     secrets: Vec<String>,
 }
 
-impl Child {
+impl ChannelProgram {
     fn run(self) -> Result<(), String> {
         let shown = self.program.display().to_string();
         let spec = ChildSpec {
@@ -199,15 +201,15 @@ impl Child {
                 output_cap: OUTPUT,
                 ..Limits::default()
             },
-            marker: home::marker().map_err(|failure| failure.to_string())?,
-            sandbox: self.confine.into(),
+            marker: env::marker().map_err(|failure| failure.to_string())?,
+            sandbox: self.sandbox_start.into(),
         };
         let cancel = Cancel::new().map_err(|error| error.to_string())?;
-        let ended = process::run(&spec, &cancel, &mut |_, _| Verdict::Continue)
+        let ended = process::run(&spec, &cancel, &mut |_, _| OutputVerdict::Continue)
             .map_err(|error| error.to_string())?;
         let redactor = Redactor::new(self.secrets);
         match (ended.reason, ended.status) {
-            (Reason::Exited, Status::Exit(0)) => Ok(()),
+            (Reason::Exited, ExitStatus::Exit(0)) => Ok(()),
             (Reason::Exited, status) => {
                 let said = match ended.stderr.is_empty() {
                     true => &ended.stdout,

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use hmac::{Hmac, Mac as _};
 use reqwest::{Client, Method, StatusCode, Url, redirect};
-use runner_engine::causes::whole;
+use runner_engine::error_chain::whole;
 use runner_engine::files::open_host;
 use sha2::Sha256;
 
 use super::deliver::{expanded, resolved};
 use super::message::Message;
 use crate::config::notify::{Address, Secret, checked_url, is_loopback};
-use crate::home::{self, Home};
+use crate::env::{self, Env};
 use crate::keyring;
 
 /// Until a connection stands.
@@ -33,7 +33,7 @@ const LARGEST: u64 = 64 * 1024;
 /// # Errors
 /// What went wrong, in words without the address.
 pub fn post(
-    home: &Home,
+    home: &Env,
     address: &Address,
     secret: Option<&Secret>,
     message: &Message,
@@ -73,9 +73,9 @@ fn sign(key: &[u8], timestamp: &str, body: &[u8]) -> String {
     code.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn key(home: &Home, secret: &Secret) -> Result<Vec<u8>, String> {
+fn key(home: &Env, secret: &Secret) -> Result<Vec<u8>, String> {
     match secret {
-        Secret::Variable(name) => home::named(std::iter::once(name.as_str()))
+        Secret::Variable(name) => env::named(std::iter::once(name.as_str()))
             .remove(name)
             .filter(|key| !key.is_empty())
             .map(String::into_bytes)

@@ -36,7 +36,7 @@ pub enum AlertsCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Silence an alert: nobody is told of it again before it is over; `runner ack` says that a job is
+    /// Silence an alert: nobody is told of it again before it is over; `runner jobs reset` says that a job is
     /// mended
     #[command(after_help = "Example: runner alerts ack dream")]
     Ack {

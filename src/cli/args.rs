@@ -3,8 +3,9 @@
 mod awake;
 mod budget;
 mod config;
+mod db;
 mod guard;
-mod ledger;
+mod jobs;
 mod projects;
 mod runs;
 mod schedule;
@@ -28,11 +29,12 @@ use super::replay::ReplayArgs;
 pub use awake::AwakeFlags;
 pub use budget::BudgetCommand;
 pub use config::ConfigCommand;
+pub use db::DbCommand;
 pub use guard::GuardCommand;
-pub use ledger::LedgerCommand;
+pub use jobs::JobsCommand;
 pub use projects::ProjectsCommand;
 pub use runs::RunsCommand;
-pub use schedule::{ScheduleCommand, What};
+pub use schedule::{ScheduleCommand, ScheduleTarget};
 pub use setup::SetupArgs;
 
 /// Reads a command line. Help and mistakes are printed here; the error is the exit code.
@@ -59,7 +61,7 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
 )]
 #[command(
     after_help = "Example: runner init && runner night\n\nExit codes: 0 done or skipped with a reason · 1 a run failed · 2 usage · 65 bad input · \
-69 not installed, rate-limited · 70 internal, damaged ledger · 73 cannot write · 75 deferred · 77 auth · \
+69 not installed, rate-limited · 70 internal, damaged database · 73 cannot write · 75 deferred · 77 auth · \
 78 configuration · 130 cancelled"
 )]
 pub struct Args {
@@ -197,7 +199,7 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
-    /// End a pause; moments that it swallowed are recorded as missed and not caught up
+    /// End a pause; scheduled times that it swallowed are recorded as missed and not caught up
     #[command(after_help = "Example: runner resume --all")]
     Resume {
         /// The job's name in runner.toml
@@ -256,7 +258,7 @@ pub enum Command {
     },
     /// The process of one run; started by the other commands
     #[command(hide = true)]
-    Perform {
+    Execute {
         /// The run
         run: String,
     },
@@ -307,7 +309,7 @@ pub enum Command {
     },
     /// Print the report of a night, or open its page
     ///
-    /// It is made again from the ledger and the night's artifacts, in whichever form.
+    /// It is made again from the database and the night's artifacts, in whichever form.
     #[command(after_help = "Example: runner report --night 2026-11-21 --open")]
     Report(super::report::ReportArgs),
     /// What may still be spent, what was, and one-off extras [default: show]
@@ -322,21 +324,19 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Say that a job's failures were seen and mended: clocks start it again
-    ///
-    /// Its failmark is removed and its failures in a row count no more. Who did so is recorded.
-    #[command(after_help = "Example: runner ack dream")]
-    Ack {
-        /// The job's name in runner.toml
-        #[arg(required_unless_present = "all")]
-        job: Option<String>,
-        /// All jobs of the project
-        #[arg(long, conflicts_with = "job")]
-        all: bool,
+    /// List jobs, show one, or reset one whose cause of failure is fixed [default: list]
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Example: runner jobs --json | jq -r '.[] | select(.failures > 0) | .job'"
+    )]
+    Jobs {
+        /// What to do
+        #[command(subcommand)]
+        command: Option<JobsCommand>,
         #[command(flatten)]
         listing: Listing,
     },
-    /// When jobs are due: the next moments, in words, or what a stretch of time would bring
+    /// When jobs are due: the next scheduled times, in words, or what a stretch of time would bring
     #[command(after_help = "Example: runner schedule next dream")]
     Schedule {
         /// What to do
@@ -350,12 +350,12 @@ pub enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// The ledger: check it, copy it, put a copy in its place, prune what is old
-    #[command(after_help = "Example: runner ledger check")]
-    Ledger {
+    /// The database: check it, copy it, put a copy in its place, prune what is old
+    #[command(after_help = "Example: runner db check")]
+    Db {
         /// What to do
         #[command(subcommand)]
-        command: LedgerCommand,
+        command: DbCommand,
     },
     /// The dream pass over changed ideas, and the review of what it proposes
     #[command(after_help = "Example: runner dream run --dry-run")]
@@ -387,7 +387,7 @@ pub enum Command {
         #[command(subcommand)]
         command: BoardCommand,
     },
-    /// The cycle of an agent: its states, where it stands, one step by hand
+    /// The cycle of an agent: its states, where it stands, one manual step
     #[command(after_help = "Example: runner lifecycle show")]
     Lifecycle {
         /// What to do

@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use super::args::Listing;
 
-/// Looks at the corpus below `.agents/`, or puts it in order by hand.
+/// Looks at the corpus below `.agents/`, or puts it in order manually.
 #[derive(Debug, Subcommand)]
 pub enum CorpusCommand {
     /// How fit it is: each metric with its floor, what is stale, repeated, unconnected or unreadable

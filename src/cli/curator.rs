@@ -66,7 +66,7 @@ pub enum CuratorCommand {
     #[command(after_help = "Example: runner curator compact --dry-run")]
     Compact {
         #[command(flatten)]
-        how: How,
+        how: ShowOrApply,
         #[command(flatten)]
         listing: Listing,
     },
@@ -80,7 +80,7 @@ pub enum CuratorCommand {
         source: String,
         /// How bad it is
         #[arg(long)]
-        severity: Level,
+        severity: SeverityArg,
         /// What should be done
         #[arg(long, value_name = "WORDS")]
         desired_action: String,
@@ -123,7 +123,7 @@ pub enum CuratorCommand {
 /// Shown or done: the same plan.
 #[derive(Clone, Copy, Debug, Args)]
 #[group(required = true, multiple = false)]
-pub struct How {
+pub struct ShowOrApply {
     /// Show what would be done
     #[arg(long)]
     pub dry_run: bool,
@@ -135,7 +135,7 @@ pub struct How {
 /// How bad an event is.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[allow(missing_docs, reason = "the words say it")]
-pub enum Level {
+pub enum SeverityArg {
     Info,
     Warn,
     High,

@@ -176,7 +176,7 @@ fn every_block_of_settings_in_the_documentation_loads() {
             overrides: &overrides,
         };
         if let Err(failure) = load(&stack) {
-            panic!("{}: {}", block.place, failure.told());
+            panic!("{}: {}", block.place, failure.message());
         }
         assert!(mistakes(&stack).is_empty());
         count += 1;

@@ -1,7 +1,7 @@
 //! `runner dream`: its commands and flags.
 
 use clap::{Args, Subcommand, ValueEnum};
-use runner_jobs::dream::proposal::{Action, Confidence, Status};
+use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
 
 use super::args::Listing;
 
@@ -22,7 +22,7 @@ pub enum DreamCommand {
         #[arg(long, conflicts_with = "retry_parked")]
         dry_run: bool,
         #[command(flatten)]
-        which: Which,
+        which: DreamJobArg,
         #[command(flatten)]
         listing: Listing,
     },
@@ -51,7 +51,7 @@ pub enum DreamCommand {
         #[command(flatten)]
         filter: Filter,
         #[command(flatten)]
-        which: Which,
+        which: DreamJobArg,
         #[command(flatten)]
         listing: Listing,
     },
@@ -59,7 +59,7 @@ pub enum DreamCommand {
     #[command(after_help = "Example: runner dream show 3f2a")]
     Show {
         #[command(flatten)]
-        one: One,
+        one: ProposalArg,
         #[command(flatten)]
         listing: Listing,
     },
@@ -67,9 +67,9 @@ pub enum DreamCommand {
     #[command(after_help = "Example: runner dream accept 3f2a --note 'done in May'")]
     Accept {
         #[command(flatten)]
-        one: One,
+        one: ProposalArg,
         #[command(flatten)]
-        note: Note,
+        note: DecisionNote,
         #[command(flatten)]
         force: Force,
         #[command(flatten)]
@@ -79,9 +79,9 @@ pub enum DreamCommand {
     #[command(after_help = "Example: runner dream reject 3f2a --note 'still wanted'")]
     Reject {
         #[command(flatten)]
-        one: One,
+        one: ProposalArg,
         #[command(flatten)]
-        note: Note,
+        note: DecisionNote,
         #[command(flatten)]
         listing: Listing,
     },
@@ -91,7 +91,7 @@ pub enum DreamCommand {
     )]
     Amend {
         #[command(flatten)]
-        one: One,
+        one: ProposalArg,
         /// What to do
         #[arg(long, value_enum)]
         action: ActionWord,
@@ -99,7 +99,7 @@ pub enum DreamCommand {
         #[arg(long, value_name = "PATH")]
         into: Option<String>,
         #[command(flatten)]
-        note: Note,
+        note: DecisionNote,
         #[command(flatten)]
         force: Force,
         #[command(flatten)]
@@ -109,9 +109,9 @@ pub enum DreamCommand {
     #[command(after_help = "Example: runner dream skip 3f2a")]
     Skip {
         #[command(flatten)]
-        one: One,
+        one: ProposalArg,
         #[command(flatten)]
-        note: Note,
+        note: DecisionNote,
         #[command(flatten)]
         listing: Listing,
     },
@@ -119,7 +119,7 @@ pub enum DreamCommand {
     #[command(after_help = "Example: runner dream undo 3f2a")]
     Undo {
         #[command(flatten)]
-        one: One,
+        one: ProposalArg,
         #[command(flatten)]
         force: Force,
         #[command(flatten)]
@@ -131,13 +131,13 @@ pub enum DreamCommand {
         #[command(flatten)]
         filter: Filter,
         #[command(flatten)]
-        which: Which,
+        which: DreamJobArg,
     },
 }
 
 /// One dream job of several.
 #[derive(Clone, Debug, Default, Args)]
-pub struct Which {
+pub struct DreamJobArg {
     /// The dream job, where the project has several
     #[arg(long, value_name = "NAME")]
     pub job: Option<String>,
@@ -145,16 +145,16 @@ pub struct Which {
 
 /// One proposal.
 #[derive(Clone, Debug, Args)]
-pub struct One {
+pub struct ProposalArg {
     /// Its id, or an unambiguous beginning of it
     pub id: String,
     #[command(flatten)]
-    pub which: Which,
+    pub which: DreamJobArg,
 }
 
 /// What the person says about it.
 #[derive(Clone, Debug, Args)]
-pub struct Note {
+pub struct DecisionNote {
     /// Why; it is kept with the decision
     #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
@@ -207,7 +207,7 @@ words!(
 );
 words!(
     /// What an idea was found to be.
-    StatusWord for Status { Implemented, Duplicate, Meritorious, Sidenote, BlogCandidate }
+    StatusWord for IdeaStatus { Implemented, Duplicate, Meritorious, Sidenote, BlogCandidate }
 );
 words!(
     /// How sure a proposal is.

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
-use runner_engine::causes::{plain, whole};
-use runner_engine::ledger::LedgerError;
+use runner_engine::error_chain::{plain, whole};
 use runner_engine::outcome::Exit;
+use runner_engine::store::StoreError;
 
 /// Why a command could not do what it was asked.
 #[derive(Clone, Debug)]
@@ -13,18 +13,18 @@ pub struct Failure {
     /// The exit code.
     pub exit: Exit,
     what: String,
-    mend: Option<String>,
+    hint: Option<String>,
     drawing: Option<String>,
     damage: bool,
 }
 
 impl Failure {
-    /// Whether the ledger is damaged, so that nothing may run until a person has acted.
+    /// Whether the database is damaged, so that nothing may run until a person has acted.
     pub fn is_damage(&self) -> bool {
         self.damage
     }
 
-    /// What is damaged is a copy and not the ledger.
+    /// What is damaged is a copy and not the database.
     pub fn of_a_copy(mut self) -> Self {
         self.damage = false;
         self
@@ -34,7 +34,7 @@ impl Failure {
         Self {
             exit,
             what: plain(&what.into()),
-            mend: None,
+            hint: None,
             drawing: None,
             damage: false,
         }
@@ -92,27 +92,27 @@ impl Failure {
     }
 
     /// For a person at a terminal: with the drawing, which logs and JSON go without.
-    pub fn told(&self) -> String {
+    pub fn message(&self) -> String {
         let mut text = self.what.clone();
         if let Some(drawing) = &self.drawing {
             text.push('\n');
             text.push_str(drawing);
         }
-        if let Some(mend) = &self.mend {
-            text.push_str("\n  to mend it: ");
-            text.push_str(mend);
+        if let Some(hint) = &self.hint {
+            text.push_str("\n  fix: ");
+            text.push_str(hint);
         }
         text
     }
 
     /// What is wrong, and the command that mends it.
     pub fn parts(&self) -> (String, Option<String>) {
-        (self.what.clone(), self.mend.clone())
+        (self.what.clone(), self.hint.clone())
     }
 
     /// With the command that mends it.
-    pub fn mend(mut self, command: impl Into<String>) -> Self {
-        self.mend = Some(command.into());
+    pub fn hint(mut self, command: impl Into<String>) -> Self {
+        self.hint = Some(command.into());
         self
     }
 }
@@ -120,73 +120,73 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
-        match &self.mend {
-            Some(mend) => write!(f, "\n  to mend it: {mend}"),
+        match &self.hint {
+            Some(hint) => write!(f, "\n  fix: {hint}"),
             None => Ok(()),
         }
     }
 }
 
-impl From<LedgerError> for Failure {
-    fn from(error: LedgerError) -> Self {
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
         let what = whole(&error);
         match &error {
-            LedgerError::Damaged { path, .. } => Self {
+            StoreError::Damaged { path, .. } => Self {
                 damage: true,
                 ..Self::new(Exit::Internal, what)
             }
-            .mend(match path.extension() {
-                Some(ending) if ending == "sqlite" && path.file_stem().is_some_and(|it| it == "ledger") => {
-                    "runner ledger restore   (puts the newest backup in its place; nothing is thrown away)".to_owned()
+            .hint(match path.extension() {
+                Some(ending) if ending == "sqlite" && path.file_stem().is_some_and(|it| it == "database") => {
+                    "runner db restore   (puts the newest backup in its place; nothing is thrown away)".to_owned()
                 }
                 _ => "name another backup".to_owned(),
             }),
-            LedgerError::HalfRestored { .. } => {
-                Self::new(Exit::TryLater, what).mend("runner ledger restore   (finishes it)")
+            StoreError::HalfRestored { .. } => {
+                Self::new(Exit::TryLater, what).hint("runner db restore   (finishes it)")
             }
-            LedgerError::NoBackup { .. } => {
-                Self::new(Exit::Data, what).mend("ls \"$(dirname \"$(runner ledger path)\")/backups\"")
+            StoreError::NoBackup { .. } => {
+                Self::new(Exit::Data, what).hint("ls \"$(dirname \"$(runner db path)\")/backups\"")
             }
-            LedgerError::Newer { .. } => {
+            StoreError::Newer { .. } => {
                 Self::new(Exit::Configuration, what)
-                    .mend("restart: end this program and start the newer runner that wrote it")
+                    .hint("restart: end this program and start the newer runner that wrote it")
             }
-            LedgerError::Older { .. } => Self::new(Exit::Configuration, what)
-                .mend("runner tick   (or any other command that writes)"),
-            LedgerError::Stranger { path, .. } => {
-                Self::new(Exit::Configuration, what).mend(aside(path))
+            StoreError::Older { .. } => Self::new(Exit::Configuration, what)
+                .hint("runner tick   (or any other command that writes)"),
+            StoreError::Stranger { path, .. } => {
+                Self::new(Exit::Configuration, what).hint(aside(path))
             }
-            LedgerError::InUse { .. } => Self::new(Exit::TryLater, what)
-                .mend("end the older runner (or wait for its runs), then repeat this"),
-            LedgerError::CannotWrite { path, .. } => Self::new(Exit::CannotWrite, what).mend(format!(
+            StoreError::InUse { .. } => Self::new(Exit::TryLater, what)
+                .hint("end the older runner (or wait for its runs), then repeat this"),
+            StoreError::CannotWrite { path, .. } => Self::new(Exit::CannotWrite, what).hint(format!(
                 "df -h {0}; ls -l {1}*   (make room there, or chmod u+rw what is listed)",
                 path.parent().unwrap_or(path).display(),
                 path.display()
             )),
-            LedgerError::NotFound { .. } => Self::new(Exit::Data, what).mend("runner runs"),
-            LedgerError::Missing { .. } => Self::new(Exit::Configuration, what).mend("runner init"),
-            LedgerError::Lost { path, left, .. } => {
+            StoreError::NotFound { .. } => Self::new(Exit::Data, what).hint("runner runs"),
+            StoreError::Missing { .. } => Self::new(Exit::Configuration, what).hint("runner init"),
+            StoreError::Lost { path, left, .. } => {
                 let lost = path.with_file_name("lost");
                 let left: Vec<String> = left.iter().map(|it| it.display().to_string()).collect();
-                Self::new(Exit::Internal, what).mend(format!(
-                    "runner ledger restore   (or, to begin anew: mkdir {0} && mv {1} {0}/)",
+                Self::new(Exit::Internal, what).hint(format!(
+                    "runner db restore   (or, to begin anew: mkdir {0} && mv {1} {0}/)",
                     lost.display(),
                     left.join(" ")
                 ))
             }
-            LedgerError::Changed { .. } => Self::new(Exit::TryLater, what).mend("runner projects"),
-            LedgerError::Lock { .. } => Self::cannot_write(error.to_string()),
-            LedgerError::StaleFence { .. }
-            | LedgerError::Nonsense { .. }
-            | LedgerError::Sql { .. } => Self::new(Exit::Internal, what),
+            StoreError::Changed { .. } => Self::new(Exit::TryLater, what).hint("runner projects"),
+            StoreError::Lock { .. } => Self::cannot_write(error.to_string()),
+            StoreError::StaleFence { .. }
+            | StoreError::Nonsense { .. }
+            | StoreError::Sql { .. } => Self::new(Exit::Internal, what),
         }
     }
 }
 
-/// The command that puts a ledger aside with what belongs to it, so that the next command makes a new
+/// The command that puts a database aside with what belongs to it, so that the next command makes a new
 /// one. It names only what is there, for `mv` fails over anything else.
-pub fn aside(ledger: &Path) -> String {
-    let state = ledger.parent().unwrap_or(ledger);
+pub fn aside(store: &Path) -> String {
+    let state = store.parent().unwrap_or(store);
     let beside: String = ["runs", "backups"]
         .iter()
         .map(|name| state.join(name))
@@ -196,7 +196,7 @@ pub fn aside(ledger: &Path) -> String {
     format!(
         "mkdir {0}/damaged && mv {1}*{beside} {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
         state.display(),
-        ledger.display()
+        store.display()
     )
 }
 

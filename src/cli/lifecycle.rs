@@ -1,7 +1,7 @@
 //! `runner board` and `runner lifecycle`: their commands and flags.
 
 use clap::{Args, Subcommand, ValueEnum};
-use runner_jobs::lifecycle::spec::Kind;
+use runner_jobs::lifecycle::spec::StateKind;
 
 use super::args::Listing;
 
@@ -14,7 +14,7 @@ pub enum BoardCommand {
     )]
     Show {
         #[command(flatten)]
-        which: Which,
+        which: BoardArg,
         #[command(flatten)]
         listing: Listing,
     },
@@ -22,7 +22,7 @@ pub enum BoardCommand {
     #[command(after_help = "Example: runner board lint || $EDITOR plan.org")]
     Lint {
         #[command(flatten)]
-        which: Which,
+        which: BoardArg,
         #[command(flatten)]
         listing: Listing,
     },
@@ -30,7 +30,7 @@ pub enum BoardCommand {
     #[command(after_help = "Example: runner board apply --json | jq '.records[].unresolved'")]
     Apply {
         #[command(flatten)]
-        which: Which,
+        which: BoardArg,
         #[command(flatten)]
         listing: Listing,
     },
@@ -38,7 +38,7 @@ pub enum BoardCommand {
     #[command(after_help = "Example: runner board pick")]
     Pick {
         #[command(flatten)]
-        which: Which,
+        which: BoardArg,
         #[command(flatten)]
         listing: Listing,
     },
@@ -48,7 +48,7 @@ pub enum BoardCommand {
         /// Its heading
         heading: String,
         #[command(flatten)]
-        which: Which,
+        which: BoardArg,
         #[command(flatten)]
         listing: Listing,
     },
@@ -58,7 +58,7 @@ pub enum BoardCommand {
         /// Its heading
         heading: String,
         #[command(flatten)]
-        which: Which,
+        which: BoardArg,
         #[command(flatten)]
         listing: Listing,
     },
@@ -75,7 +75,7 @@ pub enum BoardCommand {
 
 /// Which board, for which agent.
 #[derive(Debug, Args)]
-pub struct Which {
+pub struct BoardArg {
     /// The board, below the project [default: that of the agent's jobs, else plan.org]
     #[arg(long, value_name = "FILE")]
     pub board: Option<String>,
@@ -134,9 +134,9 @@ pub enum LifecycleCommand {
     Orient {
         /// What the run is for
         #[arg(long, value_enum, default_value = "wake")]
-        kind: For,
+        kind: AgentArg,
         #[command(flatten)]
-        which: Which,
+        which: BoardArg,
         #[command(flatten)]
         listing: Listing,
     },
@@ -177,7 +177,7 @@ pub enum DemoAgent {
 
 /// What a waking run is for.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum For {
+pub enum AgentArg {
     /// Working
     Wake,
     /// Looking at what was claimed
@@ -186,12 +186,12 @@ pub enum For {
     Plan,
 }
 
-impl From<For> for Kind {
-    fn from(it: For) -> Self {
+impl From<AgentArg> for StateKind {
+    fn from(it: AgentArg) -> Self {
         match it {
-            For::Wake => Self::Wake,
-            For::Audit => Self::Audit,
-            For::Plan => Self::Plan,
+            AgentArg::Wake => Self::Wake,
+            AgentArg::Audit => Self::Audit,
+            AgentArg::Plan => Self::Plan,
         }
     }
 }

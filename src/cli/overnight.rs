@@ -29,7 +29,7 @@ pub enum OvernightCommand {
     },
     /// Run a night now
     ///
-    /// Exit code 75 while another night, or a change of the corpus by hand, holds the lock.
+    /// Exit code 75 while another night, or a change of the corpus manually, holds the lock.
     #[command(
         visible_alias = "run",
         after_help = "Example: runner overnight start --goal 'fewer flaky tests' --max-iterations 5"

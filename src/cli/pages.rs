@@ -130,7 +130,7 @@ mod tests {
         let pages = manual().unwrap();
         let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
         assert!(names.contains(&"runner.1") && names.contains(&"runner-config-show.1"));
-        assert!(!names.iter().any(|name| name.contains("perform")));
+        assert!(!names.iter().any(|name| name.contains("execute")));
         for page in &pages {
             let text = String::from_utf8(page.text.clone()).unwrap();
             assert!(

@@ -9,13 +9,13 @@ pub struct ReportArgs {
     #[arg(long, value_name = "DATE")]
     pub night: Option<String>,
     #[command(flatten)]
-    pub form: Form,
+    pub form: ReportFormat,
 }
 
 /// In which form; markdown unless told otherwise.
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[group(multiple = false)]
-pub struct Form {
+pub struct ReportFormat {
     /// Open the page with the program that this host opens pages with
     #[arg(long)]
     pub open: bool,

@@ -22,7 +22,7 @@ use super::keys::{Key, Keys};
 
 /// How a piece of a row looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum CellStyle {
     /// As it is.
     Plain,
     /// What matters most.
@@ -38,7 +38,7 @@ pub enum Look {
 }
 
 /// One row, from left to right.
-pub type Row = Vec<(Look, String)>;
+pub type Row = Vec<(CellStyle, String)>;
 
 /// What a person did, or what happened to the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,18 +148,18 @@ impl Screen {
         out.flush()
     }
 
-    fn dress(&self, out: &mut impl io::Write, look: Look) -> io::Result<()> {
+    fn dress(&self, out: &mut impl io::Write, look: CellStyle) -> io::Result<()> {
         let attribute = match look {
-            Look::Plain => return Ok(()),
-            Look::Strong | Look::Bad => Attribute::Bold,
-            Look::Faint => Attribute::Dim,
-            Look::Bar => Attribute::Reverse,
-            Look::Good => Attribute::NormalIntensity,
+            CellStyle::Plain => return Ok(()),
+            CellStyle::Strong | CellStyle::Bad => Attribute::Bold,
+            CellStyle::Faint => Attribute::Dim,
+            CellStyle::Bar => Attribute::Reverse,
+            CellStyle::Good => Attribute::NormalIntensity,
         };
         queue!(out, SetAttribute(attribute))?;
         let color = match look {
-            Look::Good => Color::Green,
-            Look::Bad => Color::Red,
+            CellStyle::Good => Color::Green,
+            CellStyle::Bad => Color::Red,
             _ => return Ok(()),
         };
         if self.color {

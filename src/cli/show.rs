@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
-use runner_engine::causes::{plain, why};
+use runner_engine::error_chain::{error_chain, plain};
 use runner_jobs::Progress;
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar as _;
 
-use crate::home;
+use crate::env;
 
 static LOST: AtomicBool = AtomicBool::new(false);
 
@@ -33,7 +33,10 @@ pub fn out(text: &str) {
         && error.kind() != io::ErrorKind::BrokenPipe
         && !LOST.swap(true, Ordering::SeqCst)
     {
-        complain(&format!("cannot write standard output: {}", why(&error)));
+        complain(&format!(
+            "cannot write standard output: {}",
+            error_chain(&error)
+        ));
     }
 }
 
@@ -55,7 +58,7 @@ pub fn json_line(value: &impl Serialize, stream: bool) -> String {
 
 /// Whether standard output is a terminal that can be drawn on: one that knows how to go back.
 pub fn can_draw() -> bool {
-    io::stdout().is_terminal() && home::setting("TERM").is_some_and(|term| term != "dumb")
+    io::stdout().is_terminal() && env::setting("TERM").is_some_and(|term| term != "dumb")
 }
 
 /// Draws a text over the last one, from the upper left corner of the terminal: every line in its
@@ -63,12 +66,12 @@ pub fn can_draw() -> bool {
 pub fn draw(text: &str, first: bool) {
     let size = rustix::termios::tcgetwinsize(io::stdout());
     // A size of nothing is one that nobody has told the terminal.
-    let told = |told: u16, usual: usize| match told {
+    let reported = |reported: u16, usual: usize| match reported {
         0 => usual,
-        told => usize::from(told),
+        reported => usize::from(reported),
     };
     let (rows, columns) = size.map_or((24, 80), |size| {
-        (told(size.ws_row, 24), told(size.ws_col, 80))
+        (reported(size.ws_row, 24), reported(size.ws_col, 80))
     });
     let mut frame = String::from(if first {
         "\u{1b}[2J\u{1b}[H"
@@ -107,7 +110,7 @@ fn fitted(text: &str, rows: usize, columns: usize) -> String {
 }
 
 /// Says something by the way, on standard error.
-pub fn say(quiet: bool, text: &str) {
+pub fn info(quiet: bool, text: &str) {
     if !quiet {
         complain_raw(&plain(text));
     }
@@ -134,7 +137,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// A moment for people: their own zone, to the second.
-pub fn moment(at: Timestamp) -> String {
+pub fn format_time(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system())
         .strftime("%Y-%m-%d %H:%M:%S %Z")
         .to_string()
@@ -142,7 +145,7 @@ pub fn moment(at: Timestamp) -> String {
 
 /// A moment for people in a zone of its own, with the zone's abbreviation; that of the machine where
 /// the name means nothing.
-pub fn moment_in(at: Timestamp, zone: &str) -> String {
+pub fn format_time_in(at: Timestamp, zone: &str) -> String {
     let zone = jiff::tz::TimeZone::get(zone).unwrap_or_else(|_| jiff::tz::TimeZone::system());
     at.to_zoned(zone)
         .strftime("%Y-%m-%d %H:%M:%S %Z")

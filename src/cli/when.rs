@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 /// "2026-11-22T02:30:00Z", "2026-11-22 02:30" or "2026-11-22" in `zone`, "02:30" (the next one there), or "2h" from
 /// `now`.
-pub fn moment(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, String> {
+pub fn parse_time(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, String> {
     let text = text.trim();
     let wrong = || {
         format!(
@@ -60,13 +60,13 @@ mod tests {
             ("1h 30m", "2026-11-21T23:30:00Z"),
         ] {
             assert_eq!(
-                moment(text, &zone, now).map(|at| at.to_string()),
+                parse_time(text, &zone, now).map(|at| at.to_string()),
                 Ok(expected.to_owned()),
                 "{text}"
             );
         }
         for bad in ["", "soon", "25:00", "-2h", "2026-13-01 00:00"] {
-            assert!(moment(bad, &zone, now).is_err(), "{bad}");
+            assert!(parse_time(bad, &zone, now).is_err(), "{bad}");
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use runner_engine::ledger::{AlertRow, Ledger, MessageRow, MessageState};
 use runner_engine::outcome::Exit;
+use runner_engine::store::{AlertRow, MessageRow, MessageState, Store};
 use serde::Serialize;
 
 use crate::alerts::deliver;
@@ -13,8 +13,8 @@ use crate::cli::Failure;
 use crate::cli::alerts::AlertsCommand;
 use crate::cli::args::Listing;
 use crate::cli::{safe, show};
-use crate::home::{self, Home};
-use crate::project::Here;
+use crate::env::{self, Env};
+use crate::project::LoadedProject;
 
 #[derive(Debug, Serialize)]
 struct AlertJson {
@@ -63,7 +63,7 @@ struct TestJson {
 
 /// Carries out one of its commands.
 pub fn run(
-    home: &Home,
+    home: &Env,
     here: &Path,
     command: Option<&AlertsCommand>,
     quiet: bool,
@@ -80,21 +80,15 @@ pub fn run(
     }
 }
 
-fn list(
-    home: &Home,
-    here: &Path,
-    over: bool,
-    all: bool,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+fn list(home: &Env, here: &Path, over: bool, all: bool, listing: Listing) -> Result<Exit, Failure> {
     let project = match all {
         true => None,
-        false => Some(Here::load(home, here)?.id),
+        false => Some(LoadedProject::load(home, here)?.id),
     };
     let mut found = Vec::new();
-    if let Some(ledger) = home.ledger_to_read()? {
-        for alert in ledger.alerts(project.as_ref(), over)? {
-            let messages = ledger.messages_of(&alert.id)?;
+    if let Some(store) = home.store_to_read()? {
+        for alert in store.alerts(project.as_ref(), over)? {
+            let messages = store.messages_of(&alert.id)?;
             found.push((alert, messages));
         }
     }
@@ -116,8 +110,8 @@ fn list(
         rows.push(vec![
             alert.id.to_string(),
             alert.job_name.clone(),
-            alert.kind.word().to_owned(),
-            show::moment(alert.raised),
+            alert.kind.as_str().to_owned(),
+            show::format_time(alert.raised),
             alert.count.to_string(),
             stands(alert, messages),
         ]);
@@ -154,12 +148,12 @@ fn stands(alert: &AlertRow, messages: &[MessageRow]) -> String {
     }
 }
 
-fn one(home: &Home, wanted: &str, listing: Listing) -> Result<Exit, Failure> {
-    let Some(ledger) = home.ledger_to_read()? else {
+fn one(home: &Env, wanted: &str, listing: Listing) -> Result<Exit, Failure> {
+    let Some(store) = home.store_to_read()? else {
         return Err(none(wanted));
     };
-    let alert = find(&ledger, wanted)?;
-    let messages = ledger.messages_of(&alert.id)?;
+    let alert = find(&store, wanted)?;
+    let messages = store.messages_of(&alert.id)?;
     if listing.json {
         show::json(&json((alert, messages)));
         return Ok(Exit::Done);
@@ -167,9 +161,9 @@ fn one(home: &Home, wanted: &str, listing: Listing) -> Result<Exit, Failure> {
     let mut rows: Vec<Vec<String>> = [
         ("alert", alert.id.to_string()),
         ("job", alert.job_name.clone()),
-        ("kind", alert.kind.word().to_owned()),
-        ("raised", show::moment(alert.raised)),
-        ("last", show::moment(alert.last)),
+        ("kind", alert.kind.as_str().to_owned()),
+        ("raised", show::format_time(alert.raised)),
+        ("last", show::format_time(alert.last)),
         ("times", alert.count.to_string()),
         ("why", safe::line(&alert.why)),
         ("stands", stands(&alert, &messages)),
@@ -177,20 +171,20 @@ fn one(home: &Home, wanted: &str, listing: Listing) -> Result<Exit, Failure> {
     .map(|(name, value)| vec![name.to_owned(), value])
     .to_vec();
     for message in &messages {
-        rows.push(vec![message.channel.clone(), told(message)]);
+        rows.push(vec![message.channel.clone(), delivery_text(message)]);
     }
     show::out(&show::table(&rows));
     Ok(Exit::Done)
 }
 
 /// What became of a message, in words.
-fn told(message: &MessageRow) -> String {
+fn delivery_text(message: &MessageRow) -> String {
     let tries = show::count(u64::from(message.tries), "time");
     let stands = match message.state {
         MessageState::Waiting if message.tries == 0 => "is about to be sent".to_owned(),
         MessageState::Waiting => format!(
             "tried {tries}, again at {}: {}",
-            show::moment(message.next),
+            show::format_time(message.next),
             safe::line(&message.said)
         ),
         MessageState::Delivered => "delivered".to_owned(),
@@ -203,13 +197,13 @@ fn told(message: &MessageRow) -> String {
 }
 
 fn test(
-    home: &Home,
+    home: &Env,
     here: &Path,
     only: Option<&str>,
     quiet: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let here = Here::load(home, here)?;
+    let here = LoadedProject::load(home, here)?;
     home.make_state()?;
     let notify = &here.config.notify;
     let names = || notify.channels.keys().map(String::as_str);
@@ -220,13 +214,13 @@ fn test(
             .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
         return Err(
             Failure::configuration(format!("there is no [channels.{only}]{near}"))
-                .mend("runner config show"),
+                .hint("runner config show"),
         );
     }
     if notify.channels.is_empty() {
         return Err(
             Failure::configuration("there is no channel, so nobody is told of anything")
-                .mend("runner config set --user channels.screen.type desktop"),
+                .hint("runner config set --user channels.screen.type desktop"),
         );
     }
     let templates = Templates {
@@ -242,7 +236,7 @@ fn test(
         let sent = deliver::send(home, channel, &message);
         if !listing.json {
             match &sent {
-                Ok(()) => show::say(quiet, &format!("{name}: delivered")),
+                Ok(()) => show::info(quiet, &format!("{name}: delivered")),
                 Err(why) => show::complain(&format!("{name}: {why}")),
             }
         }
@@ -262,28 +256,28 @@ fn test(
 }
 
 fn ack(
-    home: &Home,
+    home: &Env,
     here: &Path,
     wanted: &str,
     quiet: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let mut ledger = home.ledger()?;
-    let who = home::person();
+    let mut store = home.store()?;
+    let who = env::person();
     let now = home.wall()?;
     // A job's name has no more meaning than in its project.
-    let of_job = match Here::load(home, here) {
-        Ok(here) if here.config.jobs.contains_key(wanted) => ledger
+    let of_job = match LoadedProject::load(home, here) {
+        Ok(here) if here.config.jobs.contains_key(wanted) => store
             .alerts(Some(&here.id), false)?
             .into_iter()
             .filter(|alert| alert.job_name == wanted)
             .collect(),
-        _ => vec![find(&ledger, wanted)?],
+        _ => vec![find(&store, wanted)?],
     };
     let mut done = Vec::new();
     for alert in of_job {
-        if ledger.silence(&alert.id, &who, now)? {
-            done.push(ledger.alert(&alert.id)?);
+        if store.silence(&alert.id, &who, now)? {
+            done.push(store.alert(&alert.id)?);
         }
     }
     if listing.json {
@@ -295,15 +289,15 @@ fn ack(
         return Ok(Exit::Done);
     }
     if done.is_empty() {
-        show::say(quiet, &format!("{wanted}: nothing to silence"));
+        show::info(quiet, &format!("{wanted}: nothing to silence"));
     }
     for alert in done {
-        show::say(
+        show::info(
             quiet,
             &format!(
                 "{} ({}): nobody is told again before it is over",
                 alert.job_name,
-                alert.kind.word()
+                alert.kind.as_str()
             ),
         );
     }
@@ -311,9 +305,9 @@ fn ack(
 }
 
 /// The one alert whose id begins so.
-fn find(ledger: &Ledger, wanted: &str) -> Result<AlertRow, Failure> {
+fn find(store: &Store, wanted: &str) -> Result<AlertRow, Failure> {
     let start = wanted.to_ascii_uppercase();
-    let mut found: Vec<AlertRow> = ledger
+    let mut found: Vec<AlertRow> = store
         .alerts(None, true)?
         .into_iter()
         .filter(|alert| alert.id.as_str().starts_with(&start))
@@ -322,7 +316,7 @@ fn find(ledger: &Ledger, wanted: &str) -> Result<AlertRow, Failure> {
         (Some(alert), true) => Ok(alert),
         (Some(_), false) => Err(
             Failure::usage(format!("several alerts begin with {wanted:?}"))
-                .mend("runner alerts list --over --all"),
+                .hint("runner alerts list --over --all"),
         ),
         (None, _) => Err(none(wanted)),
     }
@@ -330,7 +324,7 @@ fn find(ledger: &Ledger, wanted: &str) -> Result<AlertRow, Failure> {
 
 fn none(wanted: &str) -> Failure {
     Failure::usage(format!("no alert begins with {wanted:?}"))
-        .mend("runner alerts list --over --all")
+        .hint("runner alerts list --over --all")
 }
 
 fn json((alert, messages): (AlertRow, Vec<MessageRow>)) -> AlertJson {
@@ -339,7 +333,7 @@ fn json((alert, messages): (AlertRow, Vec<MessageRow>)) -> AlertJson {
         id: alert.id.to_string(),
         project: alert.project.to_string(),
         job: alert.job_name,
-        kind: alert.kind.word(),
+        kind: alert.kind.as_str(),
         raised: alert.raised,
         last: alert.last,
         count: alert.count,

@@ -5,21 +5,21 @@ mod prices;
 
 use std::path::Path;
 
-use runner_backends::check::{self, Finding};
+use runner_backends::check::{self, CheckItem};
 use runner_backends::{BackendSpec, Surroundings, build};
-use runner_engine::causes::plain;
+use runner_engine::error_chain::plain;
 use runner_engine::outcome::{Class, Exit, Outcome};
 use runner_text::nearest::nearest;
 use serde::Serialize;
 
-use super::perform::slots_folder;
+use super::execute::slots_folder;
 use crate::cli::Failure;
 use crate::cli::args::{BackendsCommand, Listing};
 use crate::cli::show;
 use crate::doctor;
-use crate::home::{self, Home};
+use crate::env::{self, Env};
 use crate::keyring;
-use crate::project::Here;
+use crate::project::LoadedProject;
 
 /// One backend as scripts see it.
 #[derive(Debug, Serialize)]
@@ -36,16 +36,16 @@ struct Listed<'a> {
 
 /// What a check came to.
 #[derive(Debug, Serialize)]
-struct Checked<'a> {
+struct CheckResult<'a> {
     name: &'a str,
     kind: &'a str,
     ready: bool,
-    findings: &'a [Finding],
+    findings: &'a [CheckItem],
 }
 
 /// Looks at backends.
-pub fn run(home: &Home, here: &Path, command: &BackendsCommand) -> Result<Exit, Failure> {
-    let here = Here::load(home, here)?;
+pub fn run(home: &Env, here: &Path, command: &BackendsCommand) -> Result<Exit, Failure> {
+    let here = LoadedProject::load(home, here)?;
     match command {
         BackendsCommand::List { listing } => list(home, &here, *listing),
         BackendsCommand::Check { name, listing } => check(home, &here, name, *listing),
@@ -54,19 +54,19 @@ pub fn run(home: &Home, here: &Path, command: &BackendsCommand) -> Result<Exit, 
 }
 
 /// Calls `look` in the surroundings that a run would give to this backend.
-fn among<T>(home: &Home, spec: &BackendSpec, look: impl FnOnce(&Surroundings<'_>) -> T) -> T {
-    let mut env = home::child_environment();
-    env.extend(keyring::lent(spec));
+fn among<T>(home: &Env, spec: &BackendSpec, look: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+    let mut env = env::child_environment();
+    env.extend(keyring::resolve_secrets(spec));
     let slots = slots_folder(home);
     look(&Surroundings {
         env: &env,
-        confine: None,
+        sandbox_start: None,
         slots: Some(&slots),
         clock: &home.clock,
     })
 }
 
-fn list(home: &Home, here: &Here, listing: Listing) -> Result<Exit, Failure> {
+fn list(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Failure> {
     let all: Vec<Listed<'_>> = (here.config.backends.values())
         .map(|spec| {
             among(home, spec, |around| {
@@ -111,24 +111,24 @@ fn list(home: &Home, here: &Here, listing: Listing) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn check(home: &Home, here: &Here, name: &str, listing: Listing) -> Result<Exit, Failure> {
+fn check(home: &Env, here: &LoadedProject, name: &str, listing: Listing) -> Result<Exit, Failure> {
     let backends = &here.config.backends;
     let Some(spec) = backends.get(name) else {
         let near = nearest(name, backends.keys().map(String::as_str))
             .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
         let what = format!("there is no [backends.{name}]{near}");
-        return Err(Failure::configuration(what).mend("runner backends list"));
+        return Err(Failure::configuration(what).hint("runner backends list"));
     };
-    let marker = home::marker()?;
+    let marker = env::marker()?;
     let mut findings = among(home, spec, |around| check::check(spec, around, &marker));
     findings.push(state(home));
-    findings.push(walls(&spec.kind));
+    findings.push(describe_sandbox(&spec.kind));
     for finding in &mut findings {
         finding.said = plain(&finding.said);
     }
     let worst = findings.iter().find_map(|finding| finding.problem);
     if listing.json {
-        show::json(&Checked {
+        show::json(&CheckResult {
             name,
             kind: &spec.kind,
             ready: worst.is_none(),
@@ -155,11 +155,11 @@ fn check(home: &Home, here: &Here, name: &str, listing: Listing) -> Result<Exit,
 }
 
 /// Whether runner's own folder can be written.
-fn state(home: &Home) -> Finding {
+fn state(home: &Env) -> CheckItem {
     let there = home.state.ancestors().find(|path| path.exists());
     let there = there.unwrap_or(Path::new("/"));
     let writable = rustix::fs::access(there, rustix::fs::Access::WRITE_OK);
-    Finding {
+    CheckItem {
         what: "runner",
         said: match &writable {
             Ok(()) => home.state.display().to_string(),
@@ -169,13 +169,13 @@ fn state(home: &Home) -> Finding {
     }
 }
 
-/// What a run's walls would be made of. A backend within this program starts nothing.
-fn walls(kind: &str) -> Finding {
-    let (said, missing) = match doctor::walls::in_words() {
+/// What a run's sandbox would be made of. A backend within this program starts nothing.
+fn describe_sandbox(kind: &str) -> CheckItem {
+    let (said, missing) = match doctor::sandbox::describe() {
         Ok(said) => (said, false),
         Err(why) => (why, true),
     };
-    Finding {
+    CheckItem {
         what: "walls",
         problem: (missing && kind != "builtin").then_some(Class::Environment),
         said,

@@ -3,40 +3,42 @@
 use runner_text::counted;
 use std::path::Path;
 
-use runner_engine::ledger::Ledger;
 use runner_engine::outcome::Exit;
-use runner_engine::owner::Owner;
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::store::Store;
 use runner_jobs::KindSpec;
-use runner_jobs::act::{ActError, Hand};
 use runner_jobs::lifecycle::BOARD;
-use runner_jobs::lifecycle::board::{self, BoardError, Desk, Done, Record, Wish};
+use runner_jobs::lifecycle::board::{
+    self, BoardChange, BoardEditor, BoardError, BoardRequest, HistoryRecord,
+};
 use runner_jobs::lifecycle::newest::newest;
-use runner_text::org::{Board, Form, Keyword};
+use runner_jobs::manual_edit::{EditActor, ManualEditError};
+use runner_text::org::{Board, BoardForm, Keyword};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::cli::args::Listing;
-use crate::cli::lifecycle::{BoardCommand, Which};
+use crate::cli::lifecycle::{BoardArg, BoardCommand};
 use crate::cli::{Failure, safe, show};
-use crate::home::Home;
-use crate::project::Here;
+use crate::env::Env;
+use crate::project::LoadedProject;
 
 /// Carries out one of its commands.
-pub fn run(home: &Home, here: &Path, command: &BoardCommand, quiet: bool) -> Result<Exit, Failure> {
-    let here = Here::load(home, here)?;
+pub fn run(home: &Env, here: &Path, command: &BoardCommand, quiet: bool) -> Result<Exit, Failure> {
+    let here = LoadedProject::load(home, here)?;
     match command {
         BoardCommand::Show { which, listing } => tasks(&here, which, *listing),
         BoardCommand::Lint { which, listing } => lint(&here, which, *listing),
         BoardCommand::Apply { which, listing } => apply(home, &here, which, quiet, *listing),
         BoardCommand::Pick { which, listing } => {
-            let done = change(home, &here, which, &[Wish::Pick])?;
+            let done = change(home, &here, which, &[BoardRequest::Pick])?;
             let picked = done.picked.as_ref().map(|task| task.heading.clone());
             let words = match (&picked, done.records.is_empty()) {
                 (Some(task), true) => format!("{task} is DOING already"),
                 (Some(task), false) => format!("picked {task}"),
                 (None, _) => "nothing is open on the board".to_owned(),
             };
-            tell(&done, &words, quiet, *listing);
+            print_change(&done, &words, quiet, *listing);
             Ok(Exit::Done)
         }
         BoardCommand::Add {
@@ -44,8 +46,8 @@ pub fn run(home: &Home, here: &Path, command: &BoardCommand, quiet: bool) -> Res
             which,
             listing,
         } => {
-            let done = change(home, &here, which, &[Wish::Add(heading)])?;
-            tell(&done, &format!("added {}", heading.trim()), quiet, *listing);
+            let done = change(home, &here, which, &[BoardRequest::Add(heading)])?;
+            print_change(&done, &format!("added {}", heading.trim()), quiet, *listing);
             Ok(Exit::Done)
         }
         BoardCommand::Done {
@@ -53,10 +55,10 @@ pub fn run(home: &Home, here: &Path, command: &BoardCommand, quiet: bool) -> Res
             which,
             listing,
         } => {
-            let done = change(home, &here, which, &[Wish::Done(heading)])?;
+            let done = change(home, &here, which, &[BoardRequest::Done(heading)])?;
             let task = done.records.iter().flat_map(|it| &it.moves).next();
             let task = task.map_or(heading.as_str(), |it| &it.task);
-            tell(&done, &format!("{task} is DONE"), quiet, *listing);
+            print_change(&done, &format!("{task} is DONE"), quiet, *listing);
             Ok(Exit::Done)
         }
         BoardCommand::History { limit, listing } => history(&here, *limit, *listing),
@@ -64,7 +66,7 @@ pub fn run(home: &Home, here: &Path, command: &BoardCommand, quiet: bool) -> Res
 }
 
 /// The board that is meant: the one that is named, else that of the agent's jobs.
-pub(super) fn path(here: &Here, which: &Which) -> String {
+pub(super) fn path(here: &LoadedProject, which: &BoardArg) -> String {
     let of_agent = || {
         here.config.jobs.values().find_map(|job| {
             let (agent, board) = match &job.spec.kind {
@@ -79,12 +81,12 @@ pub(super) fn path(here: &Here, which: &Which) -> String {
     named.unwrap_or_else(|| BOARD.to_owned())
 }
 
-fn read(here: &Here, path: &str) -> Result<Board, Failure> {
+fn read(here: &LoadedProject, path: &str) -> Result<Board, Failure> {
     let text = board::read(&here.root, path).map_err(|error| failure(error, path))?;
-    Ok(Board::read(&text, Form::of(path)))
+    Ok(Board::read(&text, BoardForm::of(path)))
 }
 
-fn tasks(here: &Here, which: &Which, listing: Listing) -> Result<Exit, Failure> {
+fn tasks(here: &LoadedProject, which: &BoardArg, listing: Listing) -> Result<Exit, Failure> {
     let path = path(here, which);
     let board = read(here, &path)?;
     if listing.json {
@@ -93,7 +95,7 @@ fn tasks(here: &Here, which: &Which, listing: Listing) -> Result<Exit, Failure> 
             .iter()
             .map(|task| {
                 json!({
-                    "heading": task.heading, "keyword": task.keyword.word(),
+                    "heading": task.heading, "keyword": task.keyword.as_str(),
                     "level": task.level, "line": task.line,
                 })
             })
@@ -112,7 +114,7 @@ fn tasks(here: &Here, which: &Which, listing: Listing) -> Result<Exit, Failure> 
             let indent = "  ".repeat(task.level.saturating_sub(1).min(8));
             vec![
                 task.line.to_string(),
-                task.keyword.word().to_owned(),
+                task.keyword.as_str().to_owned(),
                 format!("{indent}{}", safe::line(&task.heading)),
             ]
         })
@@ -123,18 +125,18 @@ fn tasks(here: &Here, which: &Which, listing: Listing) -> Result<Exit, Failure> 
 
 /// Something that a verdict could not act on.
 #[derive(Serialize)]
-struct Finding {
+struct UnresolvedVerdict {
     line: usize,
     what: String,
 }
 
-fn lint(here: &Here, which: &Which, listing: Listing) -> Result<Exit, Failure> {
+fn lint(here: &LoadedProject, which: &BoardArg, listing: Listing) -> Result<Exit, Failure> {
     let path = path(here, which);
     let board = read(here, &path)?;
-    let mut found: Vec<Finding> = Vec::new();
+    let mut found: Vec<UnresolvedVerdict> = Vec::new();
     for (heading, lines) in board.doubles() {
         let others: Vec<String> = lines.iter().map(usize::to_string).collect();
-        found.push(Finding {
+        found.push(UnresolvedVerdict {
             line: lines[0],
             what: format!(
                 "{} tasks have the heading {heading:?} (lines {}): no verdict can mean one of them",
@@ -143,7 +145,7 @@ fn lint(here: &Here, which: &Which, listing: Listing) -> Result<Exit, Failure> {
             ),
         });
     }
-    found.extend(board.odd.iter().map(|odd| Finding {
+    found.extend(board.odd.iter().map(|odd| UnresolvedVerdict {
         line: odd.line,
         what: format!(
             "{:?} is no keyword that is moved: {}",
@@ -151,7 +153,7 @@ fn lint(here: &Here, which: &Which, listing: Listing) -> Result<Exit, Failure> {
         ),
     }));
     let nameless = board.tasks.iter().filter(|task| task.heading.is_empty());
-    found.extend(nameless.map(|task| Finding {
+    found.extend(nameless.map(|task| UnresolvedVerdict {
         line: task.line,
         what: format!("this {} has no heading", task.keyword),
     }));
@@ -161,7 +163,7 @@ fn lint(here: &Here, which: &Which, listing: Listing) -> Result<Exit, Failure> {
         .filter(|it| it.keyword == Keyword::Doing)
         .collect();
     if let [_, second, ..] = doing.as_slice() {
-        found.push(Finding {
+        found.push(UnresolvedVerdict {
             line: second.line,
             what: format!("{} tasks are DOING at once", doing.len()),
         });
@@ -192,40 +194,48 @@ fn lint(here: &Here, which: &Which, listing: Listing) -> Result<Exit, Failure> {
 }
 
 fn apply(
-    home: &Home,
-    here: &Here,
-    which: &Which,
+    home: &Env,
+    here: &LoadedProject,
+    which: &BoardArg,
     quiet: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let entry = newest(&here.root, &which.agent)
         .map_err(|error| Failure::data(safe::line(&error.whole())))?;
     let Some((path, entry)) = entry else {
-        tell(
-            &Done::default(),
+        print_change(
+            &BoardChange::default(),
             "no dream yet: there is no verdict",
             quiet,
             listing,
         );
         return Ok(Exit::Done);
     };
-    let done = change(home, here, which, &[Wish::Apply(&entry)])?;
+    let done = change(home, here, which, &[BoardRequest::Apply(&entry)])?;
     let words = match done.before.first() {
-        Some(before) => format!("{path} was applied before, at {}", show::moment(before.ts)),
+        Some(before) => format!(
+            "{path} was applied before, at {}",
+            show::format_time(before.ts)
+        ),
         None => format!("applied {path}"),
     };
-    tell(&done, &words, quiet, listing);
+    print_change(&done, &words, quiet, listing);
     Ok(Exit::Done)
 }
 
 /// Does what is wished on the board that is meant.
-fn change(home: &Home, here: &Here, which: &Which, wishes: &[Wish<'_>]) -> Result<Done, Failure> {
+fn change(
+    home: &Env,
+    here: &LoadedProject,
+    which: &BoardArg,
+    wishes: &[BoardRequest<'_>],
+) -> Result<BoardChange, Failure> {
     let path = path(here, which);
-    let mut ledger = home.ledger()?;
-    here.register(&mut ledger, home.wall()?)?;
-    let me = Owner::me();
-    let mut desk = Desk {
-        hand: hand(home, here, &me, &mut ledger)?,
+    let mut store = home.store()?;
+    here.register(&mut store, home.wall()?)?;
+    let me = ProcessIdentity::me();
+    let mut desk = BoardEditor {
+        hand: hand(home, here, &me, &mut store)?,
         board: &path,
         agent: &which.agent,
     };
@@ -235,26 +245,26 @@ fn change(home: &Home, here: &Here, which: &Which, wishes: &[Wish<'_>]) -> Resul
 
 /// Who acts in a project for this command.
 pub(super) fn hand<'h>(
-    home: &'h Home,
-    here: &'h Here,
-    me: &'h Owner,
-    ledger: &'h mut Ledger,
-) -> Result<Hand<'h>, Failure> {
+    home: &'h Env,
+    here: &'h LoadedProject,
+    me: &'h ProcessIdentity,
+    store: &'h mut Store,
+) -> Result<EditActor<'h>, Failure> {
     let root = &here.root;
     let free = rustix::fs::statvfs(root)
         .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
-    Ok(Hand {
+    Ok(EditActor {
         root,
         project: &here.id,
         state: &home.state,
         clock: &home.clock,
         me,
-        ledger,
+        store,
         free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
     })
 }
 
-fn tell(done: &Done, words: &str, quiet: bool, listing: Listing) {
+fn print_change(done: &BoardChange, words: &str, quiet: bool, listing: Listing) {
     if listing.json {
         show::json(&json!({
             "records": done.records,
@@ -273,11 +283,11 @@ fn tell(done: &Done, words: &str, quiet: bool, listing: Listing) {
     }
 }
 
-fn history(here: &Here, limit: usize, listing: Listing) -> Result<Exit, Failure> {
+fn history(here: &LoadedProject, limit: usize, listing: Listing) -> Result<Exit, Failure> {
     let history = board::history(&here.root)
         .map_err(|error| Failure::environment(format!("cannot read {}: {error}", board::PATH)))?;
     let most = if limit == 0 { usize::MAX } else { limit };
-    let newest: Vec<&Record> = history.records.iter().rev().take(most).collect();
+    let newest: Vec<&HistoryRecord> = history.records.iter().rev().take(most).collect();
     if history.unreadable > 0 {
         show::complain(&format!(
             "{} has {} that no record could be read from",
@@ -300,12 +310,12 @@ fn history(here: &Here, limit: usize, listing: Listing) -> Result<Exit, Failure>
             (None, agent) => format!(" for {agent}"),
         };
         let what = match record.what {
-            board::What::Apply => "verdicts",
-            board::What::Pick => "picked",
-            board::What::Add => "added",
-            board::What::Done => "done",
+            board::HistoryEvent::Apply => "verdicts",
+            board::HistoryEvent::Pick => "picked",
+            board::HistoryEvent::Add => "added",
+            board::HistoryEvent::Done => "done",
         };
-        show::out(&format!("{}  {what}{of}\n", show::moment(record.ts)));
+        show::out(&format!("{}  {what}{of}\n", show::format_time(record.ts)));
         for line in board::lines(std::slice::from_ref(record)) {
             show::out(&format!("  {}\n", safe::line(&line)));
         }
@@ -315,30 +325,32 @@ fn history(here: &Here, limit: usize, listing: Listing) -> Result<Exit, Failure>
 
 /// Why a board was not changed, with what mends it.
 fn failure(error: BoardError, path: &str) -> Failure {
-    let what = safe::line(&runner_engine::causes::whole(&error));
+    let what = safe::line(&runner_engine::error_chain::whole(&error));
     match error {
         BoardError::Missing(_) => {
-            let example = match Form::of(path) {
-                Form::Org => "* TODO the first task",
-                Form::Markdown => "- [ ] the first task",
+            let example = match BoardForm::of(path) {
+                BoardForm::Org => "* TODO the first task",
+                BoardForm::Markdown => "- [ ] the first task",
             };
-            Failure::data(what).mend(format!("echo '{example}' > {path}"))
+            Failure::data(what).hint(format!("echo '{example}' > {path}"))
         }
         BoardError::Unreadable { .. } => Failure::data(what),
-        BoardError::Cannot(_) => Failure::data(what).mend("runner board show"),
+        BoardError::Cannot(_) => Failure::data(what).hint("runner board show"),
         BoardError::Internal { .. } => Failure::internal(what),
         BoardError::Act(error) => act_failure(error),
     }
 }
 
 /// Why an act placed nothing.
-pub(super) fn act_failure(error: ActError) -> Failure {
-    let what = safe::line(&runner_engine::causes::whole(&error));
+pub(super) fn act_failure(error: ManualEditError) -> Failure {
+    let what = safe::line(&runner_engine::error_chain::whole(&error));
     match error {
-        ActError::Busy(_) | ActError::Changed(_) => Failure::later(what).mend("repeat it"),
-        ActError::Guard(_) | ActError::Conflict(_) => Failure::refused(what),
-        ActError::Disk(_) => Failure::cannot_write(what),
-        ActError::Unfinished { .. } => Failure::cannot_write(what).mend("runner tick"),
-        ActError::Ledger(error) => error.into(),
+        ManualEditError::Busy(_) | ManualEditError::Changed(_) => {
+            Failure::later(what).hint("repeat it")
+        }
+        ManualEditError::Guard(_) | ManualEditError::Conflict(_) => Failure::refused(what),
+        ManualEditError::Disk(_) => Failure::cannot_write(what),
+        ManualEditError::Unfinished { .. } => Failure::cannot_write(what).hint("runner tick"),
+        ManualEditError::Ledger(error) => error.into(),
     }
 }

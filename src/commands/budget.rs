@@ -4,30 +4,30 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use runner_engine::ledger::{
-    Amounts, By, Event, Grant, Ledger, Limited, NIGHT, Standing, Told, WINDOW,
-};
 use runner_engine::outcome::Exit;
+use runner_engine::store::{
+    Amounts, BudgetStanding, Event, Grant, GroupBy, NIGHT, ProviderLimit, Store, UsageSum, WINDOW,
+};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::budget::{self, Account, UNITS};
+use crate::budget::{self, BudgetAccount, UNITS};
 use crate::cli::Failure;
 use crate::cli::args::{BudgetCommand, Listing};
 use crate::cli::{show, when};
 use crate::config::units;
-use crate::home::{self, Home};
-use crate::project::Here;
+use crate::env::{self, Env};
+use crate::project::LoadedProject;
 
 /// Carries out one of its commands; none is `show`.
 pub fn run(
-    home: &Home,
+    home: &Env,
     here: &Path,
     command: Option<&BudgetCommand>,
     quiet: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let here = Here::load(home, here)?;
+    let here = LoadedProject::load(home, here)?;
     match command {
         None => shown(home, &here, listing),
         Some(BudgetCommand::Show { listing }) => shown(home, &here, *listing),
@@ -41,7 +41,7 @@ pub fn run(
             reason,
             listing,
         }) => {
-            let wish = Wish {
+            let wish = GrantRequest {
                 account,
                 amounts,
                 until: until.as_deref(),
@@ -100,10 +100,14 @@ fn all(amounts: Amounts) -> Map<String, Value> {
 }
 
 /// The accounts that exist now: the day, each job's, the open night, all pools.
-fn accounts(here: &Here, ledger: Option<&Ledger>, now: Timestamp) -> Result<Vec<Account>, Failure> {
+fn accounts(
+    here: &LoadedProject,
+    store: Option<&Store>,
+    now: Timestamp,
+) -> Result<Vec<BudgetAccount>, Failure> {
     let mut accounts = vec![budget::day(here, now)];
-    if let Some(ledger) = ledger {
-        let night = ledger.nights(&here.id, 1)?.into_iter().next();
+    if let Some(store) = store {
+        let night = store.nights(&here.id, 1)?.into_iter().next();
         if let Some(night) = night.filter(|night| night.closed.is_none()) {
             accounts.push(budget::of_night(here, &night));
         }
@@ -118,13 +122,13 @@ fn accounts(here: &Here, ledger: Option<&Ledger>, now: Timestamp) -> Result<Vec<
 }
 
 fn standing(
-    ledger: Option<&Ledger>,
-    account: &Account,
+    store: Option<&Store>,
+    account: &BudgetAccount,
     now: Timestamp,
-) -> Result<Standing, Failure> {
-    Ok(match ledger {
-        Some(ledger) => ledger.standing(&account.level, now)?,
-        None => Standing {
+) -> Result<BudgetStanding, Failure> {
+    Ok(match store {
+        Some(store) => store.standing(&account.level, now)?,
+        None => BudgetStanding {
             level: account.level.clone(),
             window: None,
             granted: Amounts::default(),
@@ -134,26 +138,26 @@ fn standing(
     })
 }
 
-fn shown(home: &Home, here: &Here, listing: Listing) -> Result<Exit, Failure> {
+fn shown(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Failure> {
     let now = home.wall()?;
-    let ledger = home.ledger_to_read()?;
-    let mut told = Vec::new();
-    for account in accounts(here, ledger.as_ref(), now)? {
-        let standing = standing(ledger.as_ref(), &account, now)?;
-        let grants = match &ledger {
-            Some(ledger) => ledger.grants(standing.level.level, &standing.level.key)?,
+    let store = home.store_to_read()?;
+    let mut reported = Vec::new();
+    for account in accounts(here, store.as_ref(), now)? {
+        let standing = standing(store.as_ref(), &account, now)?;
+        let grants = match &store {
+            Some(store) => store.grants(standing.level.level, &standing.level.key)?,
             None => Vec::new(),
         };
         let closes = standing.window.map(|(_, closes)| closes);
         let renews = account.renews.or(closes);
-        told.push((standing, renews, grants));
+        reported.push((standing, renews, grants));
     }
-    let limits = match &ledger {
-        Some(ledger) => ledger.limits(now)?,
+    let limits = match &store {
+        Some(store) => store.limits(now)?,
         None => Vec::new(),
     };
     if listing.json {
-        let accounts: Vec<AccountJson> = told
+        let accounts: Vec<AccountJson> = reported
             .iter()
             .map(|(standing, renews, grants)| AccountJson {
                 level: standing.level.level,
@@ -179,7 +183,7 @@ fn shown(home: &Home, here: &Here, listing: Listing) -> Result<Exit, Failure> {
     }
     let zone = TimeZone::get(&here.config.night.zone).unwrap_or(TimeZone::UTC);
     let mut out = String::new();
-    for (standing, renews, grants) in &told {
+    for (standing, renews, grants) in &reported {
         out.push_str(&format!("{}\n", standing.level.label));
         out.push_str(&show::table(&lines(standing)));
         let renewal = match renews {
@@ -205,14 +209,14 @@ fn shown(home: &Home, here: &Here, listing: Listing) -> Result<Exit, Failure> {
 }
 
 /// The pool of a limit; a backend without one has its own name.
-fn name_of(here: &Here, limit: &Limited) -> String {
+fn name_of(here: &LoadedProject, limit: &ProviderLimit) -> String {
     match limit.pool.strip_prefix(&format!("{} ", here.id)) {
         Some(backend) => format!("backend {backend}"),
         None => format!("pool {}", limit.pool),
     }
 }
 
-fn lines(standing: &Standing) -> Vec<Vec<String>> {
+fn lines(standing: &BudgetStanding) -> Vec<Vec<String>> {
     let (cap, more) = (standing.level.cap.array(), standing.granted.array());
     let (used, held) = (standing.used.array(), standing.reserved.array());
     let left = standing.left();
@@ -258,7 +262,7 @@ fn grant_words(grant: &Grant, now: Timestamp, zone: &TimeZone) -> String {
     };
     format!(
         "granted {} by {} on {}{end}: {}",
-        budget::words(grant.amounts),
+        budget::format_amounts(grant.amounts),
         grant.who,
         in_zone(grant.made, zone),
         grant.reason
@@ -277,25 +281,25 @@ fn grant_json(grant: &Grant, now: Timestamp) -> GrantJson {
 }
 
 fn history(
-    home: &Home,
-    here: &Here,
+    home: &Env,
+    here: &LoadedProject,
     by: &str,
     limit: u32,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let by = match by {
-        "night" => By::Night,
-        "job" => By::Job,
-        "backend" => By::Backend,
-        "pool" => By::Pool,
-        _ => By::Day,
+        "night" => GroupBy::Night,
+        "job" => GroupBy::Job,
+        "backend" => GroupBy::Backend,
+        "pool" => GroupBy::Pool,
+        _ => GroupBy::Day,
     };
-    let told: Vec<Told> = match home.ledger_to_read()? {
-        Some(ledger) => ledger.spending(&here.id, by, limit)?,
+    let reported: Vec<UsageSum> = match home.store_to_read()? {
+        Some(store) => store.spending(&here.id, by, limit)?,
         None => Vec::new(),
     };
     if listing.json {
-        let rows: Vec<Value> = told
+        let rows: Vec<Value> = reported
             .iter()
             .map(|row| {
                 json!({ "name": row.name, "spent": all(row.spent), "unstated_calls": row.unstated_calls })
@@ -304,14 +308,14 @@ fn history(
         show::json(&rows);
         return Ok(Exit::Done);
     }
-    if told.is_empty() {
+    if reported.is_empty() {
         show::out("nothing was spent yet\n");
         return Ok(Exit::Done);
     }
-    let rows: Vec<Vec<String>> = told
+    let rows: Vec<Vec<String>> = reported
         .iter()
         .map(|row| {
-            let mut text = budget::words(row.spent);
+            let mut text = budget::format_amounts(row.spent);
             if row.unstated_calls > 0 {
                 text.push_str(&format!(
                     "; {} charged as reserved",
@@ -326,7 +330,7 @@ fn history(
 }
 
 /// A wished-for extra, as it was written.
-struct Wish<'a> {
+struct GrantRequest<'a> {
     account: &'a str,
     amounts: &'a [String],
     until: Option<&'a str>,
@@ -334,9 +338,9 @@ struct Wish<'a> {
 }
 
 fn grant(
-    home: &Home,
-    here: &Here,
-    wish: &Wish<'_>,
+    home: &Env,
+    here: &LoadedProject,
+    wish: &GrantRequest<'_>,
     quiet: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
@@ -349,16 +353,16 @@ fn grant(
     let zone = TimeZone::get(&here.config.night.zone).unwrap_or(TimeZone::UTC);
     let until = wish
         .until
-        .map(|until| when::moment(until, &zone, now).map_err(Failure::usage))
+        .map(|until| when::parse_time(until, &zone, now).map_err(Failure::usage))
         .transpose()?;
     if let Some(until) = until.filter(|until| *until <= now) {
-        let until = show::moment(until);
+        let until = show::format_time(until);
         return Err(Failure::usage(format!("--until: {until} is past")));
     }
-    let mut ledger = home.ledger()?;
-    here.register(&mut ledger, now)?;
-    let account = named(here, &ledger, wish.account, now)?;
-    let standing = ledger.standing(&account.level, now)?;
+    let mut store = home.store()?;
+    here.register(&mut store, now)?;
+    let account = named(here, &store, wish.account, now)?;
+    let standing = store.standing(&account.level, now)?;
     if account.level.level == WINDOW && standing.window.is_none() {
         return Err(Failure::data(format!(
             "no window of {} is open: the next run opens one, and it is whole",
@@ -371,7 +375,7 @@ fn grant(
                 "{} bounds no {name}: there is nothing to add to",
                 account.level.label
             ))
-            .mend("runner budget show"));
+            .hint("runner budget show"));
         }
     }
     let grant = Grant {
@@ -381,10 +385,10 @@ fn grant(
         until,
         amounts,
         reason: reason.to_owned(),
-        who: home::person(),
+        who: env::person(),
     };
-    ledger.grant(&grant)?;
-    ledger.event(&Event {
+    store.grant(&grant)?;
+    store.event(&Event {
         at: now,
         project: Some(here.id.clone()),
         run: None,
@@ -395,7 +399,7 @@ fn grant(
             grant_words(&grant, now, &zone)
         ),
     })?;
-    let standing = ledger.standing(&account.level, now)?;
+    let standing = store.standing(&account.level, now)?;
     if listing.json {
         show::json(&json!({
             "level": standing.level.level,
@@ -413,12 +417,12 @@ fn grant(
                 Some(format!("{} {name}", budget::amount(unit, left[unit]?)))
             })
             .collect();
-        show::say(
+        show::info(
             quiet,
             &format!(
                 "{} may spend {} more; {} left",
                 account.level.label,
-                budget::words(amounts),
+                budget::format_amounts(amounts),
                 left.join(", ")
             ),
         );
@@ -468,13 +472,18 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
 }
 
 /// `day`, `night`, `job:NAME`, `pool:NAME:day`, `pool:NAME:week` or `pool:NAME:window`.
-fn named(here: &Here, ledger: &Ledger, name: &str, now: Timestamp) -> Result<Account, Failure> {
+fn named(
+    here: &LoadedProject,
+    store: &Store,
+    name: &str,
+    now: Timestamp,
+) -> Result<BudgetAccount, Failure> {
     let parts: Vec<&str> = name.split(':').collect();
-    let nothing = |why: String| Failure::data(why).mend("runner budget show");
+    let nothing = |why: String| Failure::data(why).hint("runner budget show");
     match parts.as_slice() {
         ["day"] => Ok(budget::day(here, now)),
         ["night"] => {
-            let night = ledger.nights(&here.id, 1)?.into_iter().next();
+            let night = store.nights(&here.id, 1)?.into_iter().next();
             let night = night.filter(|night| night.closed.is_none() && night.closes > now);
             night
                 .map(|night| budget::of_night(here, &night))

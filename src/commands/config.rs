@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use runner_engine::causes::whole;
+use runner_engine::error_chain::whole;
 use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::outcome::Exit;
 use serde_json::{Map, Value, json};
@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 use crate::cli::Failure;
 use crate::cli::args::ConfigCommand;
 use crate::cli::show;
-use crate::config::{self, Edit, Entry, View, inline};
+use crate::config::{self, Edit, View, ViewEntry, inline};
 use crate::daemon::client;
-use crate::home::Home;
+use crate::env::Env;
 use crate::project;
 use crate::tick;
 
@@ -25,12 +25,7 @@ const ORDER: [&str; 12] = [
 ];
 
 /// Carries out one of its commands.
-pub fn run(
-    home: &Home,
-    here: &Path,
-    command: &ConfigCommand,
-    quiet: bool,
-) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &Path, command: &ConfigCommand, quiet: bool) -> Result<Exit, Failure> {
     match command {
         ConfigCommand::Schema => {
             show::json(&config::schema());
@@ -56,7 +51,7 @@ pub fn run(
                 show::out("ok\n");
             } else {
                 for mistake in &mistakes {
-                    show::complain(&mistake.failure.told());
+                    show::complain(&mistake.failure.message());
                 }
             }
             Ok(mistakes
@@ -70,7 +65,7 @@ pub fn run(
                 if listing.json {
                     show::json(&Value::Null);
                 }
-                show::say(quiet, &format!("{key} is not set"));
+                show::info(quiet, &format!("{key} is not set"));
                 return Ok(Exit::Failed);
             };
             if listing.json {
@@ -115,14 +110,14 @@ fn origins(view: &View) -> Value {
 
 /// The settings as TOML that can be read again, each table under its own header.
 fn toml(view: &View, origin: bool) -> String {
-    let rank = |entry: &Entry| {
+    let rank = |entry: &ViewEntry| {
         let top = ORDER.iter().position(|name| *name == entry.path[0]);
         (
             top.unwrap_or(ORDER.len()),
             entry.path[..entry.path.len() - 1].to_vec(),
         )
     };
-    let mut entries: Vec<&Entry> = view.entries.iter().collect();
+    let mut entries: Vec<&ViewEntry> = view.entries.iter().collect();
     entries.sort_by_cached_key(|entry| rank(entry));
     let mut text = String::new();
     for table in entries.chunk_by(|a, b| a.path[..a.path.len() - 1] == b.path[..b.path.len() - 1]) {
@@ -147,7 +142,7 @@ fn toml(view: &View, origin: bool) -> String {
 }
 
 pub(super) fn set(
-    home: &Home,
+    home: &Env,
     here: &Path,
     key: &str,
     value: &str,
@@ -181,28 +176,28 @@ pub(super) fn set(
         ));
     }
     if old == new {
-        show::say(quiet, &format!("{key} is so already; nothing was written"));
+        show::info(quiet, &format!("{key} is so already; nothing was written"));
         return Ok(Exit::Done);
     }
     write(&path, &old, &new)?;
-    show::say(quiet, &format!("set {key} in {}", path.display()));
+    show::info(quiet, &format!("set {key} in {}", path.display()));
     // What is mistaken elsewhere was told above; every tick tells it again.
     if let (0, Err(failure)) = (rest, register(home)) {
         show::complain(&format!(
             "it counts from the next tick on: {}",
-            failure.told()
+            failure.message()
         ));
     }
     Ok(Exit::Done)
 }
 
 /// Lets a changed schedule count from now, not from whenever a tick reads it.
-fn register(home: &Home) -> Result<(), Failure> {
+fn register(home: &Env) -> Result<(), Failure> {
     // Nobody to tell: what is registered later starts then.
-    if home.ledger_to_read()?.is_none() {
+    if home.store_to_read()?.is_none() {
         return Ok(());
     }
-    tick::reread(home, &mut home.ledger()?)?;
+    tick::reread(home, &mut home.store()?)?;
     client::wake(home);
     Ok(())
 }
@@ -223,7 +218,7 @@ pub(super) fn write(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
             "{} was changed meanwhile; nothing was written",
             path.display()
         ))
-        .mend("say it again"));
+        .hint("say it again"));
     }
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;

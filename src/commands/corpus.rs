@@ -1,4 +1,4 @@
-//! `runner corpus`: each step over the corpus by hand.
+//! `runner corpus`: each step over the corpus manually.
 //!
 //! A look honours the marker of commits: one that was begun by a process that died is finished first,
 //! one that is under way is waited for. A change takes the overnight lock, is placed by a commit of its
@@ -14,13 +14,13 @@ use runner_engine::git::Git;
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::commit::{self, Commit, CommitError};
-use runner_jobs::overnight::corpus::bench::{Bench, Judged, bench};
+use runner_jobs::overnight::corpus::bench::{Bench, JudgedQuestion, bench};
 use runner_jobs::overnight::corpus::brief::brief;
 use runner_jobs::overnight::corpus::close_loop::{CloseLoop, close_loop};
 use runner_jobs::overnight::corpus::defrag::{Defrag, Options, defrag};
 use runner_jobs::overnight::corpus::harvest::{Harvest, harvest};
 use runner_jobs::overnight::corpus::health::{Health, measure};
-use runner_jobs::overnight::corpus::oscillation::History;
+use runner_jobs::overnight::corpus::oscillation::FileHistory;
 use runner_jobs::overnight::corpus::{Changes, Corpus, FOLDER, read};
 use runner_jobs::overnight::facts::Facts;
 use runner_jobs::overnight::lock::{CommitLock, FOLDER as NIGHT, LockError, RunLock};
@@ -30,16 +30,11 @@ use crate::cli::args::Listing;
 use crate::cli::corpus::CorpusCommand;
 use crate::cli::{Failure, safe, show};
 use crate::config::units::duration;
-use crate::home::{self, Home};
+use crate::env::{self, Env};
 
 /// Carries out one of its commands.
-pub fn run(
-    home: &Home,
-    here: &Path,
-    command: &CorpusCommand,
-    quiet: bool,
-) -> Result<Exit, Failure> {
-    let room = Room {
+pub fn run(home: &Env, here: &Path, command: &CorpusCommand, quiet: bool) -> Result<Exit, Failure> {
+    let room = CorpusCommandContext {
         home,
         root: find(here)?,
         quiet,
@@ -85,17 +80,17 @@ fn find(from: &Path) -> Result<PathBuf, Failure> {
     let found = from.ancestors().find(|folder| folder.join(FOLDER).is_dir());
     found.map(Path::to_owned).ok_or_else(|| {
         Failure::data(format!("{} has no {FOLDER} here or above", from.display()))
-            .mend(format!("mkdir -p {FOLDER}/learnings"))
+            .hint(format!("mkdir -p {FOLDER}/learnings"))
     })
 }
 
-struct Room<'h> {
-    home: &'h Home,
+struct CorpusCommandContext<'h> {
+    home: &'h Env,
     root: PathBuf,
     quiet: bool,
 }
 
-impl Room<'_> {
+impl CorpusCommandContext<'_> {
     fn date(&self) -> Result<jiff::civil::Date, Failure> {
         Ok(self.home.wall()?.to_zoned(TimeZone::UTC).date())
     }
@@ -104,7 +99,7 @@ impl Room<'_> {
     fn corpus(&self) -> Result<Corpus, Failure> {
         let whole = || {
             read(&self.root.join(FOLDER))
-                .map_err(|it| Failure::environment(runner_engine::causes::whole(&it)))
+                .map_err(|it| Failure::environment(runner_engine::error_chain::whole(&it)))
         };
         let _reading = CommitLock::shared(&self.root).map_err(locked)?;
         if !commit::is_pending(&self.root).map_err(not_committed)? {
@@ -116,7 +111,7 @@ impl Room<'_> {
             .map_err(not_committed)?
             .rolled_forward
         {
-            show::say(self.quiet, &format!("runner: finished the commit of {id}"));
+            show::info(self.quiet, &format!("runner: finished the commit of {id}"));
         }
         whole()
     }
@@ -134,7 +129,7 @@ impl Room<'_> {
         let _lock = self.lock()?;
         commit::settle(&self.root).map_err(not_committed)?;
         let corpus = read(&self.root.join(FOLDER))
-            .map_err(|error| Failure::environment(runner_engine::causes::whole(&error)))?;
+            .map_err(|error| Failure::environment(runner_engine::error_chain::whole(&error)))?;
         let changes = step(&corpus)?;
         let targets = commit::targets(&self.root, changes).map_err(not_committed)?;
         let kept = self
@@ -162,21 +157,21 @@ impl Room<'_> {
         Ok(count)
     }
 
-    fn history(&self) -> History {
+    fn history(&self) -> FileHistory {
         let bytes = read_in(
             &self.root,
             Path::new(NIGHT).join("oscillation.json"),
             DOCUMENT,
         );
         bytes
-            .map(|bytes| History::parse(&bytes))
+            .map(|bytes| FileHistory::parse(&bytes))
             .unwrap_or_default()
     }
 
     fn health(&self, listing: Listing) -> Result<Exit, Failure> {
         let measured = measure(&self.corpus()?, self.date()?).map_err(inside)?;
         let below = measured.health.metrics.iter().any(|it| it.below_floor);
-        told(listing, &measured.health, health_text);
+        print_report(listing, &measured.health, health_text);
         Ok(if below { Exit::Failed } else { Exit::Done })
     }
 
@@ -190,7 +185,8 @@ impl Room<'_> {
                     folder.to_owned()
                 };
                 let judged = folder.join("bench.json");
-                let judged: Option<Vec<Judged>> = match read_in(&folder, &judged, DOCUMENT) {
+                let judged: Option<Vec<JudgedQuestion>> = match read_in(&folder, &judged, DOCUMENT)
+                {
                     Ok(bytes) => Some(serde_json::from_slice(&bytes).map_err(|error| {
                         Failure::data(format!("{}: {error}", judged.display()))
                     })?),
@@ -198,11 +194,11 @@ impl Room<'_> {
                 };
                 (elsewhere(&folder)?, judged)
             }
-            (None, true) => (elsewhere(&home::folder_of_user()?.join(FOLDER))?, None),
+            (None, true) => (elsewhere(&env::folder_of_user()?.join(FOLDER))?, None),
             (None, false) => (self.corpus()?, None),
         };
         let result = bench(&corpus, self.date()?, judged.as_deref()).map_err(inside)?;
-        told(listing, &result, bench_text);
+        print_report(listing, &result, bench_text);
         Ok(Exit::Done)
     }
 
@@ -231,13 +227,13 @@ impl Room<'_> {
             })?;
             report
         };
-        told(listing, &report, |it: &CloseLoop| {
+        print_report(listing, &report, |it: &CloseLoop| {
             let mut text = format!("{} of {} promoted\n", it.promoted.len(), it.considered);
             for one in &it.promoted {
                 text.push_str(&format!(
                     "  {} -> {}  {}\n",
-                    one.from.word(),
-                    one.to.word(),
+                    one.from.as_str(),
+                    one.to.as_str(),
                     safe::line(&one.path)
                 ));
             }
@@ -265,7 +261,7 @@ impl Room<'_> {
         } else {
             defrag(&self.corpus()?, &history, date, options).0
         };
-        told(listing, &report, |it: &Defrag| {
+        print_report(listing, &report, |it: &Defrag| {
             let mut text = String::new();
             for (word, all) in [
                 ("the same as", &it.removed),
@@ -305,20 +301,20 @@ impl Room<'_> {
         if brief.nodes.is_empty() {
             return Err(
                 Failure::data(format!("no node of the corpus speaks of {goal:?}"))
-                    .mend("say it in the corpus's own words, or runner corpus harvest"),
+                    .hint("say it in the corpus's own words, or runner corpus harvest"),
             );
         }
-        told(listing, &brief, |it| show::printable(&it.text).into_owned());
+        print_report(listing, &brief, |it| show::printable(&it.text).into_owned());
         Ok(Exit::Done)
     }
 
     fn harvest(&self, dry_run: bool, listing: Listing) -> Result<Exit, Failure> {
         let date = self.date()?;
-        let git = Git::new(&self.root, &home::child_environment(), &home::marker()?);
+        let git = Git::new(&self.root, &env::child_environment(), &env::marker()?);
         let history = self.history();
         // Held from before the first look, so that it refuses at once.
         if !dry_run {
-            RunLock::look(&self.root).map_err(locked)?;
+            RunLock::inspect(&self.root).map_err(locked)?;
         }
         let facts = Facts::read(&self.root, &git);
         let report = if dry_run {
@@ -335,7 +331,7 @@ impl Room<'_> {
             })?;
             report
         };
-        told(listing, &report, |it: &Harvest| {
+        print_report(listing, &report, |it: &Harvest| {
             let mut text = format!(
                 "{} new from {}, {} and {}; {} known\n",
                 it.added.len(),
@@ -367,10 +363,10 @@ fn elsewhere(folder: &Path) -> Result<Corpus, Failure> {
             folder.display()
         )));
     }
-    read(folder).map_err(|error| Failure::environment(runner_engine::causes::whole(&error)))
+    read(folder).map_err(|error| Failure::environment(runner_engine::error_chain::whole(&error)))
 }
 
-fn told<T: serde::Serialize>(listing: Listing, report: &T, text: impl Fn(&T) -> String) {
+fn print_report<T: serde::Serialize>(listing: Listing, report: &T, text: impl Fn(&T) -> String) {
     match listing.json {
         true => show::json(report),
         false => show::out(&text(report)),
@@ -440,13 +436,13 @@ fn bench_text(bench: &Bench) -> String {
 }
 
 fn inside(error: impl std::error::Error) -> Failure {
-    Failure::internal(runner_engine::causes::whole(&error))
+    Failure::internal(runner_engine::error_chain::whole(&error))
 }
 
 pub(super) fn locked(error: LockError) -> Failure {
     match error {
         LockError::Held { .. } => {
-            Failure::later(error.to_string()).mend("repeat it when that is over")
+            Failure::later(error.to_string()).hint("repeat it when that is over")
         }
         LockError::Io { .. } => Failure::cannot_write(error.to_string()),
     }
@@ -456,7 +452,7 @@ fn not_committed(error: CommitError) -> Failure {
     match error {
         CommitError::Before(_) => Failure::cannot_write(error.to_string()),
         CommitError::Unfinished(_) => Failure::cannot_write(error.to_string())
-            .mend("make room, or put the file that was changed right; then say it again"),
+            .hint("make room, or put the file that was changed right; then say it again"),
         CommitError::TakenOver => Failure::later(error.to_string()),
     }
 }

@@ -3,17 +3,17 @@
 use runner_engine::outcome::Exit;
 
 use crate::cli::Failure;
-use crate::daemon::{self, setting};
-use crate::drive::Manner;
-use crate::home::Home;
+use crate::daemon::{self, settings};
+use crate::env::Env;
+use crate::spawn::SpawnMode;
 
 /// Serves all projects. `drain` overrides `[daemon] drain`.
-pub fn run(home: &Home, drain: Option<&str>, manner: Manner) -> Result<Exit, Failure> {
+pub fn run(home: &Env, drain: Option<&str>, manner: SpawnMode) -> Result<Exit, Failure> {
     let drain = match drain {
         Some(text) => {
-            setting::duration(text).map_err(|why| Failure::usage(format!("--drain: {why}")))?
+            settings::duration(text).map_err(|why| Failure::usage(format!("--drain: {why}")))?
         }
-        None => setting::drain(&home.user_config)?,
+        None => settings::drain(&home.user_config)?,
     };
     daemon::run(home, drain, manner)
 }

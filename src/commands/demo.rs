@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use runner_engine::files::{DOCUMENT, open_with_no_link, read_text_in};
 use runner_engine::outcome::Exit;
 use runner_engine::process::{
-    self, Cancel, ChildSandbox, ChildSpec, Limits, Status, Stdin, Verdict,
+    self, Cancel, ChildSandbox, ChildSpec, ExitStatus, Limits, OutputVerdict, Stdin,
 };
-use runner_engine::walls::{Level, at_hand};
+use runner_engine::sandbox::{SandboxLevel, available};
 use runner_jobs::report;
 
 use super::{init, night};
@@ -20,9 +20,9 @@ use crate::cli::Failure;
 use crate::cli::args::{AwakeFlags, Listing};
 use crate::cli::lifecycle::DemoAgent as Agent;
 use crate::cli::show;
-use crate::drive::Manner;
-use crate::home::{self, Home};
+use crate::env::{self, Env};
 use crate::project::FILE;
+use crate::spawn::SpawnMode;
 
 /// How many lines of the report are shown.
 const SHOWN: usize = 120;
@@ -63,10 +63,10 @@ const AGENT_FOLDER: &str = ".demo-agent";
 const STEPS: u32 = 5;
 
 /// Makes the project at `dir`, which must not exist, and runs a night there.
-pub fn run(home: &Home, dir: &Path, agent: Agent, manner: Manner) -> Result<Exit, Failure> {
+pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Exit, Failure> {
     if dir.symlink_metadata().is_ok() {
         return Err(
-            Failure::data(format!("{} is there already", dir.display())).mend(format!(
+            Failure::data(format!("{} is there already", dir.display())).hint(format!(
                 "runner demo {}-2   (or remove the folder)",
                 dir.display()
             )),
@@ -77,7 +77,7 @@ pub fn run(home: &Home, dir: &Path, agent: Agent, manner: Manner) -> Result<Exit
     };
     fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
     let dir: PathBuf = fs::canonicalize(dir).map_err(|error| cannot(dir, error))?;
-    show::say(
+    show::info(
         manner.quiet,
         &format!("a sample project in {}", dir.display()),
     );
@@ -100,16 +100,16 @@ pub fn run(home: &Home, dir: &Path, agent: Agent, manner: Manner) -> Result<Exit
     }
     let (root, _) = init::make(home, &dir, false)?;
     // Without a view of its own a child cannot commit.
-    let scripted = agent == Agent::Scripted && at_hand().level == Some(Level::Full);
+    let scripted = agent == Agent::Scripted && available().level == Some(SandboxLevel::Full);
     if agent == Agent::Scripted && !scripted {
-        show::say(
+        show::info(
             manner.quiet,
-            "no bubblewrap that works here, so no agent can work behind walls: the built-in backend shows the cycle",
+            "no bubblewrap that works here, so no agent can work inside the sandbox: the built-in backend shows the cycle",
         );
     }
     cycle(&root, scripted)?;
     // Its own account would stand in the report once more.
-    let hushed = Manner {
+    let hushed = SpawnMode {
         quiet: true,
         ..manner
     };
@@ -252,7 +252,7 @@ fn fast_import(history: &str) -> String {
 
 /// Git, writing: only here, and only into the folder that was made a moment ago.
 fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
-    let mut env = home::child_environment();
+    let mut env = env::child_environment();
     for (name, value) in [
         ("GIT_CONFIG_GLOBAL", "/dev/null"),
         ("GIT_CONFIG_NOSYSTEM", "1"),
@@ -261,9 +261,9 @@ fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
         env.insert(name.to_owned(), value.to_owned());
     }
     let spec = ChildSpec {
-        program: home::host_program("git").ok_or_else(|| {
+        program: env::host_program("git").ok_or_else(|| {
             Failure::unavailable("there is no git in the folders of PATH".to_owned())
-                .mend("apt-get install git   (or your system's way)")
+                .hint("apt-get install git   (or your system's way)")
         })?,
         args: args.iter().map(Into::into).collect(),
         cwd: dir.to_owned(),
@@ -273,16 +273,17 @@ fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
             total: Some(std::time::Duration::from_secs(60)),
             ..Limits::default()
         },
-        marker: home::marker()?,
+        marker: env::marker()?,
         sandbox: ChildSandbox::Off,
     };
     let fail = |why: String| Failure::environment(format!("git {}: {why}", args.join(" ")));
     let cancel = Cancel::new().map_err(|error| fail(error.to_string()))?;
-    let ended = process::run(&spec, &cancel, &mut |_, _| Verdict::Continue).map_err(|error| {
-        fail(format!("{error}")).mend("apt-get install git   (or your system's way)")
-    })?;
+    let ended =
+        process::run(&spec, &cancel, &mut |_, _| OutputVerdict::Continue).map_err(|error| {
+            fail(format!("{error}")).hint("apt-get install git   (or your system's way)")
+        })?;
     match ended.status {
-        Status::Exit(0) => Ok(()),
+        ExitStatus::Exit(0) => Ok(()),
         status => Err(fail(format!(
             "{status}: {}",
             String::from_utf8_lossy(&ended.stderr).trim()

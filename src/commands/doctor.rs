@@ -8,21 +8,21 @@ use serde::Serialize;
 
 use crate::cli::args::Listing;
 use crate::cli::{Failure, show};
-use crate::doctor::{self, Finding};
-use crate::home::{self, Home};
-use crate::setup::record::Record;
-use crate::setup::{Kind, environment, fitting};
+use crate::doctor::{self, DoctorFinding};
+use crate::env::{self, Env};
+use crate::setup::record::SetupRecord;
+use crate::setup::{SchedulerKind, environment, fitting};
 
 #[derive(Debug, Serialize)]
 struct DoctorJson {
     as_scheduler: bool,
     wrong: bool,
-    findings: Vec<Finding>,
+    findings: Vec<DoctorFinding>,
 }
 
 /// Prints what was found.
 pub fn run(
-    home: &Home,
+    home: &Env,
     here: &Path,
     as_scheduler: bool,
     there: bool,
@@ -32,7 +32,7 @@ pub fn run(
         return Err(go_there(home, here, listing)?);
     }
     let findings = doctor::findings(home, here);
-    let wrong = findings.iter().any(Finding::is_wrong);
+    let wrong = findings.iter().any(DoctorFinding::is_wrong);
     if listing.json {
         show::json(&DoctorJson {
             as_scheduler,
@@ -50,17 +50,17 @@ pub fn run(
 
 /// Becomes this command in the environment that a tick of the host's scheduler has: what that gives by
 /// itself, and what was frozen.
-fn go_there(home: &Home, here: &Path, listing: Listing) -> Result<Failure, Failure> {
-    let record = Record::read(&home.setup_note())?;
+fn go_there(home: &Env, here: &Path, listing: Listing) -> Result<Failure, Failure> {
+    let record = SetupRecord::read(&home.setup_note())?;
     let (kind, _) = fitting(&record);
     let mut variables = given_by(kind);
-    if !record.hosts.is_empty() && kind != Kind::Manual {
+    if !record.hosts.is_empty() && kind != SchedulerKind::Manual {
         variables.extend(environment::credentials(&home.credentials_file())?);
         variables.extend(environment::read(&home.environment_file())?);
     }
     // Where we are looked at from stays the same place.
     for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "RUNNER_TEST_CLOCK"] {
-        if let Some(value) = home::setting(name).and_then(|value| value.into_string().ok()) {
+        if let Some(value) = env::setting(name).and_then(|value| value.into_string().ok()) {
             variables.entry(name.to_owned()).or_insert(value);
         }
     }
@@ -71,21 +71,21 @@ fn go_there(home: &Home, here: &Path, listing: Listing) -> Result<Failure, Failu
     if listing.json {
         arguments.push("--json");
     }
-    Ok(home::become_in(&arguments, &variables))
+    Ok(env::become_in(&arguments, &variables))
 }
 
 /// What a host scheduler sets by itself.
-fn given_by(kind: Kind) -> BTreeMap<String, String> {
+fn given_by(kind: SchedulerKind) -> BTreeMap<String, String> {
     let path = match kind {
-        Kind::Cron => "/usr/bin:/bin",
-        Kind::Launchd => "/usr/bin:/bin:/usr/sbin:/sbin",
+        SchedulerKind::Cron => "/usr/bin:/bin",
+        SchedulerKind::Launchd => "/usr/bin:/bin:/usr/sbin:/sbin",
         _ => "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     };
-    let mut variables = home::named(["HOME", "LOGNAME"].into_iter());
+    let mut variables = env::named(["HOME", "LOGNAME"].into_iter());
     variables.insert("PATH".to_owned(), path.to_owned());
     variables.insert("SHELL".to_owned(), "/bin/sh".to_owned());
-    if kind != Kind::Cron {
-        variables.extend(home::named(["USER", "LANG", "XDG_RUNTIME_DIR"].into_iter()));
+    if kind != SchedulerKind::Cron {
+        variables.extend(env::named(["USER", "LANG", "XDG_RUNTIME_DIR"].into_iter()));
     }
     variables
 }

@@ -7,28 +7,28 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use runner_engine::causes;
+use runner_engine::error_chain;
 use runner_engine::files::{read_text_host, read_text_proc};
 use runner_engine::git::Git;
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::bench::{self, Figures, truth};
-use runner_jobs::dream::survey::{Reader, survey};
-use runner_jobs::dream::verdicts::judge_all;
+use runner_jobs::dream::classify::judge_all;
+use runner_jobs::dream::inventory::{Reader, take_inventory};
 use runner_jobs::dream::{DreamSpec, rule};
-use runner_jobs::evidence::{Bounds, Room};
+use runner_jobs::evidence::{HistoryLimits, ProjectEvidence};
 use runner_jobs::{KindSpec, Silent};
 use serde::Serialize;
 
 use crate::cli::args::Listing;
 use crate::cli::{Failure, show};
-use crate::home::{self, Home};
-use crate::project::Here;
+use crate::env::{self, Env};
+use crate::project::LoadedProject;
 
 /// The longest file of labels, in bytes.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
 #[derive(Serialize)]
-struct Told {
+struct BenchJson {
     #[serde(flatten)]
     figures: Figures,
     commits: usize,
@@ -42,14 +42,14 @@ struct Told {
 
 /// Measures the rule on the labels in `truth`.
 pub fn run(
-    home: &Home,
+    home: &Env,
     here: &Path,
     truth: &Path,
     past: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let labels = labels(truth)?;
-    let project = Here::load(home, here)?;
+    let project = LoadedProject::load(home, here)?;
     let dream = project
         .config
         .jobs
@@ -58,7 +58,7 @@ pub fn run(
             KindSpec::Dream(dream) => Some(dream.clone()),
             _ => None,
         });
-    let told = measure(
+    let reported = measure(
         home,
         &project.root,
         &dream.unwrap_or_default(),
@@ -66,9 +66,9 @@ pub fn run(
         past,
     )?;
     if listing.json {
-        show::json(&told);
+        show::json(&reported);
     } else {
-        show::out(&words(&told));
+        show::out(&format_figures(&reported));
     }
     Ok(Exit::Done)
 }
@@ -76,7 +76,7 @@ pub fn run(
 fn labels(path: &Path) -> Result<Vec<truth::Label>, Failure> {
     let shown = path.display();
     let bad =
-        |why: String| Failure::usage(format!("{shown}: {why}")).mend("runner help dream bench");
+        |why: String| Failure::usage(format!("{shown}: {why}")).hint("runner help dream bench");
     let size = std::fs::metadata(path)
         .map_err(|error| bad(error.to_string()))?
         .len();
@@ -88,19 +88,21 @@ fn labels(path: &Path) -> Result<Vec<truth::Label>, Failure> {
 }
 
 fn measure(
-    home: &Home,
+    home: &Env,
     root: &Path,
     spec: &DreamSpec,
     labels: &[truth::Label],
     past: bool,
-) -> Result<Told, Failure> {
-    let environment = |error: &dyn std::error::Error| Failure::environment(causes::whole(error));
+) -> Result<BenchJson, Failure> {
+    let environment =
+        |error: &dyn std::error::Error| Failure::environment(error_chain::whole(error));
     // Every idea is read: what another pass remembers of them is of no use here.
-    let survey = survey(root, spec, Path::new("")).map_err(|error| environment(&error))?;
+    let survey = take_inventory(root, spec, Path::new("")).map_err(|error| environment(&error))?;
     let reader = Reader::open(root, spec.max_idea_bytes).map_err(|error| environment(&error))?;
-    let git = Git::new(root, &home::child_environment(), &home::marker()?);
+    let git = Git::new(root, &env::child_environment(), &env::marker()?);
     let begun = home.now()?;
-    let room = Room::open(&git, &Bounds::default()).map_err(|error| environment(&error))?;
+    let room = ProjectEvidence::open(&git, &HistoryLimits::default())
+        .map_err(|error| environment(&error))?;
     let indexed = home.now()?;
     let all: Vec<usize> = (0..survey.ideas.len()).collect();
     let mut troubles = survey.troubles;
@@ -119,9 +121,9 @@ fn measure(
         show::complain(&format!("{}: {}", trouble.path, trouble.why));
     }
     let figures = bench::measure(&room, &judged.shown, labels, past)
-        .map_err(|error| Failure::internal(causes::whole(&error)))?;
+        .map_err(|error| Failure::internal(error_chain::whole(&error)))?;
     let seconds = |length: Duration| (length.as_secs_f64() * 1000.0).round() / 1000.0;
-    Ok(Told {
+    Ok(BenchJson {
         figures,
         commits: room.history().len(),
         indexed_s: seconds(indexed.boot.saturating_sub(begun.boot)),
@@ -140,8 +142,8 @@ fn peak() -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-fn words(told: &Told) -> String {
-    let Told { figures, .. } = told;
+fn format_figures(reported: &BenchJson) -> String {
+    let BenchJson { figures, .. } = reported;
     let mut text = table(figures);
     let mut line = |what: &str, figure: String| {
         writeln!(text, "{what:34}{figure}").expect("a string takes everything");
@@ -217,11 +219,11 @@ fn words(told: &Told) -> String {
         "history",
         format!(
             "{} read and indexed in {} s",
-            counted(told.commits, "commit"),
-            told.indexed_s
+            counted(reported.commits, "commit"),
+            reported.indexed_s
         ),
     );
-    let peak = told
+    let peak = reported
         .peak_bytes
         .map_or("unknown".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
     line(
@@ -229,7 +231,7 @@ fn words(told: &Told) -> String {
         format!(
             "{} in {} s, peak memory {peak}",
             counted(figures.ideas, "idea"),
-            told.judged_s
+            reported.judged_s
         ),
     );
     for (what, paths) in [

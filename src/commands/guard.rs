@@ -11,13 +11,13 @@ use serde::Serialize;
 use crate::cli::Failure;
 use crate::cli::args::{GuardCommand, Listing};
 use crate::cli::show;
-use crate::guard::hook::{self, Bounds};
+use crate::env::{self, Env};
+use crate::guard::hook::{self, WriteBounds};
 use crate::guard::reach::of_job;
-use crate::home::{self, Home};
 use crate::{config, project};
 
 /// Carries out one of them.
-pub fn run(home: &Home, here: &Path, command: &GuardCommand) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &Path, command: &GuardCommand) -> Result<Exit, Failure> {
     match command {
         GuardCommand::Hook {
             write,
@@ -47,7 +47,7 @@ pub fn run(home: &Home, here: &Path, command: &GuardCommand) -> Result<Exit, Fai
         }
         GuardCommand::Leak { paths, listing } => {
             let root = project::find(here)?;
-            let git = Git::new(&root, &home::child_environment(), &home::marker()?);
+            let git = Git::new(&root, &env::child_environment(), &env::marker()?);
             answer(paths, *listing, LEAK, |path| {
                 let beneath = Path::new(path)
                     .strip_prefix(&root)
@@ -60,7 +60,7 @@ pub fn run(home: &Home, here: &Path, command: &GuardCommand) -> Result<Exit, Fai
 }
 
 fn refusal(
-    home: &Home,
+    home: &Env,
     here: &Path,
     write: &[PathBuf],
     keep: &[PathBuf],
@@ -71,7 +71,7 @@ fn refusal(
         hook::read(io::stdin().lock()).map_err(|error| format!("the payload: {error}"))?;
     let mut bounds = match job {
         Some(job) => bounds_of(home, here, job).map_err(|failure| failure.to_string())?,
-        None => Bounds::default(),
+        None => WriteBounds::default(),
     };
     let whole = |path: &PathBuf| -> PathBuf {
         let path = here.join(path);
@@ -80,17 +80,17 @@ fn refusal(
     bounds.reads.extend(reads.iter().cloned());
     bounds.write.extend(write.iter().map(whole));
     bounds.keep.extend(keep.iter().map(whole));
-    let children = home::child_environment();
+    let children = env::child_environment();
     bounds.home = children.get("HOME").map(PathBuf::from);
     hook::judge(&payload, &bounds)
 }
 
-fn bounds_of(home: &Home, here: &Path, job: &str) -> Result<Bounds, Failure> {
-    // Within walls there is no ledger to ask which project it is, and nothing here depends on it.
+fn bounds_of(home: &Env, here: &Path, job: &str) -> Result<WriteBounds, Failure> {
+    // Within sandbox there is no database to ask which project it is, and nothing here depends on it.
     let root = project::find(here)?;
     let config = config::load(&home.stack(Some(&root.join(project::FILE))))?;
     let (write, keep) = of_job(&root, &config.job(job)?.spec, &config);
-    Ok(Bounds {
+    Ok(WriteBounds {
         write,
         keep,
         reads: Vec::new(),
@@ -110,17 +110,17 @@ fn decision(why: &str) -> serde_json::Value {
 }
 
 /// The words for a path that passes, and for one that does not.
-type Words = (&'static str, &'static str);
+type AnswerTexts = (&'static str, &'static str);
 
-const SCOPE: Words = ("may be written", "must not be written");
-const LEAK: Words = (
+const SCOPE: AnswerTexts = ("may be written", "must not be written");
+const LEAK: AnswerTexts = (
     "stays out of git: nothing written there can leak",
     "could leak",
 );
 
 /// What is said of one path.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct GuardAnswer<'a> {
     path: &'a str,
     allowed: bool,
     why: Option<String>,
@@ -129,14 +129,14 @@ struct Answer<'a> {
 fn answer(
     paths: &[String],
     listing: Listing,
-    (good, bad): Words,
+    (good, bad): AnswerTexts,
     judge: impl Fn(&str) -> Result<(), String>,
 ) -> Result<Exit, Failure> {
-    let answers: Vec<Answer<'_>> = paths
+    let answers: Vec<GuardAnswer<'_>> = paths
         .iter()
         .map(|path| {
             let why = judge(path).err();
-            Answer {
+            GuardAnswer {
                 path,
                 allowed: why.is_none(),
                 why,

@@ -1,6 +1,6 @@
 //! `runner hook post-tool-use`: one row in `_steps.jsonl` for a tool that a session used.
 //!
-//! Called after every tool, so it opens no ledger, asks no git and starts no runtime. Must never end
+//! Called after every tool, so it opens no database, asks no git and starts no runtime. Must never end
 //! with 2, the code that speaks to the model, and never write anything but its row.
 
 use std::io::{self, Read as _};
@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::cli::Failure;
 use crate::config;
-use crate::home::{self, Home};
+use crate::env::{self, Env};
 use crate::project;
 
 /// The longest payload that is read; a tool's whole output is in it.
@@ -22,12 +22,12 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 
 /// Where the session works.
 #[derive(Deserialize)]
-struct At {
+struct SessionPlace {
     cwd: Option<PathBuf>,
 }
 
 /// Records it. In no project, or in a run of our own, there is nothing to record.
-pub fn post_tool_use(home: &Home, here: &Path, agent: Option<&str>) -> Result<Exit, Failure> {
+pub fn post_tool_use(home: &Env, here: &Path, agent: Option<&str>) -> Result<Exit, Failure> {
     if let Some(agent) = agent.filter(|it| !is_agent_name(it)) {
         return Err(Failure::usage(format!("{agent:?} is no agent's name")));
     }
@@ -43,10 +43,10 @@ pub fn post_tool_use(home: &Home, here: &Path, agent: Option<&str>) -> Result<Ex
         )));
     }
     // Runner has the event stream of its own runs, and writes their rows itself.
-    if home::setting("RUNNER_RUN").is_some() {
+    if env::setting("RUNNER_RUN").is_some() {
         return Ok(Exit::Done);
     }
-    let at: At = serde_json::from_slice(&payload)
+    let at: SessionPlace = serde_json::from_slice(&payload)
         .map_err(|error| Failure::data(format!("the payload: {error}")))?;
     let folder = at.cwd.unwrap_or_else(|| here.to_owned());
     let Ok(root) = project::find(&folder) else {
@@ -55,7 +55,7 @@ pub fn post_tool_use(home: &Home, here: &Path, agent: Option<&str>) -> Result<Ex
     let config = config::load(&home.stack(Some(&root.join(project::FILE))))?;
     let redactor = Redactor::new(Vec::new());
     let step = steps::of_hook(&payload, &root, &redactor)
-        .map_err(|why| Failure::data(why).mend("runner hook post-tool-use --help"))?;
+        .map_err(|why| Failure::data(why).hint("runner hook post-tool-use --help"))?;
     let file = StepsFile::new(&root, &config.lifecycle.steps, agent);
     file.append(step, home.wall()?).map_err(|error| {
         Failure::cannot_write(format!("cannot write {}: {error}", config.lifecycle.steps))

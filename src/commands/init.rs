@@ -4,22 +4,22 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use runner_engine::causes::whole;
+use runner_engine::error_chain::whole;
 use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::git::{Git, GitError};
 use runner_engine::ids::ProjectId;
-use runner_engine::ledger::Ledger;
 use runner_engine::outcome::Exit;
+use runner_engine::store::Store;
 use rustix::fs::{Access, access};
 
 use crate::cli::Failure;
 use crate::cli::show;
 use crate::config;
+use crate::env::{self, Env};
 use crate::filesystem;
-use crate::home::{self, Home};
 use crate::project::identity;
-use crate::project::standing::Standing;
-use crate::project::{self, Here};
+use crate::project::registration::Registration;
+use crate::project::{self, LoadedProject};
 
 /// Folders that a project has, and whether git is told to ignore them: what runner writes is kept
 /// out of the repository's own business.
@@ -31,10 +31,10 @@ const FOLDERS: &[(&str, bool)] = &[
 ];
 
 /// Makes the repository around `dir` a project; of its own, where `new_id` says so.
-pub fn run(home: &Home, dir: &Path, new_id: bool, quiet: bool) -> Result<Exit, Failure> {
+pub fn run(home: &Env, dir: &Path, new_id: bool, quiet: bool) -> Result<Exit, Failure> {
     let (root, written) = make(home, dir, new_id)?;
     for line in &written {
-        show::say(quiet, &format!("  {line}"));
+        show::info(quiet, &format!("  {line}"));
     }
     if let Some(kind) = filesystem::shared(&root) {
         show::complain(&format!(
@@ -47,30 +47,30 @@ pub fn run(home: &Home, dir: &Path, new_id: bool, quiet: bool) -> Result<Exit, F
     } else {
         "is a project now; put notes into ideas/ and try `runner night`"
     };
-    show::say(quiet, &format!("{} {said}", root.display()));
+    show::info(quiet, &format!("{} {said}", root.display()));
     Ok(Exit::Done)
 }
 
 /// One thing to write, and the line that tells of it.
-struct Step {
+struct InitStep {
     line: String,
-    what: What,
+    what: InitAction,
 }
 
-enum What {
+enum InitAction {
     File(PathBuf, Vec<u8>),
     Folder(PathBuf),
     Own(ProjectId),
 }
 
 /// Does it, and says what was written.
-pub fn make(home: &Home, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<String>), Failure> {
-    let git = Git::new(dir, &home::child_environment(), &home::marker()?);
+pub fn make(home: &Env, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<String>), Failure> {
+    let git = Git::new(dir, &env::child_environment(), &env::marker()?);
     let root = match git.top() {
         Ok(root) => root,
         Err(error @ GitError::NotARepository { .. }) => {
             return Err(
-                Failure::data(error.to_string()).mend(format!("git init {}", dir.display()))
+                Failure::data(error.to_string()).hint(format!("git init {}", dir.display()))
             );
         }
         Err(error) => return Err(Failure::environment(whole(&error))),
@@ -88,14 +88,8 @@ pub fn make(home: &Home, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<Strin
     let config = config::load(&home.stack(Some(&path)))?;
     let old = config::file(&path)?;
     let (id, own) = {
-        let ledger = home.ledger_to_identify()?;
-        choose(
-            home,
-            ledger.as_ref(),
-            &root,
-            config.project.as_ref(),
-            new_id,
-        )?
+        let store = home.store_to_identify()?;
+        choose(home, store.as_ref(), &root, config.project.as_ref(), new_id)?
     };
     let mut steps = Vec::new();
     // What a clone is born with is no more than a seed: it stays as it is.
@@ -103,12 +97,12 @@ pub fn make(home: &Home, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<Strin
         steps.push(config_file(&path, old, &id)?);
     }
     if own {
-        steps.push(Step {
+        steps.push(InitStep {
             line: format!(
                 "wrote   this clone's id to its git folder ({})",
                 identity::FILE
             ),
-            what: What::Own(id.clone()),
+            what: InitAction::Own(id.clone()),
         });
     }
     let mut ignored = Vec::new();
@@ -121,11 +115,11 @@ pub fn make(home: &Home, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<Strin
                     "{} is no folder, and a project has one of this name",
                     path.display()
                 ))
-                .mend(format!("mv {0} {0}.old", path.display())));
+                .hint(format!("mv {0} {0}.old", path.display())));
             }
-            Err(_) => steps.push(Step {
+            Err(_) => steps.push(InitStep {
                 line: format!("made    {folder}/"),
-                what: What::Folder(path),
+                what: InitAction::Folder(path),
             }),
         }
         if *ignore {
@@ -139,27 +133,27 @@ pub fn make(home: &Home, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<Strin
     for step in &steps {
         writable(&root, &step.what)?;
     }
-    let mut ledger = home.ledger()?;
+    let mut store = home.store()?;
     let mut written = Vec::new();
     for step in steps {
         carry_out(&root, step.what)?;
         written.push(step.line);
     }
-    let here = Here::at(home, Some(&ledger), &root)?;
+    let here = LoadedProject::at(home, Some(&store), &root)?;
     // A new id counts from here on, and not the one that the database has had for this folder.
-    let here = Here {
+    let here = LoadedProject {
         id,
         own: true,
         ..here
     };
-    here.register(&mut ledger, home.wall()?)?;
+    here.register(&mut store, home.wall()?)?;
     Ok((root, written))
 }
 
 /// The id that this clone is to have, and whether it is to be written into its git folder.
 fn choose(
-    home: &Home,
-    ledger: Option<&Ledger>,
+    home: &Env,
+    store: Option<&Store>,
     root: &Path,
     seed: Option<&ProjectId>,
     new_id: bool,
@@ -169,8 +163,8 @@ fn choose(
         return Ok((fresh()?, true));
     }
     identity::git_folder(root)?;
-    let known = match ledger {
-        Some(ledger) => project::registered(ledger, root)?,
+    let known = match store {
+        Some(store) => project::registered(store, root)?,
         None => None,
     };
     if let Some(known) = known {
@@ -182,21 +176,22 @@ fn choose(
     let Some(id) = own.as_ref().or(seed) else {
         return Ok((fresh()?, true));
     };
-    let standing = match ledger {
-        Some(ledger) => project::standing_of(ledger, root, id, own.is_some())?.0,
-        None => Standing::New,
+    let standing = match store {
+        Some(store) => project::standing_of(store, root, id, own.is_some())?.0,
+        None => Registration::New,
     };
     match standing {
-        Standing::New | Standing::Known | Standing::Alias { .. } | Standing::Replaced => {
-            Ok((id.clone(), own.is_none()))
-        }
-        Standing::Cloned { .. } => Ok((fresh()?, true)),
-        Standing::Recloned { was } => Ok((was, true)),
+        Registration::New
+        | Registration::Known
+        | Registration::Alias { .. }
+        | Registration::Replaced => Ok((id.clone(), own.is_none())),
+        Registration::Cloned { .. } => Ok((fresh()?, true)),
+        Registration::Recloned { was } => Ok((was, true)),
         other => {
-            let (what, mend) = other
+            let (what, hint) = other
                 .trouble(root, id)
                 .expect("whatever keeps a folder from being registered has its words");
-            Err(Failure::configuration(what).mend(mend))
+            Err(Failure::configuration(what).hint(hint))
         }
     }
 }
@@ -205,7 +200,7 @@ fn config_file(
     path: &Path,
     old: Option<(String, toml::Table)>,
     id: &ProjectId,
-) -> Result<Step, Failure> {
+) -> Result<InitStep, Failure> {
     let table = format!("[project]\nid = \"{id}\"\n");
     let added = || "added   [project] id to runner.toml".to_owned();
     let (line, text) = match old {
@@ -219,7 +214,7 @@ fn config_file(
                     "{} has a project without an id",
                     path.display()
                 ))
-                .mend(format!("write `[project]` and below it `id = \"{id}\"`")));
+                .hint(format!("write `[project]` and below it `id = \"{id}\"`")));
             };
             lines.insert(header + 1, format!("id = \"{id}\""));
             (added(), lines.join("\n") + "\n")
@@ -235,14 +230,14 @@ fn config_file(
             ),
         ),
     };
-    Ok(Step {
+    Ok(InitStep {
         line,
-        what: What::File(path.to_owned(), text.into_bytes()),
+        what: InitAction::File(path.to_owned(), text.into_bytes()),
     })
 }
 
 /// Adds lines to the repository's own exclude file, which is never committed.
-fn exclude(git: &Git, lines: &[String]) -> Result<Option<Step>, Failure> {
+fn exclude(git: &Git, lines: &[String]) -> Result<Option<InitStep>, Failure> {
     let path = git
         .path(&["--git-path", "info/exclude"])
         .map_err(|error| Failure::environment(error.to_string()))?;
@@ -273,17 +268,17 @@ fn exclude(git: &Git, lines: &[String]) -> Result<Option<Step>, Failure> {
         text.extend_from_slice(line.as_bytes());
         text.push(b'\n');
     }
-    Ok(Some(Step {
+    Ok(Some(InitStep {
         line,
-        what: What::File(path, text),
+        what: InitAction::File(path, text),
     }))
 }
 
 /// Whether a step can be carried out, as far as that can be told without doing it.
-fn writable(root: &Path, what: &What) -> Result<(), Failure> {
+fn writable(root: &Path, what: &InitAction) -> Result<(), Failure> {
     let folder = match what {
-        What::File(path, _) | What::Folder(path) => path.parent().map(Path::to_owned),
-        What::Own(_) => identity::git_dir(root),
+        InitAction::File(path, _) | InitAction::Folder(path) => path.parent().map(Path::to_owned),
+        InitAction::Own(_) => identity::git_dir(root),
     };
     // A folder that is yet to be made is made in the nearest one that is there.
     let there = folder
@@ -292,20 +287,20 @@ fn writable(root: &Path, what: &What) -> Result<(), Failure> {
     let there = there.unwrap_or(root);
     access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
         Failure::cannot_write(format!("cannot write in {}: {error}", there.display()))
-            .mend(format!("ls -ld {}", there.display()))
+            .hint(format!("ls -ld {}", there.display()))
     })
 }
 
-fn carry_out(root: &Path, what: What) -> Result<(), Failure> {
+fn carry_out(root: &Path, what: InitAction) -> Result<(), Failure> {
     let cannot = |path: &Path, why: String| {
         Failure::cannot_write(format!("cannot write {}: {why}", path.display()))
     };
     match what {
-        What::Own(id) => identity::write(root, &id),
-        What::Folder(path) => {
+        InitAction::Own(id) => identity::write(root, &id),
+        InitAction::Folder(path) => {
             fs::create_dir(&path).map_err(|error| cannot(&path, error.to_string()))
         }
-        What::File(path, text) => {
+        InitAction::File(path, text) => {
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder).map_err(|error| cannot(&path, error.to_string()))?;
             }

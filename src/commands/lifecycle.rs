@@ -1,23 +1,23 @@
-//! `runner lifecycle`: an agent's cycle, where it stands in it, and one step by hand.
+//! `runner lifecycle`: an agent's cycle, where it stands in it, and one manual step.
 
 use runner_text::counted;
 use std::path::Path;
 
 use jiff::Timestamp;
-use runner_engine::causes::whole;
 use runner_engine::digest::Digest;
-use runner_engine::ledger::Filter;
+use runner_engine::error_chain::whole;
 use runner_engine::outcome::Exit;
-use runner_engine::owner::Owner;
+use runner_engine::process_id::ProcessIdentity;
 use runner_engine::scope::{Expect, Scope};
+use runner_engine::store::RunFilter;
 use runner_jobs::KindSpec;
-use runner_jobs::act::{self, Act};
 use runner_jobs::failmark;
 use runner_jobs::lifecycle::cycle::{BUILT_IN, BadCycle, CycleSpec, declared};
 use runner_jobs::lifecycle::orient::orient;
 use runner_jobs::lifecycle::position::{self, Position};
-use runner_jobs::lifecycle::spec::{Kind, Mistake, Spec, State};
-use runner_jobs::lifecycle::step::{Facts, Step, step};
+use runner_jobs::lifecycle::spec::{CycleState, Spec, SpecError, StateKind};
+use runner_jobs::lifecycle::step::{CycleStep, TickFacts, step};
+use runner_jobs::manual_edit::{self, ManualEdit};
 use serde_json::json;
 
 use super::{board, run as by_hand};
@@ -25,21 +25,21 @@ use crate::cli::args::Listing;
 use crate::cli::lifecycle::LifecycleCommand;
 use crate::cli::{Failure, safe, show};
 use crate::cycles;
-use crate::drive::Manner;
-use crate::home::Home;
-use crate::project::Here;
+use crate::env::Env;
+use crate::project::LoadedProject;
+use crate::spawn::SpawnMode;
 
-/// The job of what sets a position by hand; no configured job can have this name.
+/// The job of what sets a position manually; no configured job can have this name.
 pub const GOTO: &str = "lifecycle:goto";
 
 /// Carries out one of its commands.
 pub fn run(
-    home: &Home,
+    home: &Env,
     here: &Path,
     command: &LifecycleCommand,
-    manner: Manner,
+    manner: SpawnMode,
 ) -> Result<Exit, Failure> {
-    let here = Here::load(home, here)?;
+    let here = LoadedProject::load(home, here)?;
     match command {
         LifecycleCommand::Check {
             file,
@@ -56,7 +56,7 @@ pub fn run(
         LifecycleCommand::Show { agent, listing } => states(home, &here, &agent.agent, *listing),
         LifecycleCommand::Tick { agent, listing } => {
             let (job, _) = named(&here, &agent.agent)?;
-            let how = by_hand::How {
+            let how = by_hand::RunArgs {
                 manner,
                 listing: *listing,
                 follow: false,
@@ -77,11 +77,11 @@ pub fn run(
         } => {
             let scope = Scope::open(&here.root, &[], ".runner/staging/look")
                 .map_err(|error| Failure::environment(whole(&error)))?;
-            let told = orient(&scope, &board::path(&here, which), &which.agent);
+            let reported = orient(&scope, &board::path(&here, which), &which.agent);
             if listing.json {
-                show::json(&told);
+                show::json(&reported);
             } else {
-                for line in told.lines((*kind).into(), None) {
+                for line in reported.lines((*kind).into(), None) {
                     show::out(&format!("{}\n", safe::line(&line)));
                 }
             }
@@ -96,7 +96,7 @@ pub fn run(
 }
 
 /// The job that is the cycle of an agent, and its settings; without one the built-in cycle's.
-fn of_agent(here: &Here, agent: &str) -> (Option<String>, CycleSpec) {
+fn of_agent(here: &LoadedProject, agent: &str) -> (Option<String>, CycleSpec) {
     let found = here
         .config
         .jobs
@@ -118,7 +118,7 @@ fn of_agent(here: &Here, agent: &str) -> (Option<String>, CycleSpec) {
 }
 
 /// The same where there must be one.
-fn named<'h>(here: &'h Here, agent: &str) -> Result<(&'h str, &'h CycleSpec), Failure> {
+fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h CycleSpec), Failure> {
     let cycles = || {
         here.config
             .jobs
@@ -134,7 +134,7 @@ fn named<'h>(here: &'h Here, agent: &str) -> Result<(&'h str, &'h CycleSpec), Fa
     let agents: Vec<&str> = cycles().map(|(_, cycle)| cycle.agent.as_str()).collect();
     Err(if agents.is_empty() {
         Failure::configuration("this project has no job of kind lifecycle")
-            .mend("runner config set jobs.lifecycle.kind lifecycle")
+            .hint("runner config set jobs.lifecycle.kind lifecycle")
     } else {
         let whose = if agent.is_empty() {
             "no cycle of the agent without a name".to_owned()
@@ -145,11 +145,11 @@ fn named<'h>(here: &'h Here, agent: &str) -> Result<(&'h str, &'h CycleSpec), Fa
             "this project has {whose}; it has: {}",
             agents.join(", ")
         ))
-        .mend(format!("add --agent {}", agents[0]))
+        .hint(format!("add --agent {}", agents[0]))
     })
 }
 
-fn check(here: &Here, file: Option<&str>, listing: Listing) -> Result<Exit, Failure> {
+fn check(here: &LoadedProject, file: Option<&str>, listing: Listing) -> Result<Exit, Failure> {
     let path = file.unwrap_or(BUILT_IN).to_owned();
     let mistakes = match declared(&here.root, file) {
         Ok(spec) => of_project(here, &spec),
@@ -159,7 +159,7 @@ fn check(here: &Here, file: Option<&str>, listing: Listing) -> Result<Exit, Fail
     if listing.json {
         show::json(&json!({ "file": path, "mistakes": mistakes }));
     } else {
-        for Mistake { line, why } in &mistakes {
+        for SpecError { line, why } in &mistakes {
             show::out(&format!("{path}:{line}: {}\n", safe::line(why)));
         }
         if mistakes.is_empty() {
@@ -174,9 +174,9 @@ fn check(here: &Here, file: Option<&str>, listing: Listing) -> Result<Exit, Fail
 }
 
 /// What of a cycle does not fit this project.
-fn of_project(here: &Here, spec: &Spec) -> Vec<Mistake> {
+fn of_project(here: &LoadedProject, spec: &Spec) -> Vec<SpecError> {
     let mut found = Vec::new();
-    for State {
+    for CycleState {
         backend,
         prompt,
         line,
@@ -192,7 +192,7 @@ fn of_project(here: &Here, spec: &Spec) -> Vec<Mistake> {
                 "there is no [backends.{backend}] (there are: {})",
                 known.join(", ")
             );
-            found.push(Mistake { line: *line, why });
+            found.push(SpecError { line: *line, why });
         }
         let file = prompt
             .as_ref()
@@ -200,20 +200,25 @@ fn of_project(here: &Here, spec: &Spec) -> Vec<Mistake> {
         let file = file.filter(|it| it.contains(['.', '/']));
         if let Some(file) = file.filter(|it| !here.root.join(it).is_file()) {
             let why = format!("PROMPT names {file}, and there is no such file");
-            found.push(Mistake { line: *line, why });
+            found.push(SpecError { line: *line, why });
         }
     }
     found
 }
 
-fn states(home: &Home, here: &Here, agent: &str, listing: Listing) -> Result<Exit, Failure> {
+fn states(
+    home: &Env,
+    here: &LoadedProject,
+    agent: &str,
+    listing: Listing,
+) -> Result<Exit, Failure> {
     let (job, cycle) = of_agent(here, agent);
-    let spec = cycles::of(&here.root, &cycle)?;
+    let spec = cycles::cycle_of(&here.root, &cycle)?;
     let at = position::read(&here.root, agent, &spec).map_err(|error| bad(&error, &spec))?;
     let now = home.wall()?;
-    let failures = match (&job, home.ledger_to_read()?) {
-        (Some(job), Some(ledger)) => match ledger.job(&here.id, job) {
-            Ok(row) => ledger.streak(row.id)?.failures,
+    let failures = match (&job, home.store_to_read()?) {
+        (Some(job), Some(store)) => match store.job(&here.id, job) {
+            Ok(row) => store.streak(row.id)?.failures,
             Err(_) => 0,
         },
         _ => 0,
@@ -221,19 +226,19 @@ fn states(home: &Home, here: &Here, agent: &str, listing: Listing) -> Result<Exi
     let failed = job.as_deref().map(failmark::of_job);
     let failed = failed.and_then(|mark| failmark::read_at(&here.root, &mark));
     let mut rows = Vec::new();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for state in &spec.states {
         let here_now = state.name == at.state;
         let ran =
             position::ran(&here.root, agent, &state.name).map_err(|error| bad(&error, &spec))?;
-        let facts = Facts {
+        let facts = TickFacts {
             ran,
             failures: if here_now { failures } else { 0 },
             failed: failed.as_ref().map(|mark| mark.at),
         };
         let gate = match step(state, &facts, now) {
-            Step::Gate { until, .. } => Some(until),
-            Step::Go => None,
+            CycleStep::Gate { until, .. } => Some(until),
+            CycleStep::Go => None,
         };
         let mark = if here_now { "→" } else { " " };
         let times = match (state.repeat, here_now) {
@@ -242,17 +247,17 @@ fn states(home: &Home, here: &Here, agent: &str, listing: Listing) -> Result<Exi
             (most, false) => format!("×{most}"),
         };
         let said = [
-            ran.map(|ran| format!("ran {}", show::moment(ran))),
-            gate.map(|until| format!("gate until {}", show::moment(until))),
+            ran.map(|ran| format!("ran {}", show::format_time(ran))),
+            gate.map(|until| format!("gate until {}", show::format_time(until))),
         ];
         rows.push(vec![
             format!("{mark} {}", state.name),
-            state.kind.word().to_owned(),
+            state.kind.as_str().to_owned(),
             times,
             format!("then {}", state.next),
             said.into_iter().flatten().collect::<Vec<_>>().join(", "),
         ]);
-        told.push(json!({
+        reported.push(json!({
             "name": state.name, "kind": state.kind, "next": state.next, "repeat": state.repeat,
             "min_interval_s": state.min_interval.map(|it| it.as_secs()),
             "backend": state.backend, "line": state.line,
@@ -265,7 +270,7 @@ fn states(home: &Home, here: &Here, agent: &str, listing: Listing) -> Result<Exi
             "file": cycles::file(&cycle).unwrap_or_else(|| BUILT_IN.to_owned()),
             "job": job, "agent": agent, "failures": failures,
             "position": { "state": at.state, "hits": at.hits },
-            "states": told,
+            "states": reported,
         }));
         return Ok(Exit::Done);
     }
@@ -287,31 +292,31 @@ fn states(home: &Home, here: &Here, agent: &str, listing: Listing) -> Result<Exi
 
 /// The steps, the newest first: what was made of each tick.
 fn history(
-    home: &Home,
-    here: &Here,
+    home: &Env,
+    here: &LoadedProject,
     agent: &str,
     limit: u32,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let (job, _) = named(here, agent)?;
     let mut rows = Vec::new();
-    if let Some(ledger) = home.ledger_to_read()? {
-        let known = ledger
+    if let Some(store) = home.store_to_read()? {
+        let known = store
             .jobs(&here.id)?
             .into_iter()
             .find(|row| row.name == job);
         if let Some(row) = known {
-            let filter = Filter {
+            let filter = RunFilter {
                 project: Some(here.id.clone()),
                 job: Some(row.id),
                 limit,
-                ..Filter::default()
+                ..RunFilter::default()
             };
-            rows = ledger.runs(&filter)?;
+            rows = store.runs(&filter)?;
         }
     }
     if listing.json {
-        let told: Vec<_> = rows
+        let reported: Vec<_> = rows
             .iter()
             .map(|row| {
                 json!({
@@ -320,7 +325,7 @@ fn history(
                 })
             })
             .collect();
-        show::json(&told);
+        show::json(&reported);
         return Ok(Exit::Done);
     }
     if rows.is_empty() {
@@ -331,7 +336,7 @@ fn history(
         .iter()
         .map(|row| {
             let outcome = row.outcome.as_ref();
-            let word = outcome.map_or("open", |outcome| outcome.word());
+            let word = outcome.map_or("open", |outcome| outcome.as_str());
             let said = match row.summary.headline.as_str() {
                 "" => outcome
                     .and_then(|outcome| outcome.why())
@@ -339,7 +344,7 @@ fn history(
                 headline => headline,
             };
             vec![
-                show::moment(row.requested),
+                show::format_time(row.requested),
                 word.to_owned(),
                 safe::line(said),
             ]
@@ -350,20 +355,20 @@ fn history(
 }
 
 fn bad(error: &position::BadPosition, spec: &Spec) -> Failure {
-    Failure::environment(safe::line(&runner_engine::causes::whole(error)))
-        .mend(format!("runner lifecycle goto {}", spec.first().name))
+    Failure::environment(safe::line(&runner_engine::error_chain::whole(error)))
+        .hint(format!("runner lifecycle goto {}", spec.first().name))
 }
 
 fn goto(
-    home: &Home,
-    here: &Here,
+    home: &Env,
+    here: &LoadedProject,
     wanted: &str,
     agent: &str,
     quiet: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let (_, cycle) = named(here, agent)?;
-    let spec = cycles::of(&here.root, cycle)?;
+    let spec = cycles::cycle_of(&here.root, cycle)?;
     let Some(state) = spec.state(wanted) else {
         let names: Vec<&str> = spec.states.iter().map(|it| it.name.as_str()).collect();
         return Err(Failure::usage(format!(
@@ -371,24 +376,24 @@ fn goto(
             names.join(", ")
         )));
     };
-    let mut ledger = home.ledger()?;
-    here.register(&mut ledger, home.wall()?)?;
-    let me = Owner::me();
-    let mut hand = board::hand(home, here, &me, &mut ledger)?;
+    let mut store = home.store()?;
+    here.register(&mut store, home.wall()?)?;
+    let me = ProcessIdentity::me();
+    let mut hand = board::hand(home, here, &me, &mut store)?;
     let mut held = hand.lock(GOTO).map_err(board::act_failure)?;
     let path = position::path(agent);
     let position = Position::at(&state.name);
-    let act = Act {
+    let act = ManualEdit {
         job: GOTO,
         allowed: &[".runner"],
-        staging: act::STAGING,
+        staging: manual_edit::STAGING,
         headline: format!("set to {}", state.name),
         lines: Vec::new(),
     };
     let run = hand
         .place(&mut held, &act, &mut |scope, _, _| {
             // Whatever stands there: that is what is set anew.
-            let seen = scope.look(&path, 1 << 20)?;
+            let seen = scope.inspect(&path, 1 << 20)?;
             let expect = seen.map_or(Expect::Absent, |(bytes, _)| {
                 Expect::Digest(Digest::of(&bytes))
             });
@@ -399,12 +404,12 @@ fn goto(
     if listing.json {
         show::json(&json!({ "state": state.name, "hits": 0, "run": run.to_string() }));
     } else {
-        let kind = if state.kind == Kind::Rem {
+        let kind = if state.kind == StateKind::Rem {
             "the dream"
         } else {
             "a run"
         };
-        show::say(quiet, &format!("{} is next ({kind})", state.name));
+        show::info(quiet, &format!("{} is next ({kind})", state.name));
     }
     Ok(Exit::Done)
 }

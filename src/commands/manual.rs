@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap_complete::Shell;
-use runner_engine::causes::whole;
+use runner_engine::error_chain::whole;
 use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::outcome::Exit;
 
@@ -48,7 +48,7 @@ pub fn write(into: &Path, quiet: bool) -> Result<Exit, Failure> {
         show::out(&format!("{}\n", path.display()));
     }
     if wanted.is_empty() {
-        show::say(quiet, "all pages are there already; nothing was written");
+        show::info(quiet, "all pages are there already; nothing was written");
     }
     Ok(Exit::Done)
 }
@@ -71,5 +71,5 @@ fn ours(path: &Path, text: &[u8]) -> Result<bool, Failure> {
         "{} is there and was not written by runner man; nothing was written",
         path.display()
     ))
-    .mend("runner man ANOTHER-FOLDER"))
+    .hint("runner man ANOTHER-FOLDER"))
 }

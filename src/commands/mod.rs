@@ -1,6 +1,5 @@
 //! One module a command; each returns the exit code.
 
-mod ack;
 mod alerts;
 mod backends;
 mod board;
@@ -9,22 +8,23 @@ mod config;
 mod corpus;
 mod curator;
 mod daemon;
+mod db;
 mod demo;
 mod doctor;
 mod dream;
 mod dream_bench;
-mod dry;
+mod dry_run;
+mod execute;
 mod guard;
 mod hook;
 mod init;
+mod jobs;
 mod journal;
-mod ledger;
 mod lifecycle;
 mod manual;
 mod night;
 mod overnight;
 mod pause;
-mod perform;
 mod projects;
 mod queue;
 mod replay;
@@ -38,15 +38,15 @@ mod tick;
 
 use std::path::Path;
 
-use runner_engine::ledger::LedgerError;
 use runner_engine::outcome::Exit;
+use runner_engine::store::StoreError;
 
 use crate::cli::Failure;
 use crate::cli::args::{Args, BudgetCommand, Command, ConfigCommand, RunsCommand};
 use crate::cli::journal::HookCommand;
-use crate::config::Reach;
-use crate::drive::Manner;
-use crate::home::{self, Home};
+use crate::config::OverrideScope;
+use crate::env::{self, Env};
+use crate::spawn::SpawnMode;
 
 /// Carries out one command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Command::Tick {
             environment: Some(file),
             ..
-        } => return Err(home::restart_in(file)),
+        } => return Err(env::restart_in(file)),
         _ => {}
     }
     let reach = reach(&args.command);
@@ -67,9 +67,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             "--config {}: this command has no use for it",
             args.config[0]
         ))
-        .mend("runner config set KEY VALUE, or runner enqueue JOB --set KEY=VALUE"));
+        .hint("runner config set KEY VALUE, or runner enqueue JOB --set KEY=VALUE"));
     }
-    let home = Home::read()?.with(&args.config, reach.unwrap_or_default())?;
+    let home = Env::read()?.with(&args.config, reach.unwrap_or_default())?;
     if reach.is_some() {
         home.overrides.honoured()?;
     }
@@ -96,13 +96,13 @@ fn is_dry(command: &Command) -> bool {
 }
 
 /// What `--config` may change for a command; `None` where nothing that it does would follow it.
-fn reach(command: &Command) -> Option<Reach> {
+fn reach(command: &Command) -> Option<OverrideScope> {
     match command {
         Command::Config {
             command: ConfigCommand::Set { .. } | ConfigCommand::Schema,
         } => None,
         Command::Config { .. } | Command::Schedule { .. } | Command::Backends { .. } => {
-            Some(Reach::Look)
+            Some(OverrideScope::Look)
         }
         Command::Night { .. }
         | Command::Run { .. }
@@ -112,7 +112,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Curator { .. }
         | Command::Tick { .. }
         | Command::Daemon { .. }
-        | Command::Perform { .. } => Some(Reach::Run),
+        | Command::Execute { .. } => Some(OverrideScope::Run),
         Command::Init { .. }
         | Command::Demo { .. }
         | Command::Enqueue { .. }
@@ -124,7 +124,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Status { .. }
         | Command::Setup { .. }
         | Command::Doctor { .. }
-        | Command::Ledger { .. }
+        | Command::Db { .. }
         | Command::Report(_)
         | Command::Projects { .. }
         | Command::Completions { .. }
@@ -133,7 +133,7 @@ fn reach(command: &Command) -> Option<Reach> {
         | Command::Guard { .. }
         | Command::Journal { .. }
         | Command::Hook { .. }
-        | Command::Ack { .. }
+        | Command::Jobs { .. }
         | Command::Replay { .. }
         | Command::Alerts { .. }
         | Command::Deliver { .. }
@@ -142,14 +142,14 @@ fn reach(command: &Command) -> Option<Reach> {
             command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
             ..
         } => None,
-        Command::Budget { .. } => Some(Reach::Look),
+        Command::Budget { .. } => Some(OverrideScope::Look),
     }
 }
 
-fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
+fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     let here = args.at.clone().unwrap_or_else(|| home.here.clone());
     let here: &Path = &here;
-    let manner = Manner {
+    let manner = SpawnMode {
         watched: true,
         quiet: args.quiet,
         verbose: args.verbose,
@@ -167,7 +167,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             dry_run: true,
             listing,
             ..
-        } => dry::night(home, here, *listing),
+        } => dry_run::night(home, here, *listing),
         Command::Night { listing, awake, .. } => night::run(home, here, manner, *awake, *listing),
         Command::Run {
             job,
@@ -175,7 +175,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             dry_run: true,
             listing,
             ..
-        } => dry::run(home, here, job, key.as_deref(), *listing),
+        } => dry_run::run(home, here, job, key.as_deref(), *listing),
         Command::Run {
             job,
             key,
@@ -184,7 +184,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             listing,
             ..
         } => {
-            let how = run::How {
+            let how = run::RunArgs {
                 manner,
                 listing: *listing,
                 follow: *follow,
@@ -203,7 +203,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             key,
             listing,
         } => {
-            let wish = queue::Wish {
+            let wish = queue::EnqueueRequest {
                 job,
                 set,
                 at: at.as_deref(),
@@ -229,7 +229,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         }
         Command::Completions { .. } | Command::Man { .. } => unreachable!("done before"),
         Command::Tick { listing, .. } => tick::run(home, manner, *listing),
-        Command::Perform { run } => perform::run(home, run, args.quiet, args.verbose),
+        Command::Execute { run } => execute::run(home, run, args.quiet, args.verbose),
         Command::Runs {
             command: None,
             job,
@@ -250,7 +250,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             schema,
             listing,
         } => {
-            let look = status::Look {
+            let look = status::StatusRequest {
                 asked_for_here: args.at.is_some(),
                 watch: *watch,
                 schema: *schema,
@@ -264,8 +264,8 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
         Command::Budget { command, listing } => {
             budget::run(home, here, command.as_ref(), args.quiet, *listing)
         }
-        Command::Ack { job, listing, .. } => {
-            ack::run(home, here, job.as_deref(), args.quiet, *listing)
+        Command::Jobs { command, listing } => {
+            jobs::run(home, here, command.as_ref(), args.quiet, *listing)
         }
         Command::Alerts { command, listing } => {
             alerts::run(home, here, command.as_ref(), args.quiet, *listing)
@@ -287,7 +287,7 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
             there,
             listing,
         } => doctor::run(home, here, *as_scheduler, *there, *listing),
-        Command::Ledger { command } => ledger::run(home, command, args.quiet),
+        Command::Db { command } => db::run(home, command, args.quiet),
         Command::Replay(wanted) => replay::run(home, here, wanted, args.quiet),
         Command::Dream { command } => dream::run(home, here, command, manner),
         Command::Board { command } => board::run(home, here, command, args.quiet),
@@ -298,11 +298,11 @@ fn dispatch(args: &Args, home: &Home) -> Result<Exit, Failure> {
     }
 }
 
-/// Tells of a ledger that cannot be used before a command writes anything else. An older one is brought
+/// Tells of a database that cannot be used before a command writes anything else. An older one is brought
 /// to the present format when it is opened for writing.
-fn usable(home: &Home) -> Result<(), Failure> {
-    match home.ledger_to_read() {
-        Ok(_) | Err(LedgerError::Older { .. } | LedgerError::HalfRestored { .. }) => Ok(()),
+fn usable(home: &Env) -> Result<(), Failure> {
+    match home.store_to_read() {
+        Ok(_) | Err(StoreError::Older { .. } | StoreError::HalfRestored { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -3,27 +3,27 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use runner_engine::ledger::{NewOccurrence, Recorded};
 use runner_engine::outcome::{Exit, Outcome};
-use runner_engine::owner::Owner;
+use runner_engine::process_id::ProcessIdentity;
 use runner_engine::schedule::Trigger;
+use runner_engine::store::{NewOccurrence, Recorded};
 use runner_engine::tick::{civil_date, close_nights};
 use runner_jobs::report;
 
-use super::run::tell;
+use super::run::print_outcome;
 use crate::cli::Failure;
 use crate::cli::args::{AwakeFlags, Listing};
 use crate::cli::show;
-use crate::config::When;
-use crate::drive::{self, Manner};
-use crate::home::Home;
-use crate::project::Here;
+use crate::config::TriggerSpec;
+use crate::env::Env;
+use crate::project::LoadedProject;
+use crate::spawn::{self, SpawnMode};
 
-/// Runs a night by hand.
+/// Runs a manual night.
 pub fn run(
-    home: &Home,
+    home: &Env,
     here: &Path,
-    manner: Manner,
+    manner: SpawnMode,
     awake: AwakeFlags,
     listing: Listing,
 ) -> Result<Exit, Failure> {
@@ -32,31 +32,36 @@ pub fn run(
 
 /// The same, in which some jobs run more than once: each of `steps` is such a job, and how often more.
 pub fn with_steps(
-    home: &Home,
+    home: &Env,
     here: &Path,
     steps: &[(&str, u32)],
-    manner: Manner,
+    manner: SpawnMode,
     awake: AwakeFlags,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let project = Here::load(home, here)?;
+    let project = LoadedProject::load(home, here)?;
     let now = home.wall()?;
-    let mut ledger = home.ledger()?;
-    ledger.check()?;
-    project.register(&mut ledger, now)?;
-    let me = Owner::me();
+    let mut store = home.store()?;
+    store.check()?;
+    project.register(&mut store, now)?;
+    let me = ProcessIdentity::me();
     // What a cycle does, it does when it is its turn; what follows another job comes after it.
     let due: Vec<_> = (project.config.jobs.iter())
         .filter(|(_, job)| job.enabled)
-        .filter(|(_, job)| !matches!(job.when, When::Clock(Trigger::After(_)) | When::Lifecycle))
+        .filter(|(_, job)| {
+            !matches!(
+                job.when,
+                TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle
+            )
+        })
         .collect();
     if due.is_empty() {
         return Ok(nothing_due(&project, manner.quiet, listing));
     }
     let settings = &project.config.night;
     let closes = now.saturating_add(settings.length).unwrap_or(now);
-    let night = ledger.open_night(&project.id, &civil_date(now, &settings.zone), now, closes)?;
-    show::say(
+    let night = store.open_night(&project.id, &civil_date(now, &settings.zone), now, closes)?;
+    show::info(
         manner.quiet || listing.json,
         &format!("night {}", night.name),
     );
@@ -73,76 +78,76 @@ pub fn with_steps(
             let new = NewOccurrence {
                 night: Some(night.id),
                 settings: awake.settings(),
-                ..NewOccurrence::by_hand(ledger.job(&project.id, name)?.id, key, now)
+                ..NewOccurrence::manual(store.job(&project.id, name)?.id, key, now)
             };
-            if let Recorded::New(run) = ledger.enter(&new, &me, now)? {
-                tracing::debug!(job = name, kind = job.spec.kind.word(), "recorded");
+            if let Recorded::New(run) = store.enter(&new, &me, now)? {
+                tracing::debug!(job = name, kind = job.spec.kind.as_str(), "recorded");
                 queue.push_back(run);
             }
         }
     }
     let mut worst = Exit::Done;
     while let Some(run) = queue.pop_front() {
-        let row = drive::run_to_end(home, &mut ledger, &me, &run, manner)?;
+        let row = spawn::run_to_end(home, &mut store, &me, &run, manner)?;
         let exit = row
             .outcome
             .as_ref()
             .map_or(Exit::Internal, |outcome| outcome.exit(true));
         worst = worst.max(exit);
         if !listing.json {
-            tell(&row, manner, Listing::default());
+            print_outcome(&row, manner, Listing::default());
         }
         if exit == Exit::Cancelled {
             break;
         }
-        queue.extend(ledger.start_ready(Some(night.id), &me, home.wall()?)?);
+        queue.extend(store.start_ready(Some(night.id), &me, home.wall()?)?);
     }
     for run in queue {
         let outcome = Outcome::Cancelled {
             why: "the night was cancelled before its turn".to_owned(),
         };
-        ledger.decline(&run, &outcome, home.wall()?)?;
+        store.decline(&run, &outcome, home.wall()?)?;
     }
-    let driver = drive::driver(home, &me);
+    let driver = spawn::driver(home, &me);
     let mut reported = false;
-    for run in close_nights(&mut ledger, &driver, home.now()?, Some(&project.id))? {
-        let row = drive::run_to_end(home, &mut ledger, &me, &run, manner)?;
+    for run in close_nights(&mut store, &driver, home.now()?, Some(&project.id))? {
+        let row = spawn::run_to_end(home, &mut store, &me, &run, manner)?;
         let placed = row.outcome.as_ref().is_some_and(Outcome::placed);
         reported |= placed && row.night == Some(night.id);
         if !placed {
             worst = worst.max(Exit::Failed);
-            tell(&row, manner, Listing::default());
+            print_outcome(&row, manner, Listing::default());
         }
     }
-    let open = ledger.occurrences_of(night.id)?;
+    let open = store.occurrences_of(night.id)?;
     let open = open.iter().filter(|one| one.outcome.is_none()).count();
-    let told = report::whole(&ledger, night.id, &project.root, home.wall()?)?;
+    let report = report::whole(&store, night.id, &project.root, home.wall()?)?;
     if listing.json {
-        show::json(&told);
+        show::json(&report);
     } else if reported {
-        let folder = ledger.report_folder(night.id)?;
+        let folder = store.report_folder(night.id)?;
         let path = project
             .root
             .join(report::FOLDER)
-            .join(folder.as_ref().unwrap_or(&told.night))
+            .join(folder.as_ref().unwrap_or(&report.night))
             .join("report.md");
-        show::say(
+        show::info(
             manner.quiet,
-            &format!("{} — {}", told.headline(), path.display()),
+            &format!("{} — {}", report.headline(), path.display()),
         );
     } else if open > 0 {
-        show::say(
+        show::info(
             manner.quiet,
             &format!(
                 "{}; the report follows when the rest is over, at the latest at {}",
-                told.headline(),
-                show::moment(closes)
+                report.headline(),
+                show::format_time(closes)
             ),
         );
     } else {
         show::complain(&format!(
             "{}; the report of the night could not be made",
-            told.headline()
+            report.headline()
         ));
         worst = worst.max(Exit::Failed);
     }
@@ -150,7 +155,7 @@ pub fn with_steps(
 }
 
 /// A night in which nothing is due is none: it is not opened, so it has no report and misses none.
-fn nothing_due(project: &Here, quiet: bool, listing: Listing) -> Exit {
+fn nothing_due(project: &LoadedProject, quiet: bool, listing: Listing) -> Exit {
     let why = match project.config.jobs.len() {
         0 => "this project has no job".to_owned(),
         jobs => format!(
@@ -161,7 +166,7 @@ fn nothing_due(project: &Here, quiet: bool, listing: Listing) -> Exit {
     if listing.json {
         show::json(&serde_json::json!({ "night": null, "why": why, "runs": [] }));
     } else {
-        show::say(
+        show::info(
             quiet,
             &format!("nothing is due: {why}; no night is opened and no report written"),
         );

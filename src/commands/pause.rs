@@ -1,6 +1,6 @@
 //! `pause`, `resume`: holding a job, or everything, for a while.
 //!
-//! Each is one step in the ledger, obeyed by every tick, host timer and daemon; what a person runs by
+//! Each is one step in the database, obeyed by every tick, host timer and daemon; what a person runs by
 //! hand is run all the same.
 
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::path::Path;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{FOREVER, JobRow, Ledger, RunRow};
 use runner_engine::outcome::Exit;
+use runner_engine::store::{FOREVER, JobRow, RunRow, Store};
 use runner_engine::tick::record_due;
 use serde::Serialize;
 
@@ -17,12 +17,12 @@ use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::{show, when};
 use crate::daemon::client;
-use crate::home::Home;
-use crate::project::{self, Here};
+use crate::env::Env;
+use crate::project::{self, LoadedProject};
 
 /// Pauses a job, or everything.
 pub fn pause(
-    home: &Home,
+    home: &Env,
     here: &Path,
     job: Option<&str>,
     until: Option<&str>,
@@ -30,10 +30,10 @@ pub fn pause(
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let now = home.wall()?;
-    let mut ledger = home.ledger()?;
+    let mut store = home.store()?;
     let (id, zone) = match job {
         Some(job) => {
-            let row = of_job(home, here, &mut ledger, job)?;
+            let row = of_job(home, here, &mut store, job)?;
             (Some(row.id), row.schedule.zone)
         }
         None => (
@@ -43,21 +43,24 @@ pub fn pause(
     };
     let zone = TimeZone::get(&zone).unwrap_or(TimeZone::UTC);
     let end = match until {
-        Some(until) => when::moment(until, &zone, now).map_err(Failure::usage)?,
+        Some(until) => when::parse_time(until, &zone, now).map_err(Failure::usage)?,
         None => FOREVER,
     };
     if end <= now {
-        return Err(Failure::usage(format!("{} is past", show::moment(end))));
+        return Err(Failure::usage(format!(
+            "{} is past",
+            show::format_time(end)
+        )));
     }
     // What is due by now was due before the pause.
     let mut troubles = Vec::new();
-    record_due(&mut ledger, id, now, &mut troubles)?;
+    record_due(&mut store, id, now, &mut troubles)?;
     for trouble in troubles {
         show::complain(&trouble);
     }
-    ledger.pause(id, end)?;
+    store.pause(id, end)?;
     client::wake(home);
-    let live = ledger.live()?.into_iter();
+    let live = store.live()?.into_iter();
     let live: Vec<RunRow> = live
         .filter(|run| id.is_none_or(|id| run.job == id))
         .collect();
@@ -71,7 +74,7 @@ pub fn pause(
         return Ok(Exit::Done);
     }
     let what = job.unwrap_or("everything");
-    show::say(
+    show::info(
         quiet,
         &format!("{what} is paused {}", until_words(end, job)),
     );
@@ -80,7 +83,7 @@ pub fn pause(
             .iter()
             .map(|run| format!("{} (run {})", run.job_name, run.id));
         let names = names.collect::<Vec<_>>().join(", ");
-        show::say(quiet, &format!("what runs goes on to its end: {names}"));
+        show::info(quiet, &format!("what runs goes on to its end: {names}"));
     }
     Ok(Exit::Done)
 }
@@ -107,28 +110,28 @@ pub fn limited(end: Timestamp) -> Option<Timestamp> {
 pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
     limited(end).map_or_else(
         || format!("until `runner resume {}`", job.unwrap_or("--all")),
-        |end| format!("until {}", show::moment(end)),
+        |end| format!("until {}", show::format_time(end)),
     )
 }
 
 /// Ends a pause.
 pub fn resume(
-    home: &Home,
+    home: &Env,
     here: &Path,
     job: Option<&str>,
     quiet: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let now = home.wall()?;
-    let mut ledger = home.ledger()?;
+    let mut store = home.store()?;
     let id = match job {
-        Some(job) => Some(of_job(home, here, &mut ledger, job)?.id),
+        Some(job) => Some(of_job(home, here, &mut store, job)?.id),
         None => None,
     };
-    let ended = ledger.resume(id, now)?;
+    let ended = store.resume(id, now)?;
     client::wake(home);
     let what = job.unwrap_or("everything");
-    let all = ledger.paused_until(now)?;
+    let all = store.paused_until(now)?;
     if listing.json {
         show::json(&PauseJson {
             job,
@@ -139,21 +142,21 @@ pub fn resume(
         return Ok(Exit::Done);
     }
     match (ended, all) {
-        (_, Some(_)) if id.is_some() => show::say(
+        (_, Some(_)) if id.is_some() => show::info(
             quiet,
             &format!("{what} may run again, but everything is paused: runner resume --all"),
         ),
-        (true, _) => show::say(quiet, &format!("{what} goes on")),
-        (false, _) => show::say(quiet, &format!("{what} was not paused")),
+        (true, _) => show::info(quiet, &format!("{what} goes on")),
+        (false, _) => show::info(quiet, &format!("{what} was not paused")),
     }
     Ok(Exit::Done)
 }
 
-/// The job as the ledger has it: brought up to date where the project's files can be read, and as it
+/// The job as the database has it: brought up to date where the project's files can be read, and as it
 /// was where they cannot, for a job must be held back most of all then.
-fn of_job(home: &Home, here: &Path, ledger: &mut Ledger, job: &str) -> Result<JobRow, Failure> {
-    let fresh = Here::load(home, here).and_then(|project| {
-        project.register(ledger, home.wall()?)?;
+fn of_job(home: &Env, here: &Path, store: &mut Store, job: &str) -> Result<JobRow, Failure> {
+    let fresh = LoadedProject::load(home, here).and_then(|project| {
+        project.register(store, home.wall()?)?;
         Ok(project)
     });
     let id = match fresh {
@@ -162,12 +165,12 @@ fn of_job(home: &Home, here: &Path, ledger: &mut Ledger, job: &str) -> Result<Jo
             project.id
         }
         Err(failure) => {
-            let Ok(kept) = project::kept(home, ledger, here) else {
+            let Ok(kept) = project::kept(home, store, here) else {
                 return Err(failure);
             };
             show::complain(&failure.to_string());
             kept.row.id
         }
     };
-    project::job_of(ledger, &id, job)
+    project::job_of(store, &id, job)
 }

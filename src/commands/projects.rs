@@ -6,22 +6,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use runner_engine::ids::ProjectId;
-use runner_engine::ledger::{Ledger, Project};
 use runner_engine::outcome::Exit;
+use runner_engine::store::{Project, Store};
 use serde::Serialize;
 
 use crate::cli::Failure;
 use crate::cli::args::{Listing, ProjectsCommand};
 use crate::cli::show;
 use crate::daemon::client;
+use crate::env::Env;
 use crate::filesystem;
-use crate::home::Home;
-use crate::project::standing::{Seen, Standing, look};
+use crate::project::registration::{PathOccupant, Registration, inspect_path};
 use crate::project::{self, identity};
 
 /// Does what is asked.
 pub fn run(
-    home: &Home,
+    home: &Env,
     here: &Path,
     command: Option<&ProjectsCommand>,
     quiet: bool,
@@ -48,20 +48,21 @@ struct ProjectJson {
     path: String,
     standing: &'static str,
     trouble: Option<String>,
-    mend: Option<String>,
+    #[serde(rename = "mend")]
+    hint: Option<String>,
     /// The kind of the shared file system that it lies on.
     shared: Option<String>,
 }
 
-fn list(home: &Home, listing: Listing) -> Result<Exit, Failure> {
+fn list(home: &Env, listing: Listing) -> Result<Exit, Failure> {
     let mut found = Vec::new();
-    if let Some(ledger) = home.ledger_to_read()? {
-        for known in ledger.every_project()? {
+    if let Some(store) = home.store_to_read()? {
+        for known in store.every_project()? {
             let standing = project::standing_of_row(&known);
             let path = known.displaced_from().unwrap_or_else(|| known.path.clone());
-            let (trouble, mend) = match standing.trouble(&path, &known.id) {
-                Some((what, mend)) => (Some(what), Some(mend)),
-                None if standing == Standing::Replaced => (
+            let (trouble, hint) = match standing.trouble(&path, &known.id) {
+                Some((what, hint)) => (Some(what), Some(hint)),
+                None if standing == Registration::Replaced => (
                     Some(
                         "another folder is at its path than was; it goes on as the same project"
                             .to_owned(),
@@ -72,20 +73,20 @@ fn list(home: &Home, listing: Listing) -> Result<Exit, Failure> {
                 ),
                 None => match (identity::git_folder(&path), project::contradiction(&known)) {
                     (Ok(_), None) => (None, None),
-                    (Ok(_), Some((what, mend))) => (Some(what), Some(mend)),
+                    (Ok(_), Some((what, hint))) => (Some(what), Some(hint)),
                     (Err(failure), _) => {
-                        let (what, mend) = failure.parts();
-                        (Some(what), mend)
+                        let (what, hint) = failure.parts();
+                        (Some(what), hint)
                     }
                 },
             };
             found.push(ProjectJson {
                 shared: filesystem::shared(&path),
                 path: path.display().to_string(),
-                standing: standing.word(),
+                standing: standing.as_str(),
                 id: known.id,
                 trouble,
-                mend,
+                hint,
             });
         }
     }
@@ -107,8 +108,8 @@ fn list(home: &Home, listing: Listing) -> Result<Exit, Failure> {
         if let Some(trouble) = &it.trouble {
             text.push_str(&format!("  {trouble}\n"));
         }
-        if let Some(mend) = &it.mend {
-            text.push_str(&format!("  to mend it: {mend}\n"));
+        if let Some(hint) = &it.hint {
+            text.push_str(&format!("  fix: {hint}\n"));
         }
         if let Some(kind) = &it.shared {
             text.push_str(&format!(
@@ -121,8 +122,8 @@ fn list(home: &Home, listing: Listing) -> Result<Exit, Failure> {
 }
 
 /// The project that somebody names by its path, as it was or is, or by its id.
-fn named(ledger: &Ledger, name: &Path) -> Result<Project, Failure> {
-    let all = ledger.every_project()?;
+fn named(store: &Store, name: &Path) -> Result<Project, Failure> {
+    let all = store.every_project()?;
     let text = name.to_string_lossy();
     let canonical = fs::canonicalize(name).ok();
     let mut matches: Vec<&Project> = all
@@ -141,11 +142,11 @@ fn named(ledger: &Ledger, name: &Path) -> Result<Project, Failure> {
         [one] => Ok((*one).clone()),
         [] => Err(
             Failure::data(format!("no project {} is known", name.display()))
-                .mend("runner projects"),
+                .hint("runner projects"),
         ),
         several => Err(
             Failure::data(format!("{} projects begin with {text}", several.len()))
-                .mend("runner projects"),
+                .hint("runner projects"),
         ),
     }
 }
@@ -159,17 +160,17 @@ struct MovedJson<'a> {
 }
 
 fn relocate(
-    home: &Home,
+    home: &Env,
     old: &Path,
     new: &Path,
     quiet: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let mut ledger = home.ledger()?;
+    let mut store = home.store()?;
     // An old path is gone and has no other spelling than the one it was registered under; a relative
     // one is of the current folder.
-    let known = named(&ledger, old)
-        .or_else(|failure| named(&ledger, &absolute(home, old)).map_err(|_| failure))?;
+    let known = named(&store, old)
+        .or_else(|failure| named(&store, &absolute(home, old)).map_err(|_| failure))?;
     let root = fs::canonicalize(new)
         .map_err(|error| Failure::data(format!("{}: {error}", new.display())))?;
     if !root.join(project::FILE).is_file() {
@@ -178,7 +179,7 @@ fn relocate(
             root.display(),
             project::FILE
         ))
-        .mend(format!(
+        .hint(format!(
             "runner projects move {} ITS-NEW-PLACE",
             old.display()
         )));
@@ -186,14 +187,14 @@ fn relocate(
     let node = project::node(&root)?;
     let same_folder = node.is(&known.node);
     let carried = project::id_at(&root);
-    let other = ledger.project_at(&root)?.filter(|it| it.id != known.id);
+    let other = store.project_at(&root)?.filter(|it| it.id != known.id);
     if let (Some(other), false) = (&other, same_folder) {
         return Err(Failure::data(format!(
             "{} is a project of its own already ({}), with a history of its own",
             root.display(),
             other.id
         ))
-        .mend(format!(
+        .hint(format!(
             "runner projects   (to give up the history of that one: runner projects forget {})",
             other.id
         )));
@@ -208,7 +209,7 @@ fn relocate(
             root.display(),
             known.path.display()
         ))
-        .mend(format!("runner init {}", root.display())));
+        .hint(format!("runner init {}", root.display())));
     }
     if known.path == root {
         if listing.json {
@@ -218,16 +219,16 @@ fn relocate(
                 to: root.display().to_string(),
             });
         }
-        show::say(
+        show::info(
             quiet || listing.json,
             &format!("{} is there already", root.display()),
         );
         return Ok(Exit::Done);
     }
     let bound = known.displaced_from().is_none().then_some(&known.node);
-    let still = look(&known.path, &known.id, bound, project::carried);
+    let still = inspect_path(&known.path, &known.id, bound, project::carried);
     let has_it = identity::own(&root).ok().flatten().as_ref() == Some(&known.id);
-    if let (Seen::Project { same_id: true, own, .. }, false) = (&still, same_folder)
+    if let (PathOccupant::Project { same_id: true, own, .. }, false) = (&still, same_folder)
         // A clone with the seed alone at the old place is not the project.
         && (*own || !has_it)
     {
@@ -236,9 +237,9 @@ fn relocate(
             known.path.display(),
             root.display()
         ))
-        .mend(format!("runner init --new-id {}", root.display())));
+        .hint(format!("runner init --new-id {}", root.display())));
     }
-    ledger.relocate(&known.id, &root, node)?;
+    store.relocate(&known.id, &root, node)?;
     if identity::own(&root).ok().flatten().as_ref() != Some(&known.id) {
         identity::write(&root, &known.id)?;
     }
@@ -250,7 +251,7 @@ fn relocate(
             to: root.display().to_string(),
         });
     } else {
-        show::say(
+        show::info(
             quiet,
             &format!("{} is at {} now", known.path.display(), root.display()),
         );
@@ -258,7 +259,7 @@ fn relocate(
     Ok(Exit::Done)
 }
 
-fn absolute(home: &Home, path: &Path) -> PathBuf {
+fn absolute(home: &Env, path: &Path) -> PathBuf {
     home.here.join(path)
 }
 
@@ -277,15 +278,15 @@ struct ForgetJson<'a> {
 }
 
 fn forget(
-    home: &Home,
+    home: &Env,
     name: &Path,
     yes: bool,
     quiet: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let nothing = || Failure::data(format!("no project {} is known", name.display()));
-    let Some(reader) = home.ledger_to_read()? else {
-        return Err(nothing().mend("runner projects"));
+    let Some(reader) = home.store_to_read()? else {
+        return Err(nothing().hint("runner projects"));
     };
     let known = named(&reader, name)
         .or_else(|failure| named(&reader, &absolute(home, name)).map_err(|_| failure))?;
@@ -298,7 +299,7 @@ fn forget(
         };
         return Err(
             Failure::later(format!("{} is not forgotten: {why}", known.path.display()))
-                .mend(format!("runner cancel {run}")),
+                .hint(format!("runner cancel {run}")),
         );
     }
     let folders: Vec<PathBuf> = plan
@@ -308,7 +309,7 @@ fn forget(
         .filter(|path| path.exists())
         .collect();
     if yes {
-        home.ledger()?.forget(&plan)?;
+        home.store()?.forget(&plan)?;
         for path in &folders {
             if let Err(error) = fs::remove_dir_all(path) {
                 show::complain(&format!("{} is left: {error}", path.display()));
@@ -333,7 +334,7 @@ fn forget(
         return Ok(Exit::Done);
     }
     let text = format!(
-        "{} {} ({})\n  from the ledger: {}, {}, {}, {}, and what they spent\n  from {}: {} of runs\n  the project's own files stay as they are\n",
+        "{} {} ({})\n  from the database: {}, {}, {}, {}, and what they spent\n  from {}: {} of runs\n  the project's own files stay as they are\n",
         if yes { "forgotten:" } else { "would forget" },
         known.path.display(),
         known.id,
@@ -345,7 +346,7 @@ fn forget(
         show::count(folders.len() as u64, "folder"),
     );
     match yes {
-        true => show::say(quiet, text.trim_end()),
+        true => show::info(quiet, text.trim_end()),
         false => show::out(&format!(
             "{text}nothing was done; to do it: runner projects forget {} --yes\n",
             known.id

@@ -1,14 +1,14 @@
 //! `enqueue`, `cancel`, `retry`: what a person changes about what waits and runs.
 //!
-//! Each is one step in the ledger, so that every tick, host timer and daemon obeys it; none of them
+//! Each is one step in the database, so that every tick, host timer and daemon obeys it; none of them
 //! starts a run itself.
 
 use std::path::Path;
 
 use jiff::tz::TimeZone;
 use runner_engine::ids::{OccurrenceId, RunId};
-use runner_engine::ledger::{Ledger, NewOccurrence, Origin, Recorded};
 use runner_engine::outcome::{Exit, Outcome};
+use runner_engine::store::{NewOccurrence, Origin, Recorded, Store};
 use runner_jobs::KindSpec;
 use runner_jobs::dream::review;
 
@@ -20,12 +20,12 @@ use crate::cli::args::Listing;
 use crate::cli::{show, when};
 use crate::config;
 use crate::daemon::client;
-use crate::home::Home;
-use crate::project::{FILE, Here};
+use crate::env::Env;
+use crate::project::{FILE, LoadedProject};
 
 /// What somebody wants to be run.
 #[derive(Debug)]
-pub struct Wish<'a> {
+pub struct EnqueueRequest<'a> {
     /// The job's name.
     pub job: &'a str,
     /// `key=value`, each.
@@ -42,13 +42,13 @@ pub struct Wish<'a> {
 
 /// Puts a job into the queue.
 pub fn enqueue(
-    home: &Home,
+    home: &Env,
     here: &Path,
-    wish: &Wish<'_>,
+    wish: &EnqueueRequest<'_>,
     quiet: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let project = Here::load(home, here)?;
+    let project = LoadedProject::load(home, here)?;
     project.config.job(wish.job)?;
     let settings = settings(wish.set)?;
     // A setting that means nothing is refused here, not at night.
@@ -64,20 +64,22 @@ pub fn enqueue(
     let zone = &project.config.job(wish.job)?.zone;
     let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
     let ready_at = match wish.at {
-        Some(at) => match when::moment(at, &zone, now).map_err(Failure::usage)? {
+        Some(at) => match when::parse_time(at, &zone, now).map_err(Failure::usage)? {
             past if past < now => {
-                return Err(Failure::usage(format!("{} is past", show::moment(past)))
-                    .mend(format!("runner enqueue {}", wish.job)));
+                return Err(
+                    Failure::usage(format!("{} is past", show::format_time(past)))
+                        .hint(format!("runner enqueue {}", wish.job)),
+                );
             }
             at => at,
         },
         None => now,
     };
-    let mut ledger = home.ledger()?;
-    project.register(&mut ledger, now)?;
+    let mut store = home.store()?;
+    project.register(&mut store, now)?;
     let after = wish
         .after
-        .map(|prefix| runs::find(&ledger, prefix).map(|row| row.occurrence))
+        .map(|prefix| runs::find(&store, prefix).map(|row| row.occurrence))
         .transpose()?;
     let key = wish.key.map_or_else(
         || OccurrenceId::new(now).to_string(),
@@ -88,60 +90,60 @@ pub fn enqueue(
         due: ready_at,
         priority: wish.priority,
         settings,
-        ..NewOccurrence::by_hand(ledger.job(&project.id, wish.job)?.id, key, now)
+        ..NewOccurrence::manual(store.job(&project.id, wish.job)?.id, key, now)
     };
-    let run = match ledger.enqueue(&new, ready_at, after.as_ref(), now)? {
+    let run = match store.enqueue(&new, ready_at, after.as_ref(), now)? {
         Recorded::New(run) => run,
         Recorded::Known(occurrence) => {
-            show::say(
+            show::info(
                 quiet || listing.json,
                 &format!("{} was asked for with this key before", wish.job),
             );
-            let row = ledger.last_run_of(&occurrence)?;
+            let row = store.last_run_of(&occurrence)?;
             row.ok_or_else(|| Failure::internal("an occurrence without a run".to_owned()))?
                 .id
         }
     };
-    tell(home, &ledger, &run, quiet, listing)
+    print_queued(home, &store, &run, quiet, listing)
 }
 
 /// Ends a run, or takes it out of the queue.
-pub fn cancel(home: &Home, run: &str, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
-    let mut ledger = home.ledger()?;
-    let row = runs::find(&ledger, run)?;
-    let what = cancel::cancel(home, &mut ledger, &row.id, "by hand")?;
+pub fn cancel(home: &Env, run: &str, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
+    let mut store = home.store()?;
+    let row = runs::find(&store, run)?;
+    let what = cancel::cancel(home, &mut store, &row.id, "manually")?;
     client::wake(home);
     if listing.json {
-        show::json(&RunJson::of(&ledger.run(&row.id)?));
+        show::json(&RunJson::of(&store.run(&row.id)?));
     } else {
-        show::say(quiet, &what);
+        show::info(quiet, &what);
     }
     Ok(Exit::Done)
 }
 
 /// Puts one more attempt into the queue.
-pub fn retry(home: &Home, run: &str, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
-    let mut ledger = home.ledger()?;
-    let row = runs::find(&ledger, run)?;
+pub fn retry(home: &Env, run: &str, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
+    let mut store = home.store()?;
+    let row = runs::find(&store, run)?;
     if row.kind == review::KIND {
         let what = format!(
             "run {} was a person's decision; it cannot be tried again",
             row.id
         );
-        return Err(Failure::usage(what).mend("runner dream list"));
+        return Err(Failure::usage(what).hint("runner dream list"));
     }
-    if ledger.occurrence(&row.occurrence)?.outcome.is_none() {
-        let open = ledger.last_run_of(&row.occurrence)?.unwrap_or(row);
+    if store.occurrence(&row.occurrence)?.outcome.is_none() {
+        let open = store.last_run_of(&row.occurrence)?.unwrap_or(row);
         return Err(Failure::data(format!(
             "{} is not over: run {} is {}",
             open.job_name,
             open.id,
-            runs::word(&open)
+            runs::state_name(&open)
         ))
-        .mend(format!("runner runs show {}", open.id)));
+        .hint(format!("runner runs show {}", open.id)));
     }
-    let again = ledger.retry(&row.id, home.wall()?)?;
-    tell(home, &ledger, &again, quiet, listing)
+    let again = store.retry(&row.id, home.wall()?)?;
+    print_queued(home, &store, &again, quiet, listing)
 }
 
 fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
@@ -158,17 +160,17 @@ fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
 }
 
 /// Wakes the daemon and says how a run that was put into the queue stands.
-fn tell(
-    home: &Home,
-    ledger: &Ledger,
+fn print_queued(
+    home: &Env,
+    store: &Store,
     run: &RunId,
     quiet: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let row = ledger.run(run)?;
+    let row = store.run(run)?;
     if !client::wake(home) && row.outcome.is_none() {
         let how = "no daemon is running: the next `runner tick` starts it when its turn comes";
-        show::say(quiet || listing.json, how);
+        show::info(quiet || listing.json, how);
     }
     if listing.json {
         show::json(&RunJson::of(&row));
@@ -178,7 +180,7 @@ fn tell(
         (Some(Outcome::Skipped { why }), _) => format!("skipped: {why}"),
         (Some(outcome), _) => outcome.to_string(),
         (None, Some(_)) => format!("queued: {}", runs::waits(&row, row.requested)),
-        (None, None) => runs::word(&row).to_owned(),
+        (None, None) => runs::state_name(&row).to_owned(),
     };
     if quiet {
         show::out(&format!("{run}\n"));

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use runner_engine::causes::whole;
+use runner_engine::error_chain::whole;
 use runner_engine::files::{RECORD, read_host, write_atomic};
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
@@ -18,7 +18,7 @@ use super::runs;
 use crate::cli::Failure;
 use crate::cli::replay::ReplayArgs;
 use crate::cli::show;
-use crate::home::Home;
+use crate::env::Env;
 
 /// What scripts see.
 #[derive(Debug, Serialize)]
@@ -33,7 +33,7 @@ struct ReplayJson<'a> {
 }
 
 /// Replays the run, or exports its recording.
-pub fn run(home: &Home, here: &Path, args: &ReplayArgs, quiet: bool) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &Path, args: &ReplayArgs, quiet: bool) -> Result<Exit, Failure> {
     let path = find(home, here, &args.run)?;
     let recording = Recording::read(&path).map_err(|error| unusable(&error))?;
     if let Some(file) = &args.export {
@@ -54,12 +54,12 @@ pub fn run(home: &Home, here: &Path, args: &ReplayArgs, quiet: bool) -> Result<E
             schema_version: 1,
             run: &head.run,
             job: &head.spec.name,
-            kind: head.spec.kind.word(),
+            kind: head.spec.kind.as_str(),
             into: into.as_deref(),
             replayed: &replayed,
         });
     } else {
-        tell(&recording, &replayed);
+        print_comparison(&recording, &replayed);
     }
     Ok(match replayed.equal {
         true => Exit::Done,
@@ -67,7 +67,7 @@ pub fn run(home: &Home, here: &Path, args: &ReplayArgs, quiet: bool) -> Result<E
     })
 }
 
-fn tell(recording: &Recording, replayed: &Replayed) {
+fn print_comparison(recording: &Recording, replayed: &Replayed) {
     let head = &recording.head;
     let total = replayed.artifacts.len();
     let same = replayed.artifacts.iter().filter(|one| one.equal).count();
@@ -80,7 +80,7 @@ fn tell(recording: &Recording, replayed: &Replayed) {
         "run {} of {} ({}): {verdict}\n",
         head.run,
         head.spec.name,
-        show::moment(head.now)
+        show::format_time(head.now)
     );
     for drift in &replayed.drift {
         text.push_str(&format!("  drift    {}\n", show::printable(drift)));
@@ -104,14 +104,14 @@ fn tell(recording: &Recording, replayed: &Replayed) {
 }
 
 /// The file: one that was named, or that of a run.
-fn find(home: &Home, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
+fn find(home: &Env, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
     if wanted.contains('/') || run_named(wanted).is_some() || wanted.ends_with(".jsonl") {
         return Ok(here.join(wanted));
     }
     let start = wanted.trim().to_ascii_uppercase();
     if start.is_empty() {
         return Err(
-            Failure::usage("a run is named by its id or the beginning of it").mend("runner runs"),
+            Failure::usage("a run is named by its id or the beginning of it").hint("runner runs"),
         );
     }
     let folder = home.state.join(FOLDER);
@@ -128,14 +128,14 @@ fn find(home: &Home, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
             "{} recorded runs begin with {wanted}: {first} … {last}",
             runs.len()
         ))
-        .mend("runner runs")),
+        .hint("runner runs")),
     }
 }
 
 /// Why there is none: the run is not known, or it was not recorded.
-fn none(home: &Home, wanted: &str) -> Failure {
-    let known = home.ledger_to_read().ok().flatten();
-    match known.map(|ledger| runs::find(&ledger, wanted)) {
+fn none(home: &Env, wanted: &str) -> Failure {
+    let known = home.store_to_read().ok().flatten();
+    match known.map(|store| runs::find(&store, wanted)) {
         Some(Ok(row)) if KindSpec::unrecorded(&row.kind).is_some() => Failure::data(format!(
             "run {} ({}) is of kind {}, which cannot be gone through again: {}",
             row.id,
@@ -148,9 +148,9 @@ fn none(home: &Home, wanted: &str) -> Failure {
              retention.recordings says",
             row.id, row.job_name
         ))
-        .mend("runner config show   (retention.recordings)"),
+        .hint("runner config show   (retention.recordings)"),
         Some(Err(failure)) => failure,
-        None => Failure::data(format!("no run {wanted}")).mend("runner runs"),
+        None => Failure::data(format!("no run {wanted}")).hint("runner runs"),
     }
 }
 
@@ -158,7 +158,7 @@ fn unusable(error: &RecordingError) -> Failure {
     let failure = Failure::data(whole(error));
     match error {
         RecordingError::File(_) => {
-            failure.mend("runner runs   (another run has another recording)")
+            failure.hint("runner runs   (another run has another recording)")
         }
         RecordingError::TooLong { .. } => failure,
     }
@@ -168,11 +168,11 @@ fn export(from: &Path, to: &Path, quiet: bool) -> Result<Exit, Failure> {
     let cannot = |error: &dyn std::error::Error| Failure::cannot_write(whole(error));
     if to.symlink_metadata().is_ok() {
         return Err(Failure::data(format!("{} is there already", to.display()))
-            .mend(format!("rm {}", to.display())));
+            .hint(format!("rm {}", to.display())));
     }
     let bytes = read_host(from, RECORD).map_err(|error| cannot(&error))?;
     write_atomic(to, &bytes, 0o600).map_err(|error| cannot(&error))?;
-    show::say(
+    show::info(
         quiet,
         &format!("wrote {} ({} bytes)", to.display(), bytes.len()),
     );
@@ -190,7 +190,7 @@ const CACHE: &str = "cache";
 const RUN: &str = "run";
 
 impl Folder {
-    fn make(home: &Home, into: Option<&Path>) -> Result<Self, Failure> {
+    fn make(home: &Env, into: Option<&Path>) -> Result<Self, Failure> {
         let scratch = home.scratch("replay");
         let folder = Self {
             root: into.map_or_else(|| scratch.join("project"), Path::to_path_buf),
@@ -199,7 +199,7 @@ impl Folder {
         if folder.root.symlink_metadata().is_ok() {
             return Err(
                 Failure::data(format!("{} is there already", folder.root.display()))
-                    .mend("runner replay RUN --into ANOTHER"),
+                    .hint("runner replay RUN --into ANOTHER"),
             );
         }
         home.make_state()?;

@@ -1,4 +1,4 @@
-//! `runner report`: a night's report, made again from the ledger and the night's artifacts.
+//! `runner report`: a night's report, made again from the database and the night's artifacts.
 //!
 //! ```text
 //! night ──> report::whole ──> markdown | page | JSON on standard output
@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use runner_engine::files::{DOCUMENT, read_text_in, write_atomic};
-use runner_engine::ledger::{Ledger, Night};
 use runner_engine::outcome::Exit;
+use runner_engine::store::{Night, Store};
 use runner_jobs::report;
 
 use crate::cli::Failure;
 use crate::cli::report::ReportArgs;
 use crate::cli::show;
-use crate::home::{self, Home};
-use crate::project::Here;
+use crate::env::{self, Env};
+use crate::project::LoadedProject;
 
 /// What opens a page on this host.
 const OPENER: &str = if cfg!(target_os = "macos") {
@@ -27,11 +27,11 @@ const OPENER: &str = if cfg!(target_os = "macos") {
 };
 
 /// Prints a report, or opens its page.
-pub fn run(home: &Home, here: &Path, args: &ReportArgs, quiet: bool) -> Result<Exit, Failure> {
-    let project = Here::load(home, here)?;
-    let none = || Failure::data("there was no night here yet").mend("runner night");
-    let ledger = home.ledger_to_read()?.ok_or_else(none)?;
-    let nights = ledger.nights(&project.id, 400)?;
+pub fn run(home: &Env, here: &Path, args: &ReportArgs, quiet: bool) -> Result<Exit, Failure> {
+    let project = LoadedProject::load(home, here)?;
+    let none = || Failure::data("there was no night here yet").hint("runner night");
+    let store = home.store_to_read()?.ok_or_else(none)?;
+    let nights = store.nights(&project.id, 400)?;
     let found = match &args.night {
         None => nights.first().ok_or_else(none)?,
         Some(name) => nights
@@ -47,39 +47,46 @@ pub fn run(home: &Home, here: &Path, args: &ReportArgs, quiet: bool) -> Result<E
                 Failure::data(format!("no night {name:?} here; the last ones: {known}"))
             })?,
     };
-    let told = report::whole(&ledger, found.id, &project.root, home.wall()?)?;
+    let reported = report::whole(&store, found.id, &project.root, home.wall()?)?;
     let form = args.form;
     if form.json {
-        show::json(&told);
+        show::json(&reported);
     } else if form.html {
-        show::out(&report::html(&told));
+        show::out(&report::html(&reported));
     } else if form.open {
-        return open(home, &project, &ledger, found, &report::html(&told), quiet);
+        return open(
+            home,
+            &project,
+            &store,
+            found,
+            &report::html(&reported),
+            quiet,
+        );
     } else {
-        show::out(&report::markdown(&told));
+        show::out(&report::markdown(&reported));
     }
     Ok(Exit::Done)
 }
 
 /// Opens a page in the program that the host has for it.
 fn open(
-    home: &Home,
-    project: &Here,
-    ledger: &Ledger,
+    home: &Env,
+    project: &LoadedProject,
+    store: &Store,
     night: &Night,
     page: &str,
     quiet: bool,
 ) -> Result<Exit, Failure> {
-    let path = at_hand(home, project, ledger, night, page)?;
-    let by_hand = format!("open it by hand: {}", path.display());
+    let path = at_hand(home, project, store, night, page)?;
+    let by_hand = format!("open it manually: {}", path.display());
     show::out(&format!("{}\n", path.display()));
-    let Some(opener) = home::host_program(OPENER) else {
+    let Some(opener) = env::host_program(OPENER) else {
         return Err(Failure::unavailable(format!(
             "there is no {OPENER} here to open the page with; {by_hand}"
         ))
-        .mend("apt-get install xdg-utils   (or your system's way)"));
+        .hint("apt-get install xdg-utils   (or your system's way)"));
     };
-    show::say(quiet, &format!("{} opens it", opener.display()));
+    show::info(quiet, &format!("{} opens it", opener.display()));
     let ended = Command::new(&opener).arg(&path).status();
     match ended {
         Ok(status) if status.success() => Ok(Exit::Done),
@@ -97,13 +104,13 @@ fn open(
 /// The page in a file: where the night's report lies, if it is the same there; else among runner's own,
 /// for a placed report is what the night said and is not written over by a look at it.
 fn at_hand(
-    home: &Home,
-    project: &Here,
-    ledger: &Ledger,
+    home: &Env,
+    project: &LoadedProject,
+    store: &Store,
     night: &Night,
     page: &str,
 ) -> Result<PathBuf, Failure> {
-    let folder = ledger.report_folder(night.id)?;
+    let folder = store.report_folder(night.id)?;
     let placed = project
         .root
         .join(report::FOLDER)

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::thread;
 
 use runner_engine::ids::{OccurrenceId, RunId};
-use runner_engine::ledger::{Ledger, NewOccurrence, Recorded, RunRow};
 use runner_engine::outcome::{Exit, Outcome};
-use runner_engine::owner::Owner;
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::store::{NewOccurrence, Recorded, RunRow, Store};
 use runner_jobs::KindSpec;
 
 use super::overnight::own_output;
@@ -17,31 +17,31 @@ use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
 use crate::daemon::client;
-use crate::drive::{self, Manner};
+use crate::env::Env;
 use crate::follow;
-use crate::home::Home;
-use crate::project::Here;
+use crate::project::LoadedProject;
+use crate::spawn::{self, SpawnMode};
 
 /// Runs one job by name.
 pub(super) fn run(
-    home: &Home,
+    home: &Env,
     here: &Path,
     job: &str,
     key: Option<&str>,
-    how: How,
+    how: RunArgs,
 ) -> Result<Exit, Failure> {
-    let project = Here::load(home, here)?;
+    let project = LoadedProject::load(home, here)?;
     if let KindSpec::Overnight(own) = &project.config.job(job)?.spec.kind {
         own_output(&project.root, own)?;
     }
     once(home, &project, job, key, how)
 }
 
-/// How a run by hand is made and told of.
+/// How a manual run is made and told of.
 #[derive(Clone, Debug)]
-pub(super) struct How {
+pub(super) struct RunArgs {
     /// How its process is started.
-    pub manner: Manner,
+    pub manner: SpawnMode,
     /// How it is told.
     pub listing: Listing,
     /// Its log is printed while it runs.
@@ -54,24 +54,24 @@ pub(super) struct How {
 
 /// Runs one job of a project once and tells how it ended.
 pub(super) fn once(
-    home: &Home,
-    project: &Here,
+    home: &Env,
+    project: &LoadedProject,
     job: &str,
     key: Option<&str>,
-    how: How,
+    how: RunArgs,
 ) -> Result<Exit, Failure> {
     settled(home, project, job, key, how).map(|(exit, _)| exit)
 }
 
 /// The same; also the outcome, where there is one.
 pub(super) fn settled(
-    home: &Home,
-    project: &Here,
+    home: &Env,
+    project: &LoadedProject,
     job: &str,
     key: Option<&str>,
-    how: How,
+    how: RunArgs,
 ) -> Result<(Exit, Option<Outcome>), Failure> {
-    let How {
+    let RunArgs {
         manner,
         listing,
         deferral_is_normal,
@@ -79,31 +79,31 @@ pub(super) fn settled(
         settings,
     } = how;
     let now = home.wall()?;
-    let mut ledger = home.ledger()?;
-    project.register(&mut ledger, now)?;
-    let me = Owner::me();
+    let mut store = home.store()?;
+    project.register(&mut store, now)?;
+    let me = ProcessIdentity::me();
     let key = key.map_or_else(
         || OccurrenceId::new(now).to_string(),
         |key| format!("key {key}"),
     );
     let new = NewOccurrence {
         settings,
-        ..NewOccurrence::by_hand(ledger.job(&project.id, job)?.id, key, now)
+        ..NewOccurrence::manual(store.job(&project.id, job)?.id, key, now)
     };
-    let row = match ledger.enter(&new, &me, now)? {
-        Recorded::New(run) if follow => followed(home, &mut ledger, &me, &run, manner)?,
-        Recorded::New(run) => drive::run_to_end(home, &mut ledger, &me, &run, manner)?,
+    let row = match store.enter(&new, &me, now)? {
+        Recorded::New(run) if follow => followed(home, &mut store, &me, &run, manner)?,
+        Recorded::New(run) => spawn::run_to_end(home, &mut store, &me, &run, manner)?,
         Recorded::Known(occurrence) => {
-            let outcome = ledger.occurrence(&occurrence)?.outcome;
+            let outcome = store.occurrence(&occurrence)?.outcome;
             let stands = outcome
                 .as_ref()
                 .map_or_else(|| "not settled yet".to_owned(), Outcome::to_string);
-            show::say(
+            show::info(
                 manner.quiet,
                 &format!("{job} was asked for with this key before: {stands}"),
             );
             if listing.json
-                && let Some(row) = ledger.last_run_of(&occurrence)?
+                && let Some(row) = store.last_run_of(&occurrence)?
             {
                 show::json(&runs::RunJson::of(&row));
             }
@@ -115,7 +115,7 @@ pub(super) fn settled(
     };
     // What follows it waits in the queue.
     client::wake(home);
-    tell(&row, manner, listing);
+    print_outcome(&row, manner, listing);
     let exit = row
         .outcome
         .as_ref()
@@ -126,11 +126,11 @@ pub(super) fn settled(
 /// Runs one requested run to its end while its log, and what its program says, is printed. A log that cannot be followed, or that
 /// nobody reads any more, is no matter of the run's.
 fn followed(
-    home: &Home,
-    ledger: &mut Ledger,
-    me: &Owner,
+    home: &Env,
+    store: &mut Store,
+    me: &ProcessIdentity,
     run: &RunId,
-    manner: Manner,
+    manner: SpawnMode,
 ) -> Result<RunRow, Failure> {
     // Closed when there is nothing more to wait for.
     let (over, running) =
@@ -148,11 +148,11 @@ fn followed(
                 show::complain(&failure.to_string());
             }
         });
-        let manner = Manner {
+        let manner = SpawnMode {
             watched: false,
             ..manner
         };
-        let done = drive::run_to_end(home, ledger, me, run, manner);
+        let done = spawn::run_to_end(home, store, me, run, manner);
         if done.as_ref().is_ok_and(|row| row.outcome.is_some()) {
             // It ends by itself, once it has read all.
             let _panicked = follower.join();
@@ -163,13 +163,13 @@ fn followed(
 }
 
 /// Says how a run ended: results on standard output, what went wrong on standard error.
-pub fn tell(row: &RunRow, manner: Manner, listing: Listing) {
+pub fn print_outcome(row: &RunRow, manner: SpawnMode, listing: Listing) {
     if listing.json {
         show::json(&runs::RunJson::of(row));
         return;
     }
     let Some(outcome) = &row.outcome else { return };
-    let mut line = format!("{}: {}", row.job_name, outcome.word());
+    let mut line = format!("{}: {}", row.job_name, outcome.as_str());
     let why = outcome.why().unwrap_or(&row.summary.headline);
     if let Some(class) = outcome.class() {
         line.push_str(&format!(" ({class})"));
@@ -197,7 +197,7 @@ pub fn tell(row: &RunRow, manner: Manner, listing: Listing) {
             row.id
         ));
         if outcome.class().is_some() {
-            show::say(
+            show::info(
                 false,
                 &format!("  {}", runner_jobs::failmark::hint(outcome)),
             );

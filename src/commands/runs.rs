@@ -9,10 +9,10 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use runner_engine::admission::stopped;
-use runner_engine::awake::Awake;
+use runner_engine::awake::SleepInhibition;
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{Filter, Ledger, RunRow, RunState};
 use runner_engine::outcome::{Exit, Outcome};
+use runner_engine::store::{RunFilter, RunRow, RunState, Store};
 use runner_jobs::dream::review;
 use runner_jobs::failmark;
 use runner_jobs::lifecycle::board;
@@ -22,8 +22,8 @@ use serde::Serialize;
 use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
-use crate::home::Home;
-use crate::project::{self, Here};
+use crate::env::Env;
+use crate::project::{self, LoadedProject};
 
 /// A run as scripts see it.
 #[derive(Debug, Serialize)]
@@ -55,7 +55,7 @@ pub struct RunJson {
     backend: String,
     containment: String,
     /// What came of keeping the machine awake; null where that was not asked for.
-    awake: Option<Awake>,
+    awake: Option<SleepInhibition>,
 }
 
 impl RunJson {
@@ -69,7 +69,7 @@ impl RunJson {
             state: row.state,
             attempt: row.attempt,
             by_hand: row.by_hand,
-            origin: row.origin.word(),
+            origin: row.origin.as_str(),
             priority: row.priority,
             settings: row.settings.iter().cloned().collect(),
             due: row.due,
@@ -98,14 +98,15 @@ struct ShowJson {
     #[serde(flatten)]
     run: RunJson,
     /// What its backends told while they answered.
-    told: Option<Tally>,
+    #[serde(rename = "told")]
+    reported: Option<Tally>,
     #[serde(flatten)]
-    spending: spending::Spent,
+    spending: spending::RunSpending,
 }
 
 /// The list, newest first.
 pub fn list(
-    home: &Home,
+    home: &Env,
     here: &Path,
     job: Option<&str>,
     all: bool,
@@ -113,16 +114,16 @@ pub fn list(
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let mut rows = Vec::new();
-    let ledger = home.ledger_to_read()?;
-    if ledger.is_none() && !all {
+    let store = home.store_to_read()?;
+    if store.is_none() && !all {
         // There is nothing to list; whether there is a project is told all the same.
-        Here::load(home, here)?;
+        LoadedProject::load(home, here)?;
     }
-    if let Some(ledger) = ledger {
-        // What ran is the ledger's to tell, also while the project's files are broken.
+    if let Some(store) = store {
+        // What ran is the database's to tell, also while the project's files are broken.
         let project = match all {
             true => None,
-            false => Some(project::kept(home, &ledger, here)?),
+            false => Some(project::kept(home, &store, here)?),
         };
         if let Some(trouble) = project.as_ref().and_then(|kept| kept.trouble.as_ref()) {
             show::complain(&trouble.to_string());
@@ -132,7 +133,7 @@ pub fn list(
             (Some(project), Some(name)) => {
                 let acts = [review::JOB, board::JOB, super::lifecycle::GOTO];
                 let undecided = acts.contains(&name)
-                    && !ledger.jobs(&project.id)?.iter().any(|job| job.name == name);
+                    && !store.jobs(&project.id)?.iter().any(|job| job.name == name);
                 if undecided {
                     if listing.json {
                         show::json(&rows.iter().map(RunJson::of).collect::<Vec<_>>());
@@ -141,27 +142,27 @@ pub fn list(
                             review::JOB => {
                                 "nothing was decided yet; `runner dream list` has what is proposed\n"
                             }
-                            _ => "nothing was done by hand yet\n",
+                            _ => "nothing was done manually yet\n",
                         });
                     }
                     return Ok(Exit::Done);
                 }
-                Some(project::job_of(&ledger, &project.id, name)?.id)
+                Some(project::job_of(&store, &project.id, name)?.id)
             }
             (None, Some(_)) => {
                 return Err(Failure::usage("--job needs one project; leave out --all"));
             }
             (_, None) => None,
         };
-        let filter = Filter {
+        let filter = RunFilter {
             project: project.map(|project| project.id),
             job,
             limit,
             // What people decided is in the decisions; asked for by name it is listed here too.
             but_kind: Some(review::KIND),
-            ..Filter::default()
+            ..RunFilter::default()
         };
-        rows = ledger.runs(&filter)?;
+        rows = store.runs(&filter)?;
     }
     if listing.json {
         show::json(&rows.iter().map(RunJson::of).collect::<Vec<_>>());
@@ -183,8 +184,8 @@ pub fn list(
             vec![
                 row.id.to_string(),
                 row.job_name.clone(),
-                word(row).to_owned(),
-                show::moment(row.requested),
+                state_name(row).to_owned(),
+                show::format_time(row.requested),
                 what,
             ]
         })
@@ -194,9 +195,9 @@ pub fn list(
 }
 
 /// The word for where a run stands.
-pub fn word(row: &RunRow) -> &'static str {
+pub fn state_name(row: &RunRow) -> &'static str {
     match (&row.outcome, row.state) {
-        (Some(outcome), _) => outcome.word(),
+        (Some(outcome), _) => outcome.as_str(),
         (None, RunState::Running) if row.cancel.is_some() => "ending",
         (None, RunState::Running) => "running",
         (None, RunState::Queued) => "queued",
@@ -209,13 +210,13 @@ pub fn waits(row: &RunRow, now: Timestamp) -> String {
     let mut text = match (&row.waits_for_run, row.ready_at) {
         (Some((run, job)), at) => {
             let at = at.filter(|at| *at > now);
-            let not_before = at.map(|at| format!(", not before {}", show::moment(at)));
+            let not_before = at.map(|at| format!(", not before {}", show::format_time(at)));
             format!(
                 "waits for {job} to succeed (run {run}){}",
                 not_before.unwrap_or_default()
             )
         }
-        (None, Some(at)) if at > now => format!("waits until {}", show::moment(at)),
+        (None, Some(at)) if at > now => format!("waits until {}", show::format_time(at)),
         (None, _) => "ready, waits its turn".to_owned(),
     };
     if row.attempt > 1 {
@@ -225,13 +226,13 @@ pub fn waits(row: &RunRow, now: Timestamp) -> String {
 }
 
 /// Everything about one run.
-pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
-    let (ledger, row) = open(home, run)?;
+pub fn show(home: &Env, run: &str, listing: Listing) -> Result<Exit, Failure> {
+    let (store, row) = open(home, run)?;
     if listing.json {
         show::json(&ShowJson {
             run: RunJson::of(&row),
-            told: Tally::of(&home.run_folder(row.id.as_str())),
-            spending: spending::Spent::of(&ledger, &row)?,
+            reported: Tally::of(&home.run_folder(row.id.as_str())),
+            spending: spending::RunSpending::of(&store, &row)?,
         });
         return Ok(Exit::Done);
     }
@@ -242,11 +243,11 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
             "state",
             &row.outcome
                 .as_ref()
-                .map_or_else(|| word(&row).to_owned(), Outcome::to_string),
+                .map_or_else(|| state_name(&row).to_owned(), Outcome::to_string),
         ),
         pair("attempt", &row.attempt.to_string()),
-        pair("due", &show::moment(row.due)),
-        pair("asked by", row.origin.word()),
+        pair("due", &show::format_time(row.due)),
+        pair("asked by", row.origin.as_str()),
     ];
     if row.state == RunState::Queued {
         lines.push(pair("queued", &waits(&row, home.wall()?)));
@@ -261,22 +262,22 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
         lines.push(pair("asked to end", why));
     }
     if let Some(at) = row.started {
-        lines.push(pair("started", &show::moment(at)));
+        lines.push(pair("started", &show::format_time(at)));
     }
     if let Some(at) = row.finished {
-        lines.push(pair("finished", &show::moment(at)));
+        lines.push(pair("finished", &show::format_time(at)));
     }
     if let Some(owner) = &row.owner {
         lines.push(pair("process", &owner.to_string()));
     }
     lines.push(pair("model calls", &row.model_calls.to_string()));
     if row.started.is_some() {
-        lines.extend(spending::Spent::of(&ledger, &row)?.lines());
+        lines.extend(spending::RunSpending::of(&store, &row)?.lines());
     }
-    let awake = row.summary.awake.as_ref().map(Awake::to_string);
+    let awake = row.summary.awake.as_ref().map(SleepInhibition::to_string);
     for (name, value) in [
         ("backend", &row.summary.backend),
-        ("confinement", &row.summary.containment),
+        ("sandbox", &row.summary.containment),
         ("sleep", &awake.unwrap_or_default()),
     ] {
         if !value.is_empty() {
@@ -290,20 +291,27 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
         lines.push(pair("", line));
     }
     if let Some(tally) = Tally::of(&home.run_folder(row.id.as_str())) {
-        lines.extend(told(&tally).iter().map(|(name, value)| pair(name, value)));
+        lines.extend(
+            tool_counts(&tally)
+                .iter()
+                .map(|(name, value)| pair(name, value)),
+        );
     }
     for path in &row.summary.artifacts {
         lines.push(pair("placed", path));
     }
-    if let (Some(job), Some(outcome)) = (&stopped_job(&ledger, &row)?, &row.outcome)
+    if let (Some(job), Some(outcome)) = (&stopped_job(&store, &row)?, &row.outcome)
         && outcome.class().is_some()
     {
         lines.push(pair(
             "to do",
-            &format!("{}; then `runner ack {job}`", failmark::hint(outcome)),
+            &format!(
+                "{}; then `runner jobs reset {job}`",
+                failmark::hint(outcome)
+            ),
         ));
     }
-    for event in ledger.events_of(&row.id)? {
+    for event in store.events_of(&row.id)? {
         lines.push(pair(&event.kind, &event.detail));
     }
     show::out(&show::table(&lines));
@@ -311,7 +319,7 @@ pub fn show(home: &Home, run: &str, listing: Listing) -> Result<Exit, Failure> {
 }
 
 /// What its backends told while they answered.
-fn told(tally: &Tally) -> Vec<(&'static str, String)> {
+fn tool_counts(tally: &Tally) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let usage = &tally.usage;
     let mut used = format!(
@@ -345,41 +353,41 @@ fn told(tally: &Tally) -> Vec<(&'static str, String)> {
 }
 
 /// The job of a run that clocks no longer start.
-fn stopped_job(ledger: &Ledger, row: &RunRow) -> Result<Option<String>, Failure> {
-    Ok(stopped(ledger.streak(row.job)?).then(|| row.job_name.clone()))
+fn stopped_job(store: &Store, row: &RunRow) -> Result<Option<String>, Failure> {
+    Ok(stopped(store.streak(row.job)?).then(|| row.job_name.clone()))
 }
 
 fn pair(name: &str, value: &str) -> Vec<String> {
     vec![name.to_owned(), value.to_owned()]
 }
 
-/// A run by the beginning of its id, with the ledger for reading.
-fn open(home: &Home, run: &str) -> Result<(Ledger, RunRow), Failure> {
-    let nothing = || Failure::data(format!("no run {run}")).mend("runner runs");
-    let ledger = home.ledger_to_read()?.ok_or_else(nothing)?;
-    let row = find(&ledger, run)?;
-    Ok((ledger, row))
+/// A run by the beginning of its id, with the database for reading.
+fn open(home: &Env, run: &str) -> Result<(Store, RunRow), Failure> {
+    let nothing = || Failure::data(format!("no run {run}")).hint("runner runs");
+    let store = home.store_to_read()?.ok_or_else(nothing)?;
+    let row = find(&store, run)?;
+    Ok((store, row))
 }
 
 /// A run by the beginning of its id.
-pub fn find(ledger: &Ledger, run: &str) -> Result<RunRow, Failure> {
-    let nothing = || Failure::data(format!("no run {run}")).mend("runner runs");
+pub fn find(store: &Store, run: &str) -> Result<RunRow, Failure> {
+    let nothing = || Failure::data(format!("no run {run}")).hint("runner runs");
     if let Ok(id) = run.parse::<RunId>() {
-        return Ok(ledger.run(&id)?);
+        return Ok(store.run(&id)?);
     }
     let wanted = run.trim().to_ascii_uppercase();
     if wanted.is_empty() {
         // An empty variable of a script is not "the only one there is".
         return Err(
-            Failure::usage("a run is named by its id or the beginning of it").mend("runner runs"),
+            Failure::usage("a run is named by its id or the beginning of it").hint("runner runs"),
         );
     }
-    let filter = Filter {
+    let filter = RunFilter {
         prefix: Some(wanted),
         limit: 9,
-        ..Filter::default()
+        ..RunFilter::default()
     };
-    let mut matches = ledger.runs(&filter)?;
+    let mut matches = store.runs(&filter)?;
     match matches.len() {
         1 => Ok(matches.remove(0)),
         0 => Err(nothing()),
@@ -395,7 +403,7 @@ pub fn find(ledger: &Ledger, run: &str) -> Result<RunRow, Failure> {
                 .collect();
             let ids = show::some_of(ids.iter().map(String::as_str));
             Err(Failure::data(format!("{many} begin with {run}: {ids}"))
-                .mend("give more of the id"))
+                .hint("give more of the id"))
         }
     }
 }

@@ -6,17 +6,17 @@ use std::path::Path;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::outcome::Exit;
-use runner_engine::schedule::simulate::{Event, Fate, Simulated, Stretch, simulate};
+use runner_engine::schedule::simulate::{Fate, Simulated, SimulatedEvent, Stretch, simulate};
 use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::tick::REPORT_JOB;
 use serde::Serialize;
 
 use crate::cli::Failure;
-use crate::cli::args::{Listing, ScheduleCommand, What};
+use crate::cli::args::{Listing, ScheduleCommand, ScheduleTarget};
 use crate::cli::{show, when};
 use crate::config::{Config, units};
-use crate::home::Home;
-use crate::project::{self, Here};
+use crate::env::Env;
+use crate::project::{self, LoadedProject};
 
 #[derive(Debug, Serialize)]
 struct ScheduleJson {
@@ -24,11 +24,11 @@ struct ScheduleJson {
     zone: String,
     words: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<Vec<MomentJson>>,
+    next: Option<Vec<ScheduledTimeJson>>,
 }
 
 #[derive(Debug, Serialize)]
-struct MomentJson {
+struct ScheduledTimeJson {
     at: Timestamp,
     local: String,
 }
@@ -56,7 +56,7 @@ struct EventJson {
 }
 
 /// Carries out one of the `schedule` commands.
-pub fn run(home: &Home, here: &Path, command: &ScheduleCommand) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &Path, command: &ScheduleCommand) -> Result<Exit, Failure> {
     match command {
         ScheduleCommand::Next {
             what,
@@ -73,19 +73,19 @@ pub fn run(home: &Home, here: &Path, command: &ScheduleCommand) -> Result<Exit, 
             tick,
             listing,
         } => {
-            let project = Here::load(home, here)?;
+            let project = LoadedProject::load(home, here)?;
             let zone = zone(&project.config.night.zone)?;
             let stretch = stretch(home.wall()?, &zone, from, to, asleep, tick)?;
             let jobs = jobs(&project.config, job.as_deref())?;
-            told(&jobs, &stretch, *listing)
+            print_simulation(&jobs, &stretch, *listing)
         }
     }
 }
 
 fn next(
-    home: &Home,
+    home: &Env,
     here: &Path,
-    what: &What,
+    what: &ScheduleTarget,
     from: Option<&str>,
     count: u32,
     listing: Listing,
@@ -93,7 +93,7 @@ fn next(
     let schedule = schedule(home, here, what)?;
     let zone = zone(&schedule.zone)?;
     let from = match from {
-        Some(from) => moment(from, &zone, home.wall()?)?,
+        Some(from) => parse_time(from, &zone, home.wall()?)?,
         // An interval counts from it: nobody wants to read its fractions of a second.
         None => {
             let now = home.wall()?;
@@ -110,7 +110,7 @@ fn next(
         at = next;
     }
     if listing.json {
-        let local = |at: &Timestamp| MomentJson {
+        let local = |at: &Timestamp| ScheduledTimeJson {
             at: *at,
             local: at.to_zoned(zone.clone()).to_string(),
         };
@@ -119,7 +119,7 @@ fn next(
             ..of(&schedule)
         });
     } else if found.is_empty() {
-        show::out(&format!("no clock makes it due: {}\n", schedule.words()));
+        show::out(&format!("no clock makes it due: {}\n", schedule.describe()));
     } else {
         let row = |at: &Timestamp| {
             let local = at.to_zoned(zone.clone());
@@ -131,12 +131,17 @@ fn next(
     Ok(Exit::Done)
 }
 
-fn explain(home: &Home, here: &Path, what: &What, listing: Listing) -> Result<Exit, Failure> {
+fn explain(
+    home: &Env,
+    here: &Path,
+    what: &ScheduleTarget,
+    listing: Listing,
+) -> Result<Exit, Failure> {
     let schedule = schedule(home, here, what)?;
     if listing.json {
         show::json(&of(&schedule));
     } else {
-        show::out(&format!("{}: {}\n", schedule.trigger, schedule.words()));
+        show::out(&format!("{}: {}\n", schedule.trigger, schedule.describe()));
     }
     Ok(Exit::Done)
 }
@@ -145,16 +150,16 @@ fn of(schedule: &Schedule) -> ScheduleJson {
     ScheduleJson {
         trigger: schedule.trigger.to_string(),
         zone: schedule.zone.clone(),
-        words: schedule.words(),
+        words: schedule.describe(),
         next: None,
     }
 }
 
 /// The schedule that a command line names, checked.
-fn schedule(home: &Home, here: &Path, what: &What) -> Result<Schedule, Failure> {
+fn schedule(home: &Env, here: &Path, what: &ScheduleTarget) -> Result<Schedule, Failure> {
     let trigger = if let Some(text) = &what.cron {
         let cron = text.parse().map_err(|error| {
-            Failure::usage(format!("--cron: {error}")).mend("runner schedule next --help")
+            Failure::usage(format!("--cron: {error}")).hint("runner schedule next --help")
         })?;
         Trigger::Cron(cron)
     } else if let Some(text) = &what.every {
@@ -164,7 +169,7 @@ fn schedule(home: &Home, here: &Path, what: &What) -> Result<Schedule, Failure> 
         Trigger::Daily(time)
     } else {
         let name = what.job.as_deref().unwrap_or_default();
-        let project = Here::load(home, here)?;
+        let project = LoadedProject::load(home, here)?;
         let mut schedule = jobs(&project.config, Some(name))?.remove(0).schedule;
         if let Some(named) = &what.zone {
             zone(named)?;
@@ -176,7 +181,7 @@ fn schedule(home: &Home, here: &Path, what: &What) -> Result<Schedule, Failure> 
         Some(named) => named.clone(),
         // In a project its night's; a project that cannot be read is told, not passed over.
         None => match project::find(here) {
-            Ok(root) => Here::load(home, &root)?.config.night.zone,
+            Ok(root) => LoadedProject::load(home, &root)?.config.night.zone,
             Err(_) => TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
         },
     };
@@ -214,7 +219,7 @@ fn stretch(
     tick: &str,
 ) -> Result<Stretch, Failure> {
     let span = |from: &str, to: &str| -> Result<(Timestamp, Timestamp), Failure> {
-        let (begins, ends) = (moment(from, zone, now)?, moment(to, zone, now)?);
+        let (begins, ends) = (parse_time(from, zone, now)?, parse_time(to, zone, now)?);
         if begins < ends {
             Ok((begins, ends))
         } else {
@@ -240,7 +245,11 @@ fn stretch(
     })
 }
 
-fn told(jobs: &[Simulated], stretch: &Stretch, listing: Listing) -> Result<Exit, Failure> {
+fn print_simulation(
+    jobs: &[Simulated],
+    stretch: &Stretch,
+    listing: Listing,
+) -> Result<Exit, Failure> {
     let events = simulate(jobs, stretch).map_err(|error| Failure::usage(error.to_string()))?;
     let mut json = SimulationJson {
         from: stretch.from,
@@ -251,7 +260,7 @@ fn told(jobs: &[Simulated], stretch: &Stretch, listing: Listing) -> Result<Exit,
         missed: 0,
         events: Vec::with_capacity(events.len()),
     };
-    for Event { job, due, fate } in events {
+    for SimulatedEvent { job, due, fate } in events {
         let (outcome, last, count, at) = match fate {
             Fate::Run { starts } => ("run", due, 1, starts),
             Fate::CaughtUp { starts } => ("caught-up", due, 1, starts),
@@ -321,6 +330,6 @@ fn duration(flag: &str, text: &str) -> Result<SignedDuration, Failure> {
     units::duration(text).map_err(|why| Failure::usage(format!("{flag}: {why}")))
 }
 
-fn moment(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, Failure> {
-    when::moment(text, zone, now).map_err(Failure::usage)
+fn parse_time(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, Failure> {
+    when::parse_time(text, zone, now).map_err(Failure::usage)
 }

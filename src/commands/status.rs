@@ -1,4 +1,4 @@
-//! `runner status`: what is going on, from one look at the ledger and a few at files.
+//! `runner status`: what is going on, from one look at the database and a few at files.
 //!
 //! The cost of looking at all projects is one statement a question and some stats a project: no
 //! configuration is parsed whose files are as they were. Changes nothing.
@@ -6,8 +6,8 @@
 mod files;
 mod gather;
 mod model;
+mod project_scan;
 mod queue;
-mod sight;
 mod text;
 mod watch;
 
@@ -18,13 +18,13 @@ use runner_engine::outcome::Exit;
 use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
-use crate::home::Home;
+use crate::env::Env;
 
 const SCHEMA: &str = include_str!("../../config/schemas/status.schema.json");
 
 /// What is looked at, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct StatusRequest {
     /// The folder was named: it must be a project.
     pub asked_for_here: bool,
     /// Again and again.
@@ -34,7 +34,12 @@ pub struct Look {
 }
 
 /// Prints the status of the project here, or of all when here is none.
-pub fn run(home: &Home, here: &Path, look: Look, listing: Listing) -> Result<Exit, Failure> {
+pub fn run(
+    home: &Env,
+    here: &Path,
+    look: StatusRequest,
+    listing: Listing,
+) -> Result<Exit, Failure> {
     if look.schema {
         show::out(SCHEMA);
         return Ok(Exit::Done);

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use runner_engine::outcome::Exit;
-use runner_engine::owner::Owner;
+use runner_engine::process_id::ProcessIdentity;
 use serde::Serialize;
 
-use crate::care;
 use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
-use crate::drive::{self, Manner, Next};
-use crate::home::Home;
-use crate::tick::{self, Done, Reread};
+use crate::env::Env;
+use crate::maintenance;
+use crate::spawn::{self, NextAction, SpawnMode};
+use crate::tick::{self, Reread, TickResult};
 
 /// What a tick did, for scripts.
 #[derive(Debug, Default, Serialize)]
@@ -31,48 +31,50 @@ struct StartedJson {
 }
 
 /// Ticks until nothing that it started runs any more.
-pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failure> {
-    let me = Owner::me();
-    let mut ledger = home.ledger()?;
-    let mut told = TickJson::default();
-    let manner = Manner {
+pub fn run(home: &Env, manner: SpawnMode, listing: Listing) -> Result<Exit, Failure> {
+    let me = ProcessIdentity::me();
+    let mut store = home.store()?;
+    let mut reported = TickJson::default();
+    let manner = SpawnMode {
         watched: false,
         ..manner
     };
-    let started = drive::run_all(home, &mut ledger, &me, manner, |ledger| {
-        let Done {
+    let started = spawn::run_all(home, &mut store, &me, manner, |store| {
+        let TickResult {
             start,
             settled,
             troubles,
             unreadable,
             ending,
-        } = tick::once(home, ledger, &me, Reread::WhatChanged)?;
-        told.unreadable_projects.extend(unreadable);
+        } = tick::once(home, store, &me, Reread::WhatChanged)?;
+        reported.unreadable_projects.extend(unreadable);
         for trouble in troubles {
-            if !told.troubles.contains(&trouble) {
-                told.troubles.push(trouble);
+            if !reported.troubles.contains(&trouble) {
+                reported.troubles.push(trouble);
             }
         }
-        told.settled_for_the_dead.extend(
+        reported.settled_for_the_dead.extend(
             settled
                 .into_iter()
                 .map(|(run, word)| (run.to_string(), word)),
         );
         let now = home.wall()?;
-        let due = ledger.next_moment(now)?;
-        Ok(Next {
+        let due = store.next_moment(now)?;
+        Ok(NextAction {
             start,
             due: due.map(|at| at.duration_since(now).try_into().unwrap_or_default()),
             soon: match ending {
-                true => Some(drive::LOOK),
-                false => drive::soon(ledger, home.wall()?)?,
+                true => Some(spawn::LOOK),
+                false => spawn::soon(store, home.wall()?)?,
             },
         })
     })?;
-    told.troubles.extend(care::daily(home, &mut ledger)?);
+    reported
+        .troubles
+        .extend(maintenance::daily(home, &mut store)?);
     let mut worst = Exit::Done;
     for run in started {
-        let row = ledger.run(&run)?;
+        let row = store.run(&run)?;
         let outcome = row
             .outcome
             .as_ref()
@@ -90,27 +92,27 @@ pub fn run(home: &Home, manner: Manner, listing: Listing) -> Result<Exit, Failur
         if !well {
             show::complain(&line);
         } else if !listing.json {
-            show::say(manner.quiet, &line);
+            show::info(manner.quiet, &line);
         }
-        told.started.push(StartedJson {
+        reported.started.push(StartedJson {
             run: run.to_string(),
             job: row.job_name,
             outcome,
         });
     }
-    for (path, why) in &told.unreadable_projects {
+    for (path, why) in &reported.unreadable_projects {
         show::complain(&format!("{path}: {why}"));
         worst = worst.max(Exit::Configuration);
     }
-    for trouble in &told.troubles {
+    for trouble in &reported.troubles {
         show::complain(trouble);
         worst = worst.max(Exit::Failed);
     }
     if listing.json {
-        show::json(&told);
+        show::json(&reported);
     } else {
-        for (run, word) in &told.settled_for_the_dead {
-            show::say(
+        for (run, word) in &reported.settled_for_the_dead {
+            show::info(
                 manner.quiet,
                 &format!("run {run} was settled for its dead owner: {word}"),
             );

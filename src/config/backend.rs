@@ -9,11 +9,11 @@ use runner_backends::{BackendSpec, Patience};
 use runner_text::nearest::nearest;
 
 use super::section::Section;
-use super::sources::Mistake;
+use super::sources::ConfigMistake;
 use super::units;
 
 /// A duration, as a child is waited for.
-fn waited(section: &mut Section<'_>, key: &'static str) -> Result<Option<Duration>, Mistake> {
+fn waited(section: &mut Section<'_>, key: &'static str) -> Result<Option<Duration>, ConfigMistake> {
     let read = |text: &str| {
         let span = units::duration(text)?;
         Duration::try_from(span).map_err(|_| "it is too long".to_owned())
@@ -22,7 +22,7 @@ fn waited(section: &mut Section<'_>, key: &'static str) -> Result<Option<Duratio
 }
 
 /// One table below `[backends]`.
-pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSpec, Mistake> {
+pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSpec, ConfigMistake> {
     let path = format!("backends.{name}.type");
     let kind = section.text("type")?.ok_or_else(|| {
         let kinds = BACKENDS.join(", ");
@@ -40,18 +40,19 @@ pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSp
         ));
     }
     let env = section.texts("env")?;
-    let whole = |section: &mut Section<'_>, key: &'static str| -> Result<Option<u32>, Mistake> {
-        let Some(number) = section.count(key)? else {
-            return Ok(None);
+    let whole =
+        |section: &mut Section<'_>, key: &'static str| -> Result<Option<u32>, ConfigMistake> {
+            let Some(number) = section.count(key)? else {
+                return Ok(None);
+            };
+            match u32::try_from(number) {
+                Ok(number) if number > 0 => Ok(Some(number)),
+                _ => Err(section.wrong(
+                    &format!("backends.{name}.{key}"),
+                    &format!("it must be from 1 to {}, it is {number}", u32::MAX),
+                )),
+            }
         };
-        match u32::try_from(number) {
-            Ok(number) if number > 0 => Ok(Some(number)),
-            _ => Err(section.wrong(
-                &format!("backends.{name}.{key}"),
-                &format!("it must be from 1 to {}, it is {number}", u32::MAX),
-            )),
-        }
-    };
     Ok(BackendSpec {
         name: name.to_owned(),
         kind,
@@ -81,9 +82,9 @@ pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSp
         recording: section.text("recording")?.map(Into::into),
         fallback: section.texts("fallback")?.unwrap_or_default(),
         base_url: section.text("base_url")?,
-        api: word(section, "api", &["chat", "responses"])?,
+        api: one_of_words(section, "api", &["chat", "responses"])?,
         key: section.text("key")?,
-        structured: word(section, "structured", &["schema", "tool", "prompt"])?,
+        structured: one_of_words(section, "structured", &["schema", "tool", "prompt"])?,
         max_output_tokens: whole(section, "max_output_tokens")?.map(u64::from),
         ca_file: section.parsed("ca_file", own_path)?,
         num_ctx: whole(section, "num_ctx")?.map(u64::from),
@@ -94,11 +95,11 @@ pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSp
 }
 
 /// One of these words.
-fn word(
+fn one_of_words(
     section: &mut Section<'_>,
     key: &'static str,
     words: &'static [&'static str],
-) -> Result<Option<String>, Mistake> {
+) -> Result<Option<String>, ConfigMistake> {
     section.parsed(key, |text| match words.contains(&text) {
         true => Ok(text.to_owned()),
         false => Err(format!("it must be one of {}", words.join(", "))),

@@ -7,23 +7,23 @@
 use toml::{Table, Value};
 
 use super::overrides::Overrides;
-use super::sources::{Mistake, Sources, Told, syntax_mistakes};
+use super::sources::{ConfigFinding, ConfigMistake, Sources, syntax_mistakes};
 use super::{DEFAULT, Stack, merged, resolve, texts};
 
 /// More than these help nobody.
 const MOST: usize = 100;
 
 /// What is wrong, one after the other; empty for a good configuration.
-pub fn mistakes(stack: &Stack<'_>) -> Vec<Told> {
+pub fn mistakes(stack: &Stack<'_>) -> Vec<ConfigFinding> {
     match texts(stack) {
-        Ok(sources) => of(sources, stack.overrides),
+        Ok(sources) => check_texts(sources, stack.overrides),
         Err(mistake) => vec![mistake.into()],
     }
 }
 
 /// The same of texts that are read.
-pub(super) fn of(sources: Sources, overrides: &Overrides) -> Vec<Told> {
-    let syntax: Vec<Mistake> = sources.layers.iter().flat_map(syntax_mistakes).collect();
+pub(super) fn check_texts(sources: Sources, overrides: &Overrides) -> Vec<ConfigFinding> {
+    let syntax: Vec<ConfigMistake> = sources.layers.iter().flat_map(syntax_mistakes).collect();
     if !syntax.is_empty() {
         return syntax.into_iter().take(MOST).map(Into::into).collect();
     }
@@ -43,8 +43,8 @@ pub(super) fn of(sources: Sources, overrides: &Overrides) -> Vec<Told> {
 }
 
 /// The mistakes in what the files say together.
-pub(super) fn all(table: &mut Table, sources: &Sources) -> Vec<Mistake> {
-    let mut found: Vec<Mistake> = Vec::new();
+pub(super) fn all(table: &mut Table, sources: &Sources) -> Vec<ConfigMistake> {
+    let mut found: Vec<ConfigMistake> = Vec::new();
     while found.len() < MOST {
         let Err(mistake) = resolve(&mut table.clone(), sources) else {
             break;

@@ -4,9 +4,9 @@
 //! writes them, must not keep anything else from working.
 
 use jiff::SignedDuration;
-use runner_engine::placement::RelPath;
+use runner_engine::publish::RelPath;
 use runner_jobs::curator::CuratorSpec;
-use runner_jobs::curator::job::Kind;
+use runner_jobs::curator::job::CuratorJobKind;
 use runner_text::nearest::nearest;
 use serde::Deserialize;
 use toml::Table;
@@ -14,7 +14,7 @@ use toml::Table;
 use super::job::{NEVER, folder};
 use super::paths;
 use super::section::Section;
-use super::sources::{Mistake, Sources};
+use super::sources::{ConfigMistake, Sources};
 use super::units;
 
 /// The local curator.
@@ -41,7 +41,7 @@ pub(super) struct CuratorJob {
 }
 
 /// Reads the table, whose every key the embedded default states.
-pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Curator, Mistake> {
+pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Curator, ConfigMistake> {
     let mut section = Section::of("curator", &mut table, sources);
     let usual = CuratorSpec::default();
     let engine = section
@@ -101,9 +101,9 @@ pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Curator, Mista
 ///
 /// # Errors
 /// There is none: the list, and the nearest one.
-pub fn kind(word: &str) -> Result<Kind, String> {
-    let words = Kind::ALL.map(Kind::word);
-    Kind::of(word).ok_or_else(|| {
+pub fn kind(word: &str) -> Result<CuratorJobKind, String> {
+    let words = CuratorJobKind::ALL.map(CuratorJobKind::as_str);
+    CuratorJobKind::of(word).ok_or_else(|| {
         let near = nearest(word, words)
             .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
         format!("there is no kind {word:?} ({}){near}", words.join(", "))

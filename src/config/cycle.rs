@@ -4,25 +4,25 @@
 
 use std::collections::BTreeMap;
 
-use runner_engine::placement::RelPath;
+use runner_engine::publish::RelPath;
 use runner_jobs::KindSpec;
 use runner_jobs::lifecycle::cycle::CycleSpec;
-use runner_jobs::lifecycle::spec::Kind;
+use runner_jobs::lifecycle::spec::StateKind;
 use runner_jobs::lifecycle::work::WorkSpec;
 
-use super::job::{self, Around, Job, NEVER, target};
+use super::job::{self, Job, JobContext, NEVER, target};
 use super::paths;
-use super::sources::{Mistake, Sources, wrong};
-use super::trigger::When;
+use super::sources::{ConfigMistake, Sources, wrong};
+use super::trigger::TriggerSpec;
 use toml::Table;
 
 /// The longest name of an agent; it becomes a folder's.
 const LONGEST_NAME: usize = 40;
 
 /// What an agent of a kind does, of the kind's word.
-pub(super) fn kind_of(word: &str) -> Option<Kind> {
-    let works = |kind: &Kind| *kind != Kind::Rem && kind.word() == word;
-    Kind::ALL.into_iter().find(works)
+pub(super) fn kind_of(word: &str) -> Option<StateKind> {
+    let works = |kind: &StateKind| *kind != StateKind::Rem && kind.as_str() == word;
+    StateKind::ALL.into_iter().find(works)
 }
 
 /// What of these settings cannot be worked with: the key, and why.
@@ -69,8 +69,8 @@ fn common(
 /// wakes it is followed by one. It is a run of its own, so that it can neither hold up nor fail that job.
 pub(super) fn dreams_after(
     jobs: &BTreeMap<String, Job>,
-    around: &Around<'_>,
-) -> Result<Vec<(String, Job)>, Mistake> {
+    around: &JobContext<'_>,
+) -> Result<Vec<(String, Job)>, ConfigMistake> {
     let named = |agent: &str| {
         Some(agent)
             .filter(|agent| !agent.is_empty())
@@ -89,13 +89,13 @@ pub(super) fn dreams_after(
             continue;
         };
         let own = format!("{name}-rem");
-        let alone = work.kind == Kind::Wake && job.when != When::Lifecycle;
+        let alone = work.kind == StateKind::Wake && job.when != TriggerSpec::Lifecycle;
         if !alone || dreams(&work.agent) || jobs.contains_key(&own) || !super::good_name(&own) {
             continue;
         }
         let mut table = Table::new();
         let mut put = |key: &str, value: String| table.insert(key.to_owned(), value.into());
-        put("kind", Kind::Rem.word().to_owned());
+        put("kind", StateKind::Rem.as_str().to_owned());
         put("trigger", format!("after {name} ends"));
         put("backend", job.spec.backend.clone());
         if let Some(agent) = named(&work.agent) {
@@ -108,12 +108,12 @@ pub(super) fn dreams_after(
 }
 
 /// Refuses what only shows when all jobs are there.
-pub(super) fn check(jobs: &BTreeMap<String, Job>, sources: &Sources) -> Result<(), Mistake> {
+pub(super) fn check(jobs: &BTreeMap<String, Job>, sources: &Sources) -> Result<(), ConfigMistake> {
     let mut agents: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, job) in jobs {
         match &job.spec.kind {
             KindSpec::Cycle(cycle) => {
-                if job.when == When::Lifecycle {
+                if job.when == TriggerSpec::Lifecycle {
                     let why = "a lifecycle is what ticks: give it a clock, like \"every 10m\"";
                     return Err(wrong(sources, &format!("jobs.{name}.trigger"), why));
                 }
@@ -125,7 +125,7 @@ pub(super) fn check(jobs: &BTreeMap<String, Job>, sources: &Sources) -> Result<(
                     return Err(wrong(sources, &format!("jobs.{name}"), &why));
                 }
             }
-            _ if job.when == When::Lifecycle && !in_cycle(job.spec.kind.word()) => {
+            _ if job.when == TriggerSpec::Lifecycle && !in_cycle(job.spec.kind.as_str()) => {
                 let why = "only jobs of the kinds wake, audit, rem and plan follow a lifecycle";
                 return Err(wrong(sources, &format!("jobs.{name}.trigger"), why));
             }
@@ -136,5 +136,5 @@ pub(super) fn check(jobs: &BTreeMap<String, Job>, sources: &Sources) -> Result<(
 }
 
 fn in_cycle(word: &str) -> bool {
-    Kind::ALL.iter().any(|kind| kind.word() == word)
+    StateKind::ALL.iter().any(|kind| kind.as_str() == word)
 }

@@ -9,7 +9,7 @@
 //! | `runner` | `jobs.overnight.runners` |
 //! | any other key | the same key of `jobs.overnight` |
 //!
-//! A file with nothing but these has a night that is run by hand: no clock is set by another name. Must
+//! A file with nothing but these has a night that is run manually: no clock is set by another name. Must
 //! never pass over a key: one that is unknown is a mistake of the job that it would belong to.
 
 use toml::{Table, Value};

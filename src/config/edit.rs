@@ -74,7 +74,7 @@ pub fn edit_text(
     }
     let old = sources.layers[at].text.clone().into_owned();
     let new = changed(&old, &path, edit)?;
-    let before = said(&sources);
+    let before = known_mistakes(&sources);
     sources.layers[at].text = Cow::Owned(new.clone());
     let (mut table, sources) = merged(sources)?;
     let remain = all(&mut table, &sources);
@@ -95,7 +95,7 @@ pub fn edit_text(
 }
 
 /// What is wrong already, without places: those may move.
-fn said(sources: &Sources) -> Vec<(String, String)> {
+fn known_mistakes(sources: &Sources) -> Vec<(String, String)> {
     let Ok((mut table, sources)) = merged(sources.clone()) else {
         return Vec::new();
     };
@@ -117,26 +117,26 @@ fn allowed(path: &[String], edit: &Edit<'_>) -> Result<(), Failure> {
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
     match parts.as_slice() {
         ["project", ..] => Err(Failure::configuration(
-            "project.id ties this folder to its history and is never set by hand".to_owned(),
+            "project.id ties this folder to its history and is never set manually".to_owned(),
         )
-        .mend("runner init")),
+        .hint("runner init")),
         ["daemon" | "retention", ..] if !edit.user => Err(Failure::configuration(format!(
-            "{key}: there is one daemon and one ledger a user, so only the user's file is asked for it"
+            "{key}: there is one daemon and one database a user, so only the user's file is asked for it"
         ))
-        .mend(format!("runner config set --user {key} {}", edit.value))),
+        .hint(format!("runner config set --user {key} {}", edit.value))),
         ["notify", "heartbeat"] if !edit.user => Err(Failure::configuration(format!(
             "{key}: a tick is of all projects, so only the user's file is asked for it"
         ))
-        .mend(format!("runner config set --user {key} {}", edit.value))),
+        .hint(format!("runner config set --user {key} {}", edit.value))),
         ["pools" | "prices", ..] if !edit.user => Err(Failure::configuration(format!(
             "{key}: all projects share it, so only the user's file is asked for it"
         ))
-        .mend(format!("runner config set --user {key} {}", edit.value))),
+        .hint(format!("runner config set --user {key} {}", edit.value))),
         _ => keys::known(path).map_err(|near| {
             let failure = Failure::configuration(format!("there is no setting {key:?}"));
             match near {
-                Some(near) => failure.mend(format!("runner config set {near} {}", edit.value)),
-                None => failure.mend("runner config schema"),
+                Some(near) => failure.hint(format!("runner config set {near} {}", edit.value)),
+                None => failure.hint("runner config schema"),
             }
         }),
     }

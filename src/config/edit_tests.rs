@@ -30,7 +30,7 @@ const COMMENTED: &str = "\
 \n\
    [ night ]   # odd spaces\n\
 length   =\"8h\"# tight\n\
-\tat = '02:30'    # by hand\n\
+\tat = '02:30'    # manually\n\
 zone = \"\"\"system\"\"\"\n\
 \n\
 # budgets\n\

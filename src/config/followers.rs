@@ -6,20 +6,23 @@ use runner_engine::schedule::Trigger;
 use runner_text::nearest::nearest;
 
 use super::job::Job;
-use super::sources::{Mistake, Sources, wrong};
-use super::trigger::When;
+use super::sources::{ConfigMistake, Sources, wrong};
+use super::trigger::TriggerSpec;
 
 /// The job whose end makes this one due.
 fn before(job: &Job) -> Option<&str> {
     match &job.when {
-        When::Clock(Trigger::After(after)) => Some(&after.job),
+        TriggerSpec::Clock(Trigger::After(after)) => Some(&after.job),
         _ => None,
     }
 }
 
 /// Refuses a job that follows one that is not there, itself, or one that follows it in turn: none of
 /// them would ever run.
-pub(super) fn check_after(jobs: &BTreeMap<String, Job>, sources: &Sources) -> Result<(), Mistake> {
+pub(super) fn check_after(
+    jobs: &BTreeMap<String, Job>,
+    sources: &Sources,
+) -> Result<(), ConfigMistake> {
     for (name, job) in jobs {
         let refuse = |why: &str| Err(wrong(sources, &format!("jobs.{name}.trigger"), why));
         let mut chain = vec![name.as_str()];

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::check;
-use super::foreign;
+use super::ctxrc;
 use super::overrides::Overrides;
 use super::sources::{Layer, Sources, decoded};
 use super::{DEFAULT, merged, resolve};
@@ -24,7 +24,7 @@ pub fn toml(bytes: &[u8]) -> bool {
 /// # Panics
 /// Something does not hold.
 pub fn ctxrc(bytes: &[u8]) -> bool {
-    judge(foreign::NAME, foreign::FILE, bytes)
+    judge(ctxrc::NAME, ctxrc::FILE, bytes)
 }
 
 /// Reads it both ways, as a run does and as `config check` does, and holds them to each other; says
@@ -46,15 +46,15 @@ fn judge(name: &'static str, file: &str, bytes: &[u8]) -> bool {
         ],
         given: Vec::new(),
     };
-    let found = check::of(sources.clone(), &Overrides::default());
+    let found = check::check_texts(sources.clone(), &Overrides::default());
     let read = merged(sources).and_then(|(mut table, sources)| resolve(&mut table, &sources));
     assert_eq!(read.is_ok(), found.is_empty(), "{found:?}");
-    for told in &found {
+    for reported in &found {
         assert!(
-            told.line.is_none_or(|line| (1..=lines).contains(&line)),
-            "{told:?}"
+            reported.line.is_none_or(|line| (1..=lines).contains(&line)),
+            "{reported:?}"
         );
-        assert!(!told.message.is_empty(), "{told:?}");
+        assert!(!reported.message.is_empty(), "{reported:?}");
         for insides in [
             "usize",
             "u32",
@@ -66,10 +66,10 @@ fn judge(name: &'static str, file: &str, bytes: &[u8]) -> bool {
             "missing field",
         ] {
             // Unless they are the file's own words.
-            let said = told.message.contains(insides);
+            let said = reported.message.contains(insides);
             assert!(
                 !said || String::from_utf8_lossy(bytes).contains(insides),
-                "{told:?}"
+                "{reported:?}"
             );
         }
     }

@@ -12,9 +12,9 @@ use std::time::Instant;
 use super::fuzzed::{ctxrc, toml};
 
 /// SplitMix64.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn roll(&mut self, below: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -82,7 +82,7 @@ const WORDS: [&str; 40] = [
 ];
 
 /// One to four changes of a text.
-fn broken(dice: &mut Dice, text: &str) -> Vec<u8> {
+fn broken(dice: &mut Random, text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     for _ in 0..=dice.roll(4) {
         let at = dice.roll(bytes.len() + 1);
@@ -154,7 +154,7 @@ fn whatever_stands_there_is_read_or_refused_with_its_place() {
     let cases = (20_000.0 * number("RUNNER_TEST_SCALE").unwrap_or(1.0)).ceil() as usize;
     eprintln!("settings by chance: RUNNER_TEST_SEED={seed}");
     let half = |from: usize| {
-        let mut dice = Dice(seed.wrapping_add(from as u64));
+        let mut dice = Random(seed.wrapping_add(from as u64));
         let mut good = 0;
         for case in (from..cases).step_by(2) {
             let (text, read): (&str, fn(&[u8]) -> bool) = if dice.roll(2) == 0 {

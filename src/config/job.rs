@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use runner_engine::ledger::Budget;
-use runner_engine::placement::RelPath;
 use runner_engine::policy::Policy;
+use runner_engine::publish::RelPath;
+use runner_engine::store::Budget;
 use runner_jobs::command::CommandSpec;
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::lifecycle::Files;
@@ -26,10 +26,10 @@ use super::cycle;
 use super::keys::{self, Shape};
 use super::notify;
 use super::policy::{self, Defaults, Groups};
+use super::sandbox::{self, SandboxSettings};
 use super::section::{Section, no_such};
-use super::sources::{Mistake, Sources, unknown, wrong};
-use super::trigger::{When, trigger};
-use super::walls::{self, Sandbox};
+use super::sources::{ConfigMistake, Sources, unknown, wrong};
+use super::trigger::{TriggerSpec, trigger};
 use super::{Night, overnight, paths, units};
 
 pub(super) const KINDS: [&str; 11] = [
@@ -52,13 +52,13 @@ pub struct Job {
     /// What it is told.
     pub spec: JobSpec,
     /// What makes it due.
-    pub when: When,
+    pub when: TriggerSpec,
     /// Whether clocks and nights may start it.
     pub enabled: bool,
     /// How it is started, held back and tried again.
     pub policy: Policy,
     /// How its children are confined.
-    pub sandbox: Sandbox,
+    pub sandbox: SandboxSettings,
     /// Whether the machine is kept awake while it runs.
     pub keep_awake: bool,
     /// The IANA zone of its times.
@@ -71,7 +71,7 @@ pub struct Job {
 }
 
 /// What a job is read in the light of.
-pub(super) struct Around<'a> {
+pub(super) struct JobContext<'a> {
     /// Where the lifecycle's files are.
     pub(super) lifecycle: &'a Files,
     /// `[curator]`.
@@ -86,7 +86,11 @@ pub(super) struct Around<'a> {
     pub(super) sources: &'a Sources,
 }
 
-pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<Job, Mistake> {
+pub(super) fn job(
+    name: &str,
+    mut table: Table,
+    around: &JobContext<'_>,
+) -> Result<Job, ConfigMistake> {
     let sources = around.sources;
     let path = format!("jobs.{name}");
     let key = |key: &str| format!("{path}.{key}");
@@ -102,16 +106,18 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
             &format!("there is no kind {kind:?} ({}){near}", KINDS.join(", ")),
         ));
     }
-    let when = section.parsed("trigger", trigger)?.unwrap_or(When::Night);
+    let when = section
+        .parsed("trigger", trigger)?
+        .unwrap_or(TriggerSpec::Night);
     let zone = section.parsed("zone", units::zone)?;
     let zone = match (&when, zone) {
-        (When::Night, None) => around.night.zone.clone(),
-        (When::Night, Some(_)) => {
+        (TriggerSpec::Night, None) => around.night.zone.clone(),
+        (TriggerSpec::Night, Some(_)) => {
             let why = "a job of the night has the zone of the night ([night] zone); another \
                        trigger may have its own";
             return Err(section.wrong(&key("zone"), why));
         }
-        (When::Clock(_) | When::Lifecycle, own) => {
+        (TriggerSpec::Clock(_) | TriggerSpec::Lifecycle, own) => {
             own.unwrap_or_else(|| around.defaults.zone.clone())
         }
     };
@@ -122,7 +128,7 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
     }
     policy::lay_over(&mut policy, &mut section, around.groups)?;
     let mut sandbox = around.defaults.sandbox.clone();
-    walls::lay_over(&mut sandbox, &mut section)?;
+    sandbox::lay_over(&mut sandbox, &mut section)?;
     let keep_awake = section.flag("keep_awake")?;
     let enabled = section.flag("enabled")?.unwrap_or(true);
     let success_within = section.parsed("success_within", notify::age_limit)?;
@@ -271,13 +277,13 @@ pub(super) fn job(name: &str, mut table: Table, around: &Around<'_>) -> Result<J
 }
 
 /// Whether nobody sits at the machine while it runs, as far as can be told from what it is: a program or a
-/// question by the clock, or by hand, says so itself.
-fn is_nightly(kind: &KindSpec, when: &When) -> bool {
+/// question by the clock, or manually, says so itself.
+fn is_nightly(kind: &KindSpec, when: &TriggerSpec) -> bool {
     let by_day = matches!(
         kind,
         KindSpec::Command(_) | KindSpec::Prompt(_) | KindSpec::Report | KindSpec::Curator(_)
     );
-    !by_day || matches!(when, When::Night)
+    !by_day || matches!(when, TriggerSpec::Night)
 }
 
 /// A kind that works with the project's lifecycle knows where its files are.
@@ -378,7 +384,7 @@ fn own<T: DeserializeOwned>(
     mut table: Table,
     common: &[&str],
     sources: &Sources,
-) -> Result<T, Mistake> {
+) -> Result<T, ConfigMistake> {
     for key in FOLDERS {
         table.get_mut(key).into_iter().for_each(as_folder);
     }
@@ -405,7 +411,7 @@ fn own<T: DeserializeOwned>(
     };
     if let Some((key, value)) = table.iter().find(|(key, value)| alone(key, value)) {
         let shape = keys::of_job(kind, key);
-        let words = shape.map_or_else(|| "something else".to_owned(), Shape::words);
+        let words = shape.map_or_else(|| "something else".to_owned(), Shape::describe);
         let near = match (shape, value.as_str()) {
             (Some(Shape::OneOf(words)), Some(text)) => nearest(text, words.iter().copied()),
             _ => None,
@@ -479,7 +485,7 @@ fn default_total(kind: &str) -> SignedDuration {
 }
 
 /// The `budget` table of a level, if there is one.
-pub(super) fn budget(section: &mut Section<'_>) -> Result<Budget, Mistake> {
+pub(super) fn budget(section: &mut Section<'_>) -> Result<Budget, ConfigMistake> {
     let sources = section.sources;
     let path = section.full("budget");
     let mut table = section.table("budget")?.unwrap_or_default();
@@ -491,14 +497,14 @@ pub(super) fn budget(section: &mut Section<'_>) -> Result<Budget, Mistake> {
 
 /// The units of a level: each may be "unlimited", which is as good as left out and takes away what
 /// a layer below says.
-pub(super) fn caps_of(section: &mut Section<'_>) -> Result<Budget, Mistake> {
+pub(super) fn caps_of(section: &mut Section<'_>) -> Result<Budget, ConfigMistake> {
     for unit in ["time", "money", "calls", "tokens", "ideas"] {
         section.drop_if(unit, "unlimited");
     }
     units_of(section)
 }
 
-fn units_of(section: &mut Section<'_>) -> Result<Budget, Mistake> {
+fn units_of(section: &mut Section<'_>) -> Result<Budget, ConfigMistake> {
     let seconds = section
         .parsed("time", units::duration)?
         .map(|span| span.as_secs().unsigned_abs());

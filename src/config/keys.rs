@@ -69,7 +69,7 @@ type Row = (&'static str, Shape, &'static str);
 const MOST: i64 = i64::MAX;
 const U32: i64 = u32::MAX as i64;
 
-/// Whether a job's key is a matter of how it is started: the ledger keeps those.
+/// Whether a job's key is a matter of how it is started: the database keeps those.
 pub(super) fn is_policy(key: &str) -> bool {
     POLICY.iter().any(|(name, ..)| *name == key)
 }

@@ -378,7 +378,7 @@ fn last(key: &Key) -> &str {
 fn line_named(error: &Failure, text: &str) -> usize {
     let said = error.to_string();
     assert_eq!(error.exit, Exit::Configuration, "{text}: {said}");
-    assert!(error.told().contains('^'), "{text}: {}", error.told());
+    assert!(error.message().contains('^'), "{text}: {}", error.message());
     said.split("runner.toml:")
         .nth(1)
         .and_then(|rest| rest.split(':').next()?.parse().ok())
@@ -537,7 +537,7 @@ fn leaves(table: &Table, path: &mut Vec<String>, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn a_run_is_never_given_what_the_ledger_keeps() {
+fn a_run_is_never_given_what_the_database_keeps() {
     let plain = resolved(b"[groups.few]\nslots = 2\n")
         .unwrap()
         .job_rows()
@@ -556,7 +556,7 @@ fn a_run_is_never_given_what_the_ledger_keeps() {
             .replace("pools.*", "pools.local")
             .replace("prices.*", "prices.a")
             .replace("channels.*", "channels.a");
-        for reach in [Reach::Run, Reach::Look] {
+        for reach in [OverrideScope::Run, OverrideScope::Look] {
             let mut overrides = Overrides::default();
             overrides
                 .add_flags(&[format!("{name}={}", values(&key).0)])
@@ -568,11 +568,11 @@ fn a_run_is_never_given_what_the_ledger_keeps() {
                 overrides: &overrides,
             };
             match (load(&stack), reach) {
-                (Ok(config), Reach::Run) => {
+                (Ok(config), OverrideScope::Run) => {
                     assert_eq!(config.job_rows().unwrap(), plain, "{name}");
                     taken += 1;
                 }
-                (Err(failure), Reach::Run) => {
+                (Err(failure), OverrideScope::Run) => {
                     assert_eq!(failure.exit, Exit::Usage, "{name}");
                     assert!(
                         failure

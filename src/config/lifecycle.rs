@@ -1,17 +1,17 @@
 //! Where a project keeps what its lifecycle reads and writes, and whether entries are committed:
 //! `[lifecycle]`.
 
-use runner_engine::placement::RelPath;
+use runner_engine::publish::RelPath;
 use runner_jobs::lifecycle::Files;
 use toml::Table;
 
 use super::job::NEVER;
 use super::paths;
 use super::section::Section;
-use super::sources::{Mistake, Sources};
+use super::sources::{ConfigMistake, Sources};
 
 /// Reads the table, whose every key the embedded default states.
-pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Files, Mistake> {
+pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Files, ConfigMistake> {
     let mut section = Section::of("lifecycle", &mut table, sources);
     let known = Files::default();
     let files = Files {

@@ -4,7 +4,7 @@
 use super::*;
 
 /// Says how much was tried, past the capture of the test harness.
-fn tell(line: &str) {
+fn print_line(line: &str) {
     use std::io::Write as _;
     let _closed = writeln!(std::io::stderr(), "{line}");
 }
@@ -52,7 +52,7 @@ fn every_mistyped_key_is_named_with_its_place() {
             }
         }
     }
-    tell(&format!(
+    print_line(&format!(
         "mistyped keys: {count}, {hinted} with the right one named"
     ));
     assert!(
@@ -89,7 +89,7 @@ fn every_bad_value_is_named_with_its_place() {
             count += 1;
         }
     }
-    tell(&format!("bad values: {count}"));
+    print_line(&format!("bad values: {count}"));
     assert!(count > 600, "{count}");
 }
 
@@ -151,7 +151,7 @@ fn broken_texts_are_named_with_their_place() {
     for text in odd {
         each(text.as_bytes());
     }
-    tell(&format!(
+    print_line(&format!(
         "broken texts: {refused} refused, {fine} still good"
     ));
     assert!(refused > 300, "{refused}");
@@ -164,7 +164,7 @@ fn ten_megabytes_change_nothing() {
     let text = format!("{filler}[night]\nlenght = \"8h\"\n");
     let error = resolved(text.as_bytes()).unwrap_err();
     assert_eq!(line_named(&error, "comments"), lines + 2);
-    assert!(error.told().len() < 1_000, "the drawing is small");
+    assert!(error.message().len() < 1_000, "the drawing is small");
     assert!(resolved(filler.as_bytes()).is_ok());
     let long = format!("[night]\nat = \"{}\"\n", "x".repeat(10_000_000));
     let error = resolved(long.as_bytes()).unwrap_err();
@@ -174,7 +174,7 @@ fn ten_megabytes_change_nothing() {
         .collect();
     let error = resolved(many.as_bytes()).unwrap_err();
     assert_eq!(line_named(&error, "many keys"), 1);
-    assert!(error.told().len() < 2_000, "the drawing is small");
+    assert!(error.message().len() < 2_000, "the drawing is small");
 }
 
 #[test]

@@ -7,12 +7,12 @@
 
 mod backend;
 mod check;
+mod ctxrc;
 pub mod curator;
 mod cycle;
 mod dream;
 mod edit;
 mod followers;
-mod foreign;
 mod job;
 mod keys;
 mod lifecycle;
@@ -20,19 +20,19 @@ pub mod notify;
 mod overnight;
 mod overrides;
 mod paths;
-mod place;
 mod policy;
 pub mod pools;
 pub mod price_file;
 mod retention;
+mod sandbox;
 mod schema;
 mod section;
 mod set;
+mod source_location;
 mod sources;
 mod trigger;
 pub mod units;
 mod view;
-mod walls;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,8 +41,8 @@ use jiff::SignedDuration;
 use jiff::civil::Time;
 use runner_backends::BackendSpec;
 use runner_engine::ids::ProjectId;
-use runner_engine::ledger::{Budget, NewJob, Retention};
 use runner_engine::schedule::{Schedule, Trigger};
+use runner_engine::store::{Budget, NewJob, Retention};
 use runner_engine::tick::{REPORT_JOB, report_job};
 use runner_jobs::lifecycle::Files;
 use runner_jobs::prices::Prices;
@@ -51,19 +51,19 @@ use toml::{Table, Value};
 
 use crate::cli::Failure;
 use section::Section;
-use sources::{Layer, Mistake, Sources, merge, parse, read, read_user, wrong};
+use sources::{ConfigMistake, Layer, Sources, merge, parse, read, read_user, wrong};
 
 pub use check::mistakes;
+pub use ctxrc::FILE as FOREIGN_FILE;
 pub use edit::{Edit, edit, edit_text};
-pub use foreign::FILE as FOREIGN_FILE;
 pub use job::{Job, NEVER};
 pub use notify::Notify;
-pub use overrides::{Overrides, Reach};
+pub use overrides::{OverrideScope, Overrides};
 pub use pools::Pool;
+pub use sandbox::SandboxSettings;
 pub use schema::schema;
-pub use trigger::When;
-pub use view::{Entry, View, inline};
-pub use walls::Sandbox;
+pub use trigger::TriggerSpec;
+pub use view::{View, ViewEntry, inline};
 
 const DEFAULT: &str = include_str!("../../config/default.toml");
 
@@ -121,18 +121,18 @@ impl Config {
             Failure::configuration(format!(
                 "no job {name:?} in this project{near} (there is: {there})"
             ))
-            .mend("runner config show")
+            .hint("runner config show")
         })
     }
 
-    /// The jobs as the ledger keeps them, the report included.
+    /// The jobs as the database keeps them, the report included.
     pub fn job_rows(&self) -> Result<Vec<NewJob>, Failure> {
         let mut rows: Vec<NewJob> = self
             .jobs
             .iter()
             .map(|(name, job)| NewJob {
                 name: name.clone(),
-                kind: job.spec.kind.word().to_owned(),
+                kind: job.spec.kind.as_str().to_owned(),
                 schedule: self.schedule(job),
                 policy: job.policy.clone(),
                 enabled: job.enabled,
@@ -145,16 +145,16 @@ impl Config {
     fn schedule(&self, job: &Job) -> Schedule {
         let zone = job.zone.clone();
         match &job.when {
-            When::Night => Schedule {
+            TriggerSpec::Night => Schedule {
                 trigger: Trigger::Daily(self.night.at),
                 zone,
                 night: Some(self.night.length),
             },
-            When::Lifecycle => Schedule {
+            TriggerSpec::Lifecycle => Schedule {
                 zone,
                 ..Schedule::manual()
             },
-            When::Clock(trigger) => Schedule {
+            TriggerSpec::Clock(trigger) => Schedule {
                 trigger: trigger.clone(),
                 zone,
                 night: None,
@@ -194,7 +194,7 @@ pub fn load(stack: &Stack<'_>) -> Result<Config, Failure> {
         .and_then(|(mut merged, sources)| Ok(anchored(resolve(&mut merged, &sources)?, stack)))
         .map_err(|first| match check::mistakes(stack).len() {
             0 | 1 => first,
-            all => first.mend(format!(
+            all => first.hint(format!(
                 "runner config check   (it shows this mistake and {} more)",
                 all - 1
             )),
@@ -243,7 +243,7 @@ fn layers(stack: &Stack<'_>) -> Result<(Table, Sources), Failure> {
 }
 
 /// The texts of all files.
-fn texts(stack: &Stack<'_>) -> Result<Sources, Mistake> {
+fn texts(stack: &Stack<'_>) -> Result<Sources, ConfigMistake> {
     let mut sources = Sources {
         layers: vec![Layer {
             name: "default",
@@ -253,14 +253,14 @@ fn texts(stack: &Stack<'_>) -> Result<Sources, Mistake> {
         given: Vec::new(),
     };
     let beside = stack.project.and_then(Path::parent);
-    let foreign = beside.map(|folder| folder.join(foreign::FILE));
+    let foreign = beside.map(|folder| folder.join(ctxrc::FILE));
     for (name, path) in [
         ("user", Some(stack.user)),
-        (foreign::NAME, foreign.as_deref()),
+        (ctxrc::NAME, foreign.as_deref()),
         ("project", stack.project),
     ] {
         let Some(path) = path else { continue };
-        if name == foreign::NAME && is_empty_folder(path) {
+        if name == ctxrc::NAME && is_empty_folder(path) {
             // The sandbox of a running job holds the place of a file that is not there.
             continue;
         }
@@ -283,12 +283,12 @@ fn is_empty_folder(path: &Path) -> bool {
     std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-fn merged(sources: Sources) -> Result<(Table, Sources), Mistake> {
+fn merged(sources: Sources) -> Result<(Table, Sources), ConfigMistake> {
     let mut merged = Table::new();
     for layer in &sources.layers {
         let table = parse(layer)?;
         if layer.name == "project" && table.contains_key("retention") {
-            let why = "there is one ledger a user: this table belongs into the user's own config.toml \
+            let why = "there is one database a user: this table belongs into the user's own config.toml \
                        (runner config set --user retention.rows ...)";
             return Err(wrong(&sources, "retention", why));
         }
@@ -318,7 +318,7 @@ fn merged(sources: Sources) -> Result<(Table, Sources), Mistake> {
     Ok((merged, sources))
 }
 
-fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
+fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, ConfigMistake> {
     let mut top = Section::of("", merged, sources);
     let project = match top.table("project")? {
         Some(mut table) => {
@@ -367,7 +367,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
     let defaults = policy::defaults(defaults, &night.zone, &groups, sources)?;
     let lifecycle = lifecycle::read(top.table("lifecycle")?.unwrap_or_default(), sources)?;
     let curator = curator::read(top.table("curator")?.unwrap_or_default(), sources)?;
-    let around = job::Around {
+    let around = job::JobContext {
         curator: &curator,
         lifecycle: &lifecycle,
         night: &night,
@@ -407,7 +407,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, Mistake> {
         jobs.insert(name, job);
     }
     jobs.extend(cycle::dreams_after(&jobs, &around)?);
-    // The daemon reads its own table, in `src/daemon/setting.rs`; mistakes in it are told here too.
+    // The daemon reads its own table, in `src/daemon/settings.rs`; mistakes in it are told here too.
     let mut daemon = top.table("daemon")?.unwrap_or_default();
     let mut section = Section::of("daemon", &mut daemon, sources);
     section.parsed("drain", units::wait)?;
@@ -447,7 +447,7 @@ fn good_name(name: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
-fn night(mut table: Table, sources: &Sources) -> Result<Night, Mistake> {
+fn night(mut table: Table, sources: &Sources) -> Result<Night, ConfigMistake> {
     let mut section = Section::of("night", &mut table, sources);
     let missing = |key: &str| wrong(sources, &format!("night.{key}"), "it is not set");
     let at = section.parsed("at", units::time)?;
@@ -464,9 +464,9 @@ fn night(mut table: Table, sources: &Sources) -> Result<Night, Mistake> {
 }
 
 #[cfg(test)]
-mod edit_tests;
+mod ctxrc_tests;
 #[cfg(test)]
-mod foreign_tests;
+mod edit_tests;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzed;
 #[cfg(test)]

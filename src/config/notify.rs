@@ -10,13 +10,13 @@ use std::path::PathBuf;
 
 use jiff::SignedDuration;
 use runner_backends::credentials::in_keyring;
-use runner_engine::alerts::{Kind, Rules};
+use runner_engine::alerts::{AlertKind, AlertRules};
 use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
 use super::job::Job;
 use super::section::Section;
-use super::sources::{Mistake, Sources, wrong};
+use super::sources::{ConfigMistake, Sources, wrong};
 use super::{good_name, units};
 
 /// The types of channels.
@@ -26,7 +26,7 @@ pub(super) const CHANNELS: [&str; 4] = ["desktop", "webhook", "command", "email"
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notify {
     /// The kinds that are told of.
-    pub on: BTreeSet<Kind>,
+    pub on: BTreeSet<AlertKind>,
     /// Whether a recovery is told of.
     pub recovery: bool,
     /// How long at least between two messages of the same open alert.
@@ -106,15 +106,15 @@ pub struct Program {
     pub args: Vec<String>,
     /// Names of variables that it may see besides the ordinary ones.
     pub env: Vec<String>,
-    /// Without walls.
+    /// Without a sandbox.
     pub off: bool,
 }
 
 impl Notify {
-    /// What of it decides, as the ledger keeps it.
-    pub fn rules(&self, jobs: &BTreeMap<String, Job>) -> Rules {
+    /// What of it decides, as the database keeps it.
+    pub fn rules(&self, jobs: &BTreeMap<String, Job>) -> AlertRules {
         let seconds = |duration: SignedDuration| duration.as_secs();
-        Rules {
+        AlertRules {
             on: self.on.clone(),
             recovery: self.recovery,
             repeat: seconds(self.repeat),
@@ -141,13 +141,13 @@ pub(super) fn read(
     mut notify: Table,
     channels: Table,
     sources: &Sources,
-) -> Result<Notify, Mistake> {
+) -> Result<Notify, ConfigMistake> {
     let mut section = Section::of("notify", &mut notify, sources);
     let words = section.texts("on")?.unwrap_or_default();
     let mut on = BTreeSet::new();
     for word in &words {
-        let kind = Kind::read(word).ok_or_else(|| {
-            let all = Kind::ALL.map(Kind::word);
+        let kind = AlertKind::read(word).ok_or_else(|| {
+            let all = AlertKind::ALL.map(AlertKind::as_str);
             let near = nearest(word, all)
                 .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
             let why = format!(
@@ -174,7 +174,10 @@ pub(super) fn read(
     Ok(read)
 }
 
-fn channels_of(table: Table, sources: &Sources) -> Result<BTreeMap<String, Channel>, Mistake> {
+fn channels_of(
+    table: Table,
+    sources: &Sources,
+) -> Result<BTreeMap<String, Channel>, ConfigMistake> {
     let mut channels = BTreeMap::new();
     for (name, value) in table {
         let path = format!("channels.{name}");
@@ -205,7 +208,7 @@ const OWN: [(&str, &[&str]); 8] = [
     ("env", &["command", "email"]),
 ];
 
-fn channel(path: &str, section: &mut Section<'_>) -> Result<Channel, Mistake> {
+fn channel(path: &str, section: &mut Section<'_>) -> Result<Channel, ConfigMistake> {
     let of = |types: &str| format!("a channel has a type ({types})");
     let kind = section
         .text("type")?

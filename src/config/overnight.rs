@@ -1,6 +1,6 @@
 //! What of a night's own settings cannot be worked with.
 
-use runner_engine::placement::RelPath;
+use runner_engine::publish::RelPath;
 use runner_jobs::overnight::OvernightSpec;
 
 use super::paths;

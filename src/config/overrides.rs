@@ -2,7 +2,7 @@
 //! `--config night.at=23:00` on its line.
 //!
 //! They hold for the command and for the runs that it starts itself, and end with it. What the
-//! ledger keeps for every later command, when and how often jobs run, must never be taken from here:
+//! database keeps for every later command, when and how often jobs run, must never be taken from here:
 //! two commands would take turns in changing it. Such a setting is refused, never passed over; only
 //! a command that merely looks may try it out.
 
@@ -12,7 +12,7 @@ use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
 use super::keys;
-use super::sources::{Given, Sources};
+use super::sources::{InlineSetting, Sources};
 use crate::cli::Failure;
 
 /// What is no matter of one run.
@@ -39,7 +39,7 @@ const PREFIX: &str = "RUNNER_CONFIG";
 
 /// What a command may take from its environment and its line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reach {
+pub enum OverrideScope {
     /// What a run itself asks for: its limits, its backend, its own settings.
     #[default]
     Run,
@@ -68,7 +68,7 @@ pub struct Override {
 pub struct Overrides {
     list: Vec<Override>,
     /// What they may change.
-    pub reach: Reach,
+    pub reach: OverrideScope,
 }
 
 impl Overrides {
@@ -89,7 +89,7 @@ impl Overrides {
         list.sort_by(|a, b| a.said.cmp(&b.said));
         Ok(Self {
             list,
-            reach: Reach::Run,
+            reach: OverrideScope::Run,
         })
     }
 
@@ -163,7 +163,7 @@ impl Overrides {
                 if !insert(merged, path.iter().map(String::as_str), value) {
                     return Err(one.refuse("what it lies in is no table"));
                 }
-                sources.given.push(Given {
+                sources.given.push(InlineSetting {
                     key: path.join("."),
                     layer: one.layer,
                     said: one.said.clone(),
@@ -180,17 +180,17 @@ impl Overrides {
             ["daemon", ..] => {
                 return Err(one
                     .refuse("only the user's file is asked for it")
-                    .mend("runner daemon --drain DURATION"));
+                    .hint("runner daemon --drain DURATION"));
             }
             ["retention", ..] => {
                 return Err(one
                     .refuse("only the user's file is asked for it")
-                    .mend(format!("runner config set --user {} VALUE", path.join("."))));
+                    .hint(format!("runner config set --user {} VALUE", path.join("."))));
             }
             ["pools" | "prices", ..] => {
                 return Err(one
                     .refuse("all projects share it, so only the user's file is asked for it")
-                    .mend(format!("runner config set --user {} VALUE", path.join("."))));
+                    .hint(format!("runner config set --user {} VALUE", path.join("."))));
             }
             ["night", key, ..] => *key != "budget",
             // Alerts are delivered by another process, later.
@@ -198,10 +198,12 @@ impl Overrides {
             ["jobs", _, key, ..] => SCHEDULES.contains(key) || keys::is_policy(key),
             _ => false,
         };
-        if lasting && self.reach == Reach::Run {
+        if lasting && self.reach == OverrideScope::Run {
             return Err(one
-                .refuse("it is a matter of the schedule, which the ledger keeps for every command")
-                .mend(format!("runner config set {} VALUE", path.join("."))));
+                .refuse(
+                    "it is a matter of the schedule, which the database keeps for every command",
+                )
+                .hint(format!("runner config set {} VALUE", path.join("."))));
         }
         Ok(())
     }
@@ -239,7 +241,7 @@ fn variable(name: &OsStr, text: &OsStr) -> Result<Override, Failure> {
             "{said} is no setting: the parts of its name are joined by two underscores, like \
              {PREFIX}__NIGHT__BUDGET__CALLS"
         ))
-        .mend(format!("unset {said}"))),
+        .hint(format!("unset {said}"))),
     }
 }
 

@@ -16,14 +16,14 @@
 
 use std::collections::BTreeMap;
 
-use runner_engine::placement::RelPath;
+use runner_engine::publish::RelPath;
 use runner_jobs::KindSpec;
 use runner_jobs::lifecycle::Files;
 use runner_jobs::overnight::{OvernightSpec, ownership};
 
 use super::curator::Curator;
 use super::job::{Job, target};
-use super::sources::{Fix, Mistake, Sources, wrong};
+use super::sources::{ConfigMistake, Fix, Sources, wrong};
 
 /// The setting with a night's output folder.
 pub(super) const OUTPUT: &str = "output_dir";
@@ -59,7 +59,7 @@ pub(super) fn output(own: &OvernightSpec) -> Result<(), String> {
 }
 
 /// The mistake of an output folder that a night must not move: exit code 78 in every layer.
-pub(super) fn refused(sources: &Sources, key: &str, why: &str) -> Mistake {
+pub(super) fn refused(sources: &Sources, key: &str, why: &str) -> ConfigMistake {
     wrong(sources, key, why).forbidden(Fix::OutputFolder)
 }
 
@@ -70,7 +70,7 @@ pub(super) fn check(
     curator: &Curator,
     lifecycle: &Files,
     sources: &Sources,
-) -> Result<(), Mistake> {
+) -> Result<(), ConfigMistake> {
     let nights = jobs.iter().filter_map(|(name, job)| match &job.spec.kind {
         KindSpec::Overnight(own) => Some((name, own)),
         _ => None,

@@ -4,13 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use runner_engine::policy::{DEFAULT_GROUP, Group, Overlap, Policy, Quiet, Which};
+use runner_engine::policy::{
+    CatchUpScope, ConcurrencyGroup, DEFAULT_GROUP, Overlap, Policy, Quiet,
+};
 use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
+use super::sandbox::{self, SandboxSettings};
 use super::section::Section;
-use super::sources::{Mistake, Sources, wrong};
-use super::walls::{self, Sandbox};
+use super::sources::{ConfigMistake, Sources, wrong};
 use super::{good_name, units};
 
 /// The slots of each group of jobs.
@@ -24,13 +26,13 @@ pub(super) struct Defaults {
     /// The IANA zone of their times, but for those of the night.
     pub(super) zone: String,
     /// How their children are confined.
-    pub(super) sandbox: Sandbox,
+    pub(super) sandbox: SandboxSettings,
     /// Whether the machine is kept awake; without a word, as its kind needs it.
     pub(super) keep_awake: Option<bool>,
 }
 
 /// Reads the `[groups]`.
-pub(super) fn groups(table: Table, sources: &Sources) -> Result<Groups, Mistake> {
+pub(super) fn groups(table: Table, sources: &Sources) -> Result<Groups, ConfigMistake> {
     let mut groups = Groups::new();
     for (name, value) in table {
         let path = format!("groups.{name}");
@@ -60,7 +62,7 @@ pub(super) fn defaults(
     zone: &str,
     groups: &Groups,
     sources: &Sources,
-) -> Result<Defaults, Mistake> {
+) -> Result<Defaults, ConfigMistake> {
     let mut policy = Policy::default();
     if let Some(slots) = groups.get(DEFAULT_GROUP) {
         policy.group.slots = *slots;
@@ -70,8 +72,8 @@ pub(super) fn defaults(
         .parsed("zone", units::zone)?
         .unwrap_or_else(|| zone.to_owned());
     lay_over(&mut policy, &mut section, groups)?;
-    let mut sandbox = Sandbox::default();
-    walls::lay_over(&mut sandbox, &mut section)?;
+    let mut sandbox = SandboxSettings::default();
+    sandbox::lay_over(&mut sandbox, &mut section)?;
     let keep_awake = section.flag("keep_awake")?;
     section.finish()?;
     Ok(Defaults {
@@ -87,11 +89,11 @@ pub(super) fn lay_over(
     policy: &mut Policy,
     section: &mut Section<'_>,
     groups: &Groups,
-) -> Result<(), Mistake> {
+) -> Result<(), ConfigMistake> {
     let which = [
-        ("none", Which::None),
-        ("last", Which::Last),
-        ("all", Which::All),
+        ("none", CatchUpScope::None),
+        ("last", CatchUpScope::Last),
+        ("all", CatchUpScope::All),
     ];
     let overlap = [
         ("skip", Overlap::Skip),
@@ -202,9 +204,9 @@ fn quiet(text: &str) -> Result<Quiet, String> {
     Ok(Quiet { from, to })
 }
 
-fn group(name: &str, groups: &Groups) -> Result<Group, String> {
+fn group(name: &str, groups: &Groups) -> Result<ConcurrencyGroup, String> {
     match groups.get(name) {
-        Some(slots) => Ok(Group {
+        Some(slots) => Ok(ConcurrencyGroup {
             name: name.to_owned(),
             slots: *slots,
         }),
@@ -231,7 +233,11 @@ fn load_limit(load: f64) -> Result<Option<u32>, &'static str> {
 }
 
 /// A whole number of at least `least`.
-fn small(section: &mut Section<'_>, key: &'static str, least: u32) -> Result<Option<u32>, Mistake> {
+fn small(
+    section: &mut Section<'_>,
+    key: &'static str,
+    least: u32,
+) -> Result<Option<u32>, ConfigMistake> {
     let Some(count) = section.count(key)? else {
         return Ok(None);
     };
@@ -245,6 +251,6 @@ fn small(section: &mut Section<'_>, key: &'static str, least: u32) -> Result<Opt
     Ok(Some(count))
 }
 
-fn too_big(section: &Section<'_>, key: &str, most: &str) -> Mistake {
+fn too_big(section: &Section<'_>, key: &str, most: &str) -> ConfigMistake {
     section.wrong(&section.full(key), &format!("it must be {most} at most"))
 }

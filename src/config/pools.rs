@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use runner_engine::ledger::Budget;
+use runner_engine::store::Budget;
 use runner_jobs::prices::{Price, Prices};
 use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
 use super::section::Section;
-use super::sources::{Mistake, Sources, wrong};
+use super::sources::{ConfigMistake, Sources, wrong};
 use super::{good_name, job, units};
 
 const PRICES: &str = include_str!("../../config/prices.toml");
@@ -33,7 +33,10 @@ pub struct Pool {
 }
 
 /// Reads `[pools]`.
-pub(super) fn pools(table: Table, sources: &Sources) -> Result<BTreeMap<String, Pool>, Mistake> {
+pub(super) fn pools(
+    table: Table,
+    sources: &Sources,
+) -> Result<BTreeMap<String, Pool>, ConfigMistake> {
     let mut pools = BTreeMap::new();
     for (name, value) in table {
         let path = format!("pools.{name}");
@@ -92,7 +95,7 @@ pub(super) fn known(name: &str, pools: &BTreeMap<String, Pool>) -> Result<String
     ))
 }
 
-fn caps(path: &str, mut table: Table, sources: &Sources) -> Result<Budget, Mistake> {
+fn caps(path: &str, mut table: Table, sources: &Sources) -> Result<Budget, ConfigMistake> {
     let mut section = Section::of(path, &mut table, sources);
     let caps = job::caps_of(&mut section)?;
     section.finish()?;
@@ -103,7 +106,7 @@ fn window_of(
     path: &str,
     mut table: Table,
     sources: &Sources,
-) -> Result<(SignedDuration, Budget), Mistake> {
+) -> Result<(SignedDuration, Budget), ConfigMistake> {
     let mut section = Section::of(path, &mut table, sources);
     let length = section.parsed("length", units::duration)?;
     let caps = job::caps_of(&mut section)?;
@@ -128,11 +131,11 @@ pub fn listed() -> (Prices, String) {
 }
 
 /// Our own list under `[prices]`.
-pub(super) fn prices(table: Table, sources: &Sources) -> Result<Prices, Mistake> {
+pub(super) fn prices(table: Table, sources: &Sources) -> Result<Prices, ConfigMistake> {
     read(table, listed().0, sources)
 }
 
-fn read(table: Table, mut prices: Prices, sources: &Sources) -> Result<Prices, Mistake> {
+fn read(table: Table, mut prices: Prices, sources: &Sources) -> Result<Prices, ConfigMistake> {
     for (model, value) in table {
         let path = format!("prices.{model}");
         let Value::Table(mut table) = value else {
@@ -162,7 +165,7 @@ fn read(table: Table, mut prices: Prices, sources: &Sources) -> Result<Prices, M
 }
 
 /// Dollars a token, as millionths of a millionth.
-fn rate(section: &mut Section<'_>, key: &'static str) -> Result<Option<u64>, Mistake> {
+fn rate(section: &mut Section<'_>, key: &'static str) -> Result<Option<u64>, ConfigMistake> {
     let Some(dollars) = section.number(key)? else {
         return Ok(None);
     };

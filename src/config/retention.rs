@@ -1,15 +1,15 @@
 //! How long things are kept: `[retention]`, one a user.
 
-use runner_engine::ledger::Retention;
+use runner_engine::store::Retention;
 
-use super::sources::Mistake;
+use super::sources::ConfigMistake;
 use super::{Section, units};
 
 /// What `status` tells of a week is never pruned.
 const LEAST_ROWS: i64 = 8;
 
 /// Reads the table, whose every key the embedded default states.
-pub(super) fn read(section: &mut Section<'_>) -> Result<Retention, Mistake> {
+pub(super) fn read(section: &mut Section<'_>) -> Result<Retention, ConfigMistake> {
     let missing =
         |section: &Section<'_>, key: &str| section.wrong(&section.full(key), "it is not set");
     let rows = section.parsed("rows", |text| units::age(text, LEAST_ROWS))?;

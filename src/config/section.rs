@@ -5,7 +5,7 @@
 use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
-use super::sources::{Mistake, Sources, unknown, wrong};
+use super::sources::{ConfigMistake, Sources, unknown, wrong};
 
 /// One table while it is read: what is taken is known, what is left is a mistake.
 pub(super) struct Section<'a> {
@@ -27,31 +27,31 @@ impl<'a> Section<'a> {
     }
 
     /// A key as text.
-    pub(super) fn text(&mut self, key: &'static str) -> Result<Option<String>, Mistake> {
+    pub(super) fn text(&mut self, key: &'static str) -> Result<Option<String>, ConfigMistake> {
         self.take(key, "text in quotes", |value| {
             value.as_str().map(str::to_owned)
         })
     }
 
     /// A key as yes or no.
-    pub(super) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, Mistake> {
+    pub(super) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, ConfigMistake> {
         self.take(key, "true or false", Value::as_bool)
     }
 
     /// A key as a whole number of at least 0.
-    pub(super) fn count(&mut self, key: &'static str) -> Result<Option<u64>, Mistake> {
+    pub(super) fn count(&mut self, key: &'static str) -> Result<Option<u64>, ConfigMistake> {
         self.take(key, "a whole number of at least 0", |value| {
             value.as_integer().and_then(|n| u64::try_from(n).ok())
         })
     }
 
     /// A key as a whole number, negative ones included.
-    pub(super) fn integer(&mut self, key: &'static str) -> Result<Option<i64>, Mistake> {
+    pub(super) fn integer(&mut self, key: &'static str) -> Result<Option<i64>, ConfigMistake> {
         self.take(key, "a whole number", Value::as_integer)
     }
 
     /// A key as a number of at least 0.
-    pub(super) fn number(&mut self, key: &'static str) -> Result<Option<f64>, Mistake> {
+    pub(super) fn number(&mut self, key: &'static str) -> Result<Option<f64>, ConfigMistake> {
         self.take(key, "a number of at least 0", |value| {
             #[allow(
                 clippy::cast_precision_loss,
@@ -65,7 +65,10 @@ impl<'a> Section<'a> {
     }
 
     /// A key as a list of texts.
-    pub(super) fn texts(&mut self, key: &'static str) -> Result<Option<Vec<String>>, Mistake> {
+    pub(super) fn texts(
+        &mut self,
+        key: &'static str,
+    ) -> Result<Option<Vec<String>>, ConfigMistake> {
         self.take(key, "a list of texts", |value| {
             value
                 .as_array()?
@@ -76,7 +79,7 @@ impl<'a> Section<'a> {
     }
 
     /// A key as a table.
-    pub(super) fn table(&mut self, key: &'static str) -> Result<Option<Table>, Mistake> {
+    pub(super) fn table(&mut self, key: &'static str) -> Result<Option<Table>, ConfigMistake> {
         self.take(key, "a table", |value| value.as_table().cloned())
     }
 
@@ -98,7 +101,7 @@ impl<'a> Section<'a> {
         key: &'static str,
         shape: &str,
         read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<Option<T>, Mistake> {
+    ) -> Result<Option<T>, ConfigMistake> {
         let Some(value) = self.value(key) else {
             return Ok(None);
         };
@@ -116,7 +119,7 @@ impl<'a> Section<'a> {
         &mut self,
         key: &'static str,
         read: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Result<Option<T>, Mistake> {
+    ) -> Result<Option<T>, ConfigMistake> {
         let Some(text) = self.text(key)? else {
             return Ok(None);
         };
@@ -136,7 +139,7 @@ impl<'a> Section<'a> {
     }
 
     /// An error about a key.
-    pub(super) fn wrong(&self, key: &str, why: &str) -> Mistake {
+    pub(super) fn wrong(&self, key: &str, why: &str) -> ConfigMistake {
         wrong(self.sources, key, why)
     }
 
@@ -150,7 +153,7 @@ impl<'a> Section<'a> {
     }
 
     /// Refuses what nobody took.
-    pub(super) fn finish(self) -> Result<(), Mistake> {
+    pub(super) fn finish(self) -> Result<(), ConfigMistake> {
         let Some(key) = self.table.keys().next() else {
             return Ok(());
         };

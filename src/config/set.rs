@@ -6,7 +6,7 @@
 use toml::Table;
 
 use super::overrides::{PARTS, SCHEDULES, insert, value};
-use super::sources::{Given, Sources};
+use super::sources::{InlineSetting, Sources};
 use crate::cli::Failure;
 
 /// Lays `settings` over the table of `job` in `merged`, and notes in `sources` where they are from.
@@ -29,13 +29,13 @@ pub(super) fn lay_over(
             return Err(Failure::usage(format!(
                 "--set {key}: this is a matter of the job's schedule, not of one run"
             ))
-            .mend(format!("set it under [jobs.{job}] in runner.toml")));
+            .hint(format!("set it under [jobs.{job}] in runner.toml")));
         }
         let path = ["jobs", job].into_iter().chain(segments.iter().copied());
         if !insert(merged, path, value(text)) {
             return refuse("what it lies in is no table");
         }
-        sources.given.push(Given {
+        sources.given.push(InlineSetting {
             key: format!("jobs.{job}.{key}"),
             layer: "set",
             said: format!("--set {key}"),

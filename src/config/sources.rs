@@ -18,8 +18,8 @@ use toml::{Spanned, Table, Value};
 
 use serde::Serialize;
 
-use super::place::Spot;
-use super::{dream, foreign};
+use super::source_location::SourceLocation;
+use super::{ctxrc, dream};
 use crate::cli::Failure;
 
 /// How a mistake begins that is no matter of what stands in the file.
@@ -30,12 +30,12 @@ const SYNTAX: usize = 20;
 
 /// What is wrong, and where.
 #[derive(Clone, Debug)]
-pub(super) struct Mistake {
+pub(super) struct ConfigMistake {
     /// The setting, by its whole name; empty where a file cannot be read at all.
     pub(super) key: String,
     said: String,
     /// The file, and the line and column in it, counted from 1.
-    place: Option<Box<Written>>,
+    place: Option<Box<WrittenAt>>,
     /// What is wrong, without the place and the name.
     why: String,
     drawing: Option<String>,
@@ -62,11 +62,11 @@ impl Fix {
 }
 
 /// A file, and the line and column in it.
-type Written = (PathBuf, Option<(usize, usize)>);
+type WrittenAt = (PathBuf, Option<(usize, usize)>);
 
 /// A mistake as people and programs are told of it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Told {
+pub struct ConfigFinding {
     /// The file; none for what is in none.
     pub file: Option<PathBuf>,
     /// Counted from 1.
@@ -86,7 +86,7 @@ pub struct Told {
     pub failure: Failure,
 }
 
-impl Told {
+impl ConfigFinding {
     /// What is wrong, with what was probably meant.
     #[cfg(test)]
     pub(super) fn said_why(&self) -> String {
@@ -97,8 +97,8 @@ impl Told {
     }
 }
 
-impl From<Mistake> for Told {
-    fn from(mistake: Mistake) -> Self {
+impl From<ConfigMistake> for ConfigFinding {
+    fn from(mistake: ConfigMistake) -> Self {
         // All words about a name that is near are said in this one way.
         let (message, nearest) = match mistake.why.split_once("; did you mean ") {
             Some((message, near)) => {
@@ -130,10 +130,10 @@ impl From<Mistake> for Told {
     }
 }
 
-impl From<Failure> for Told {
+impl From<Failure> for ConfigFinding {
     fn from(failure: Failure) -> Self {
         let text = failure.to_string();
-        let (message, hint) = match text.split_once("\n  to mend it: ") {
+        let (message, hint) = match text.split_once("\n  fix: ") {
             Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
             None => (text, None),
         };
@@ -150,20 +150,20 @@ impl From<Failure> for Told {
     }
 }
 
-impl From<Mistake> for Failure {
-    fn from(mistake: Mistake) -> Self {
+impl From<ConfigMistake> for Failure {
+    fn from(mistake: ConfigMistake) -> Self {
         let mut failure = match mistake.exit {
             Exit::Usage => Self::usage(mistake.said),
             _ => Self::configuration(mistake.said),
         };
         if let (true, Some(place)) = (mistake.why.starts_with(UNREADABLE), &mistake.place) {
-            failure = failure.mend(format!(
+            failure = failure.hint(format!(
                 "ls -l {}   (it must be a regular file that you can read)",
                 place.0.display()
             ));
         }
         if let Some(fix) = mistake.fix {
-            failure = failure.mend(fix.text());
+            failure = failure.hint(fix.text());
         }
         match mistake.drawing {
             Some(drawing) => failure.drawn(drawing),
@@ -172,7 +172,7 @@ impl From<Mistake> for Failure {
     }
 }
 
-impl Mistake {
+impl ConfigMistake {
     /// About a file as a whole.
     pub(super) fn of_file(path: &Path, why: &str) -> Self {
         Self {
@@ -188,7 +188,7 @@ impl Mistake {
 
     /// About a place in a file.
     pub(super) fn at(path: &Path, text: &str, span: Range<usize>, key: &str, why: &str) -> Self {
-        let spot = Spot::of(text, span);
+        let spot = SourceLocation::of(text, span);
         let named = if key.is_empty() {
             String::new()
         } else {
@@ -237,7 +237,7 @@ pub(super) struct Layer {
 
 /// A setting that is in no file.
 #[derive(Clone, Debug)]
-pub(super) struct Given {
+pub(super) struct InlineSetting {
     /// Its whole name.
     pub(super) key: String,
     /// What it is: `environment`, `flag` or `set`.
@@ -252,37 +252,43 @@ pub(super) struct Sources {
     /// Files, later ones override.
     pub(super) layers: Vec<Layer>,
     /// What is in no file, later ones override.
-    pub(super) given: Vec<Given>,
+    pub(super) given: Vec<InlineSetting>,
 }
 
 /// Reads the text of the user's own layer, which may be a link; `None` where there is no such file.
-pub(super) fn read_user(path: &Path) -> Result<Option<String>, Mistake> {
+pub(super) fn read_user(path: &Path) -> Result<Option<String>, ConfigMistake> {
     layer_text(path, read_host(path, DOCUMENT))
 }
 
 /// Reads the text of one layer in a project's root, where no link is followed; `None` where there is
 /// no such file.
-pub(super) fn read(path: &Path) -> Result<Option<String>, Mistake> {
+pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigMistake> {
     layer_text(path, read_no_link(path, DOCUMENT))
 }
 
-fn layer_text(path: &Path, read: std::io::Result<Vec<u8>>) -> Result<Option<String>, Mistake> {
+fn layer_text(
+    path: &Path,
+    read: std::io::Result<Vec<u8>>,
+) -> Result<Option<String>, ConfigMistake> {
     match read {
         Ok(bytes) => decoded(path, bytes).map(Some),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Ok(None)
         }
-        Err(error) => Err(Mistake::of_file(path, &format!("{UNREADABLE}: {error}"))),
+        Err(error) => Err(ConfigMistake::of_file(
+            path,
+            &format!("{UNREADABLE}: {error}"),
+        )),
     }
 }
 
 /// The text of a file, without a byte order mark.
-pub(super) fn decoded(path: &Path, bytes: Vec<u8>) -> Result<String, Mistake> {
+pub(super) fn decoded(path: &Path, bytes: Vec<u8>) -> Result<String, ConfigMistake> {
     let mut text = String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(error.as_bytes());
         let bad = good..good + '\u{fffd}'.len_utf8();
-        Mistake::at(path, &text, bad, "", "this is not UTF-8")
+        ConfigMistake::at(path, &text, bad, "", "this is not UTF-8")
     })?;
     if text.starts_with('\u{feff}') {
         text.drain(..'\u{feff}'.len_utf8());
@@ -291,23 +297,23 @@ pub(super) fn decoded(path: &Path, bytes: Vec<u8>) -> Result<String, Mistake> {
 }
 
 /// Reads a layer's text.
-pub(super) fn parse(layer: &Layer) -> Result<Table, Mistake> {
-    if layer.name == foreign::NAME {
-        return Ok(foreign::read(layer)?.table);
+pub(super) fn parse(layer: &Layer) -> Result<Table, ConfigMistake> {
+    if layer.name == ctxrc::NAME {
+        return Ok(ctxrc::read(layer)?.table);
     }
     toml::from_str(&layer.text).map_err(|error| syntax(layer, &error))
 }
 
 /// All mistakes in a layer's text.
-pub(super) fn syntax_mistakes(layer: &Layer) -> Vec<Mistake> {
+pub(super) fn syntax_mistakes(layer: &Layer) -> Vec<ConfigMistake> {
     match parse(layer) {
         Ok(_) => Vec::new(),
-        Err(first) if layer.name == foreign::NAME => vec![first],
+        Err(first) if layer.name == ctxrc::NAME => vec![first],
         Err(first) => {
             let (_, errors) = DeTable::parse_recoverable(&layer.text);
             // Each is drawn with its line, which may be all of a long file.
             let shown = errors.iter().take(SYNTAX);
-            let mut all: Vec<Mistake> = shown.map(|error| syntax(layer, error)).collect();
+            let mut all: Vec<ConfigMistake> = shown.map(|error| syntax(layer, error)).collect();
             if all.is_empty() {
                 all.push(first);
             }
@@ -316,7 +322,7 @@ pub(super) fn syntax_mistakes(layer: &Layer) -> Vec<Mistake> {
     }
 }
 
-fn syntax(layer: &Layer, error: &toml::de::Error) -> Mistake {
+fn syntax(layer: &Layer, error: &toml::de::Error) -> ConfigMistake {
     let why = match error.message() {
         // The parser names the type that it tried.
         said if said.ends_with("value was too large") => "the number is too large".to_owned(),
@@ -329,7 +335,7 @@ fn syntax(layer: &Layer, error: &toml::de::Error) -> Mistake {
         said => said.replace('\n', ", "),
     };
     let span = error.span().unwrap_or(0..0);
-    Mistake::at(&layer.path, &layer.text, span, "", &why)
+    ConfigMistake::at(&layer.path, &layer.text, span, "", &why)
 }
 
 /// Lays `over` over `under`: tables merge, anything else replaces.
@@ -346,16 +352,16 @@ pub(super) fn merge(under: &mut Table, over: Table) {
 
 /// An error about a value: it names the command line's own words for it, or the place in the last
 /// file that sets it or, failing that, of the table it would stand in.
-pub(super) fn wrong(sources: &Sources, key: &str, why: &str) -> Mistake {
+pub(super) fn wrong(sources: &Sources, key: &str, why: &str) -> ConfigMistake {
     about(sources, key, why, true)
 }
 
 /// The same about a key that should not be there at all.
-pub(super) fn unknown(sources: &Sources, key: &str, why: &str) -> Mistake {
+pub(super) fn unknown(sources: &Sources, key: &str, why: &str) -> ConfigMistake {
     about(sources, key, why, false)
 }
 
-fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> Mistake {
+fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> ConfigMistake {
     let mut given = sources
         .given
         .iter()
@@ -380,7 +386,7 @@ fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> Mistake {
         });
     }
     if let Some(given) = given {
-        return Mistake {
+        return ConfigMistake {
             key: key.to_owned(),
             said: format!("{}: {why}", given.said),
             place: None,
@@ -399,7 +405,7 @@ fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> Mistake {
                 Some(value) if of_value => value,
                 _ => found.key,
             };
-            let mut mistake = Mistake::at(
+            let mut mistake = ConfigMistake::at(
                 &layer.path,
                 &layer.text,
                 span,
@@ -409,7 +415,7 @@ fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> Mistake {
             key.clone_into(&mut mistake.key);
             mistake
         }
-        None => Mistake {
+        None => ConfigMistake {
             key: key.to_owned(),
             said: format!("the configuration: {key}: {why}"),
             place: None,
@@ -422,18 +428,18 @@ fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> Mistake {
 }
 
 /// The last file that says most of a key's name.
-fn innermost<'a>(sources: &'a Sources, key: &str) -> Option<(&'a Layer, Found)> {
-    let mut best: Option<(&Layer, Found)> = None;
+fn innermost<'a>(sources: &'a Sources, key: &str) -> Option<(&'a Layer, KeyLocation)> {
+    let mut best: Option<(&Layer, KeyLocation)> = None;
     for layer in sources
         .layers
         .iter()
         .filter(|layer| layer.name != "default")
     {
-        let found = if layer.name == foreign::NAME {
-            let read = foreign::read(layer).ok();
+        let found = if layer.name == ctxrc::NAME {
+            let read = ctxrc::read(layer).ok();
             read.and_then(|read| {
                 let (said, place) = read.find(key)?;
-                Some(Found {
+                Some(KeyLocation {
                     said,
                     key: place.name.clone(),
                     value: Some(place.value.clone()),
@@ -458,14 +464,14 @@ fn innermost<'a>(sources: &'a Sources, key: &str) -> Option<(&'a Layer, Found)> 
 }
 
 /// Where a key stands under its own name or, wholly, under another.
-fn named(table: &DeTable<'_>, key: &str) -> Option<Found> {
+fn named(table: &DeTable<'_>, key: &str) -> Option<KeyLocation> {
     let own = find(table, key);
     if own.as_ref().is_some_and(|own| own.said == key.len()) {
         return own;
     }
     let other = dream::other_names(key).into_iter().find_map(|name| {
         let found = find(table, &name).filter(|found| found.said == name.len())?;
-        Some(Found {
+        Some(KeyLocation {
             said: key.len(),
             name: Some(format!("{name} ({key})")),
             ..found
@@ -481,7 +487,7 @@ pub(super) fn within(key: &str, table: &str) -> bool {
 }
 
 /// Where a key stands in a file.
-struct Found {
+struct KeyLocation {
     /// How much of the key's name is said there.
     said: usize,
     /// Its name, or that of the innermost table around it.
@@ -492,13 +498,13 @@ struct Found {
     name: Option<String>,
 }
 
-fn find(table: &DeTable<'_>, key: &str) -> Option<Found> {
-    let mut best: Option<Found> = None;
+fn find(table: &DeTable<'_>, key: &str) -> Option<KeyLocation> {
+    let mut best: Option<KeyLocation> = None;
     for (name, value) in table {
         let Some(rest) = key.strip_prefix(name.get_ref().as_ref()) else {
             continue;
         };
-        let own = |said: usize, whole: bool| Found {
+        let own = |said: usize, whole: bool| KeyLocation {
             said,
             key: name.span(),
             value: (whole && value.get_ref().as_table().is_none()).then(|| value.span()),
@@ -509,7 +515,7 @@ fn find(table: &DeTable<'_>, key: &str) -> Option<Found> {
             (None, _) if rest.is_empty() => own(said, true),
             (None, _) => continue,
             (Some(rest), DeValue::Table(inner)) => match find(inner, rest) {
-                Some(found) => Found {
+                Some(found) => KeyLocation {
                     said: found.said + said + 1,
                     ..found
                 },
@@ -527,8 +533,8 @@ fn find(table: &DeTable<'_>, key: &str) -> Option<Found> {
 /// The line, counted from 1, of each value of a layer that is no table, by its path.
 pub(super) fn lines(layer: &Layer) -> Vec<(Vec<String>, usize)> {
     let mut found = Vec::new();
-    if layer.name == foreign::NAME {
-        let read = foreign::read(layer).unwrap_or_default();
+    if layer.name == ctxrc::NAME {
+        let read = ctxrc::read(layer).unwrap_or_default();
         let places = read.places.into_iter();
         found.extend(places.map(|it| {
             let path = it.key.split('.').map(str::to_owned).collect();
@@ -577,7 +583,8 @@ mod tests {
     fn a_key_is_found_in_its_own_table() {
         let text = "[jobs.a]\nquiet = \"x\" # [jobs.b]\n\n[ jobs . \"b\" ]\nkind = \"command\"\nquiet = \"y\"\nbudget = { calls = 3 }\nartifacts.from = 3\n\"jobs.c\" = '''\nzone = 3'''\n";
         let table = DeTable::parse(text).unwrap();
-        let line = |key| find(table.get_ref(), key).map(|found| Spot::of(text, found.key).line);
+        let line =
+            |key| find(table.get_ref(), key).map(|found| SourceLocation::of(text, found.key).line);
         assert_eq!(line("jobs.a.quiet"), Some(2));
         assert_eq!(line("jobs.b.quiet"), Some(6));
         assert_eq!(line("jobs.b.budget.calls"), Some(7));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use runner_engine::policy::{Overlap, Policy, Which};
+use runner_engine::policy::{CatchUpScope, Overlap, Policy};
 
 use super::*;
 
@@ -199,7 +199,7 @@ fn a_jobs_own_key_wins_over_the_defaults() {
     assert_eq!((a.priority, a.min_battery), (-1, 20));
     assert_eq!((a.group.name.as_str(), a.group.slots), ("few", 1));
     assert_eq!((a.retry.count, a.overlap), (0, Overlap::Replace));
-    assert_eq!((a.catch_up.which, a.catch_up.cap), (Which::All, 7));
+    assert_eq!((a.catch_up.which, a.catch_up.cap), (CatchUpScope::All, 7));
     assert_eq!(a.catch_up.stagger, SignedDuration::ZERO);
     assert_eq!((b.quiet, b.start_within), (None, Some(hours(3))));
     assert_eq!((b.max_load, b.priority), (None, 4));

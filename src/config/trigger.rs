@@ -10,7 +10,7 @@ use super::units;
 
 /// What makes a job due.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum TriggerSpec {
     /// The opening of the project's night.
     Night,
     /// The turn of its kind in a cycle, which does its work as it says.
@@ -19,7 +19,7 @@ pub enum When {
     Clock(Trigger),
 }
 
-impl fmt::Display for When {
+impl fmt::Display for TriggerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Night => f.write_str("night"),
@@ -33,12 +33,12 @@ impl fmt::Display for When {
 ///
 /// # Errors
 /// What is wrong with it, for people.
-pub(super) fn trigger(text: &str) -> Result<When, String> {
+pub(super) fn trigger(text: &str) -> Result<TriggerSpec, String> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     let rest = rest.trim();
     let trigger = match (word, rest) {
-        ("night", "") => return Ok(When::Night),
-        ("lifecycle", "") => return Ok(When::Lifecycle),
+        ("night", "") => return Ok(TriggerSpec::Night),
+        ("lifecycle", "") => return Ok(TriggerSpec::Lifecycle),
         ("manual", "") => Trigger::Manual,
         ("every", period) if !period.is_empty() => match units::duration(period)? {
             short if short < SignedDuration::from_secs(1) => {
@@ -83,7 +83,7 @@ pub(super) fn trigger(text: &str) -> Result<When, String> {
             ));
         }
     };
-    Ok(When::Clock(trigger))
+    Ok(TriggerSpec::Clock(trigger))
 }
 
 fn after(job: &str, on: On) -> Trigger {

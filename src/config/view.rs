@@ -13,7 +13,7 @@ use super::{Failure, Stack, dream, keys, layers, resolve};
 
 /// Where a value is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct SettingOrigin {
     /// `default`, `user`, `project`, `environment` or `flag`.
     pub layer: &'static str,
     /// The file; none for what is in none.
@@ -24,7 +24,7 @@ pub struct Origin {
     pub said: Option<String>,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.file, self.line, &self.said) {
             (Some(file), Some(line), _) => write!(f, "{} {}:{line}", self.layer, file.display()),
@@ -36,13 +36,13 @@ impl fmt::Display for Origin {
 
 /// One setting.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct ViewEntry {
     /// The parts of its name.
     pub path: Vec<String>,
     /// What it is.
     pub value: Value,
     /// Where it is from.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
 }
 
 /// All settings of a configuration that is good.
@@ -51,7 +51,7 @@ pub struct View {
     /// As one table.
     pub table: Table,
     /// One by one, in the order of their names.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ViewEntry>,
 }
 
 impl View {
@@ -62,10 +62,10 @@ impl View {
     pub fn of(stack: &Stack<'_>) -> Result<Self, Failure> {
         let (table, sources) = layers(stack)?;
         resolve(&mut table.clone(), &sources)?;
-        let mut origins: BTreeMap<Vec<String>, Origin> = BTreeMap::new();
+        let mut origins: BTreeMap<Vec<String>, SettingOrigin> = BTreeMap::new();
         for layer in &sources.layers {
             for (path, line) in lines(layer) {
-                let origin = Origin {
+                let origin = SettingOrigin {
                     layer: layer.name,
                     file: Some(layer.path.clone()),
                     line: Some(line),
@@ -79,14 +79,14 @@ impl View {
             let whole = path.join(".");
             let given = sources.given.iter().rev().find(|given| given.key == whole);
             let origin = match given {
-                Some(given) => Some(Origin {
+                Some(given) => Some(SettingOrigin {
                     layer: given.layer,
                     file: None,
                     line: None,
                     said: Some(given.said.clone()),
                 }),
                 None => origins.get(path).cloned().or_else(|| {
-                    dream::is_completed(path).then_some(Origin {
+                    dream::is_completed(path).then_some(SettingOrigin {
                         layer: "default",
                         file: None,
                         line: None,
@@ -95,7 +95,7 @@ impl View {
                 }),
             };
             let origin = origin.expect("every value was read in one of the layers");
-            entries.push(Entry {
+            entries.push(ViewEntry {
                 path: path.to_owned(),
                 value: value.clone(),
                 origin,
@@ -126,8 +126,8 @@ impl View {
         let unknown = |near: Option<String>| {
             let failure = Failure::configuration(format!("there is no setting {key:?}"));
             match near {
-                Some(near) => failure.mend(format!("runner config get {near}")),
-                None => failure.mend("runner config show"),
+                Some(near) => failure.hint(format!("runner config get {near}")),
+                None => failure.hint("runner config show"),
             }
         };
         keys::known(&path).map_err(unknown)?;
@@ -210,7 +210,7 @@ fn quoted(text: &str) -> String {
         .replace('\u{7f}', "\\u007F")
 }
 
-impl Entry {
+impl ViewEntry {
     /// Its name as TOML writes it.
     pub fn name(&self) -> String {
         joined(&self.path)

@@ -8,10 +8,10 @@ use std::time::Duration;
 use runner_engine::ids::RunId;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::protocol::{Reply, Request, Status};
+use super::protocol::{DaemonStatus, Reply, Request};
 use super::socket::address;
 use crate::cli::Failure;
-use crate::home::Home;
+use crate::env::Env;
 
 /// How long a reply may take; a tick may have much to do.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ pub enum Stream {
 }
 
 /// Tells a daemon, if there is one, that something has changed; false when there is none.
-pub fn wake(home: &Home) -> bool {
+pub fn wake(home: &Env) -> bool {
     let Some(mut daemon) = Client::connect(home) else {
         return false;
     };
@@ -42,7 +42,7 @@ pub fn wake(home: &Home) -> bool {
 
 impl Client {
     /// The daemon, or `None` when none listens.
-    pub fn connect(home: &Home) -> Option<Self> {
+    pub fn connect(home: &Env) -> Option<Self> {
         let (_folder, address) = address(&home.state).ok()?;
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
@@ -61,7 +61,7 @@ impl Client {
     pub fn ask(&mut self, request: &Request) -> Result<Reply, Failure> {
         let silent = |error: io::Error| {
             Failure::environment(format!("the daemon does not answer: {error}"))
-                .mend("runner status, and if it stays so: end that process and start it again")
+                .hint("runner status, and if it stays so: end that process and start it again")
         };
         self.send(request).map_err(silent)?;
         match self.receive().map_err(silent)? {
@@ -71,7 +71,7 @@ impl Client {
     }
 
     /// How the daemon stands.
-    pub fn status(&mut self) -> Result<Status, Failure> {
+    pub fn status(&mut self) -> Result<DaemonStatus, Failure> {
         match self.ask(&Request::Status {})? {
             Reply::Status(status) => Ok(status),
             other => Err(Failure::internal(format!("the daemon answered {other:?}"))),

@@ -8,16 +8,16 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use runner_engine::files::open_with;
-use runner_engine::owner::Owner;
+use runner_engine::process_id::ProcessIdentity;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{Failure, show};
 
 /// Who holds it.
 #[derive(Debug, Serialize, Deserialize)]
-struct Holder {
+struct DaemonHolder {
     #[serde(flatten)]
-    owner: Owner,
+    owner: ProcessIdentity,
     since: Timestamp,
 }
 
@@ -29,7 +29,7 @@ pub struct DaemonLock {
 
 impl DaemonLock {
     /// Takes it, and writes into it who we are.
-    pub fn take(path: &Path, me: &Owner, since: Timestamp) -> Result<Self, Failure> {
+    pub fn take(path: &Path, me: &ProcessIdentity, since: Timestamp) -> Result<Self, Failure> {
         let cannot = |error: io::Error| {
             Failure::cannot_write(format!("cannot lock {}: {error}", path.display()))
         };
@@ -46,7 +46,7 @@ impl DaemonLock {
                 return Err(held(serde_json::from_str(&text).ok()));
             }
         }
-        let holder = Holder {
+        let holder = DaemonHolder {
             owner: me.clone(),
             since,
         };
@@ -58,18 +58,18 @@ impl DaemonLock {
     }
 }
 
-fn held(holder: Option<Holder>) -> Failure {
+fn held(holder: Option<DaemonHolder>) -> Failure {
     match holder {
         Some(holder) => Failure::later(format!(
             "a daemon runs already: PID {} since {}",
             holder.owner.pid,
-            show::moment(holder.since)
+            show::format_time(holder.since)
         ))
-        .mend(format!(
+        .hint(format!(
             "kill -TERM {}   (or leave it: it serves all projects)",
             holder.owner.pid
         )),
-        None => Failure::later("a daemon is just being started").mend("runner status"),
+        None => Failure::later("a daemon is just being started").hint("runner status"),
     }
 }
 

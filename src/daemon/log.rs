@@ -17,11 +17,11 @@ const LONGEST: u64 = 1024 * 1024;
 
 /// Says things in both places.
 #[derive(Clone, Copy, Debug)]
-pub struct Voice {
+pub struct DaemonLog {
     quiet: bool,
 }
 
-impl Voice {
+impl DaemonLog {
     /// Sends everything that is traced from here on to the log at `path`. `wanted` is a filter of
     /// tracing's, like `debug`.
     pub fn start(path: &Path, wanted: Option<&str>, quiet: bool) -> Result<Self, Failure> {
@@ -47,9 +47,9 @@ impl Voice {
     }
 
     /// Says what is going on.
-    pub fn say(self, text: &str) {
+    pub fn log(self, text: &str) {
         tracing::info!("{text}");
-        show::say(self.quiet, text);
+        show::info(self.quiet, text);
     }
 
     /// Says what went wrong.

@@ -18,10 +18,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
-use runner_engine::time::{Moment, Notice, compare};
+use runner_engine::time::{ClockChange, ClockReading, compare};
 
-use super::protocol::{Live, Reply, Status};
-use crate::tick::{Next, Reread};
+use super::protocol::{DaemonStatus, Live, Reply};
+use crate::tick::{NextTick, Reread};
 
 /// How long at most between two ticks.
 const REST: Duration = Duration::from_secs(15);
@@ -38,7 +38,7 @@ pub type Asker = u64;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum DaemonEvent {
     /// Time has passed, or somebody looked.
     Pace,
     /// A tick was made.
@@ -64,7 +64,7 @@ pub enum Event {
         /// Who.
         by: Asker,
         /// What.
-        what: Ask,
+        what: DaemonRequest,
     },
 }
 
@@ -79,7 +79,7 @@ pub enum Signal {
 
 /// What can be asked of the loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum DaemonRequest {
     /// How things stand.
     Status,
     /// A tick, now.
@@ -92,7 +92,7 @@ pub enum Ask {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ticked {
     /// What clocks make due next.
-    pub next: Option<Next>,
+    pub next: Option<NextTick>,
     /// Runs to start.
     pub start: Vec<RunId>,
     /// What went wrong.
@@ -101,10 +101,10 @@ pub struct Ticked {
 
 /// What is to be done, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Tick, and hand back [`Event::Ticked`].
+pub enum DaemonEffect {
+    /// Tick, and hand back [`DaemonEvent::Ticked`].
     Tick(Reread),
-    /// Start a run, and hand back [`Event::Begun`]; [`Event::Ended`] when it is over.
+    /// Start a run, and hand back [`DaemonEvent::Begun`]; [`DaemonEvent::Ended`] when it is over.
     Spawn(RunId),
     /// Ask a run of ours to end.
     Terminate(RunId),
@@ -117,14 +117,14 @@ pub enum Effect {
         /// Who asked.
         to: Asker,
     },
-    /// Write a jump of the clocks into the log and the ledger.
-    Note(Notice),
+    /// Write a jump of the clocks into the log and the database.
+    Note(ClockChange),
     /// Say that we serve, with what.
-    Welcome(Option<Next>),
+    Welcome(Option<NextTick>),
     /// Say something.
     Say(String),
     /// Tell the service manager.
-    Notify(Word),
+    Notify(ServiceNotice),
     /// Answer.
     Reply {
         /// Whom.
@@ -138,7 +138,7 @@ pub enum Effect {
 
 /// A word to the service manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum ServiceNotice {
     /// We serve.
     Ready,
     /// We read the configuration again.
@@ -164,7 +164,7 @@ pub struct Settings {
 
 /// Moments on the boot clock, by which the stage is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ShutdownStage {
     Starting,
     Serving,
     Draining { until: Duration },
@@ -177,11 +177,11 @@ enum Stage {
 pub struct Daemon {
     settings: Settings,
     since: Timestamp,
-    stage: Stage,
-    seen: Moment,
+    stage: ShutdownStage,
+    seen: ClockReading,
     /// When the last tick was made.
-    ticked: Option<Moment>,
-    next: Option<Next>,
+    ticked: Option<ClockReading>,
+    next: Option<NextTick>,
     live: BTreeMap<RunId, Live>,
     /// Who waits for the tick that was ordered.
     waiting: Vec<Asker>,
@@ -193,11 +193,11 @@ pub struct Daemon {
 
 impl Daemon {
     /// The daemon at its start, and what it does first.
-    pub fn start(settings: Settings, now: Moment) -> (Self, Vec<Effect>) {
+    pub fn start(settings: Settings, now: ClockReading) -> (Self, Vec<DaemonEffect>) {
         let daemon = Self {
             settings,
             since: now.wall,
-            stage: Stage::Starting,
+            stage: ShutdownStage::Starting,
             seen: now,
             ticked: None,
             next: None,
@@ -207,25 +207,25 @@ impl Daemon {
             alive: now.boot,
             status: String::new(),
         };
-        (daemon, vec![Effect::Tick(Reread::WhatChanged)])
+        (daemon, vec![DaemonEffect::Tick(Reread::WhatChanged)])
     }
 
     /// Decides what to do about `event`, at `now`.
     #[must_use]
-    pub fn handle(&mut self, event: Event, now: Moment) -> Vec<Effect> {
-        let mut effects: Vec<Effect> = Vec::new();
+    pub fn handle(&mut self, event: DaemonEvent, now: ClockReading) -> Vec<DaemonEffect> {
+        let mut effects: Vec<DaemonEffect> = Vec::new();
         let jumped = compare(self.seen, now);
         self.seen = now;
         let mut tick = !jumped.is_empty();
-        effects.extend(jumped.into_iter().map(Effect::Note));
+        effects.extend(jumped.into_iter().map(DaemonEffect::Note));
         match event {
-            Event::Pace => {
+            DaemonEvent::Pace => {
                 tick |= self.is_due(now);
                 self.advance(now, &mut effects);
                 self.give_sign_of_life(now, &mut effects);
             }
-            Event::Ticked(ticked) => self.has_ticked(ticked, now, &mut effects),
-            Event::Begun { run, job } => {
+            DaemonEvent::Ticked(ticked) => self.has_ticked(ticked, now, &mut effects),
+            DaemonEvent::Begun { run, job } => {
                 let live = Live {
                     run: run.to_string(),
                     job,
@@ -234,51 +234,51 @@ impl Daemon {
                 self.live.insert(run, live);
                 self.tell_status(&mut effects);
             }
-            Event::Ended { run, again } => {
+            DaemonEvent::Ended { run, again } => {
                 self.live.remove(&run);
                 if self.serves() {
-                    effects.extend(again.map(Effect::Spawn));
+                    effects.extend(again.map(DaemonEffect::Spawn));
                     tick = true;
                 }
                 self.advance(now, &mut effects);
                 self.tell_status(&mut effects);
             }
-            Event::Signal(Signal::Stop) => self.stop(now, &mut effects),
-            Event::Signal(Signal::Reload) => {
+            DaemonEvent::Signal(Signal::Stop) => self.stop(now, &mut effects),
+            DaemonEvent::Signal(Signal::Reload) => {
                 if self.serves() {
                     self.reloading = true;
-                    effects.push(Effect::Notify(Word::Reloading));
-                    effects.push(Effect::Tick(Reread::All));
+                    effects.push(DaemonEffect::Notify(ServiceNotice::Reloading));
+                    effects.push(DaemonEffect::Tick(Reread::All));
                     return effects;
                 }
             }
-            Event::Asked { by, what } => match what {
-                Ask::Status => effects.push(Effect::Reply {
+            DaemonEvent::Asked { by, what } => match what {
+                DaemonRequest::Status => effects.push(DaemonEffect::Reply {
                     to: by,
                     with: Reply::Status(self.describe()),
                 }),
-                Ask::Cancel(run) => effects.push(Effect::Cancel { run, to: by }),
-                Ask::Tick if self.serves() => {
+                DaemonRequest::Cancel(run) => effects.push(DaemonEffect::Cancel { run, to: by }),
+                DaemonRequest::Tick if self.serves() => {
                     self.waiting.push(by);
                     tick = true;
                 }
-                Ask::Tick => effects.push(Effect::Reply {
+                DaemonRequest::Tick => effects.push(DaemonEffect::Reply {
                     to: by,
                     with: Reply::error("the daemon is about to end and starts nothing new"),
                 }),
             },
         }
         if tick && self.serves() {
-            effects.push(Effect::Tick(Reread::WhatChanged));
+            effects.push(DaemonEffect::Tick(Reread::WhatChanged));
         }
         effects
     }
 
     fn serves(&self) -> bool {
-        matches!(self.stage, Stage::Starting | Stage::Serving)
+        matches!(self.stage, ShutdownStage::Starting | ShutdownStage::Serving)
     }
 
-    fn is_due(&self, now: Moment) -> bool {
+    fn is_due(&self, now: ClockReading) -> bool {
         let Some(ticked) = self.ticked else {
             return true;
         };
@@ -286,40 +286,40 @@ impl Daemon {
         rested || self.next.as_ref().is_some_and(|next| next.at <= now.wall)
     }
 
-    fn has_ticked(&mut self, ticked: Ticked, now: Moment, effects: &mut Vec<Effect>) {
+    fn has_ticked(&mut self, ticked: Ticked, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         self.ticked = Some(now);
         // What was due and is so still could not be entered: it is tried again at the usual rest.
         self.next = ticked.next.filter(|next| next.at > now.wall);
         // Between the order and the tick nothing else is handled, so this is still right.
-        effects.extend(ticked.start.iter().cloned().map(Effect::Spawn));
+        effects.extend(ticked.start.iter().cloned().map(DaemonEffect::Spawn));
         let started: Vec<String> = ticked.start.iter().map(ToString::to_string).collect();
-        effects.extend(self.waiting.drain(..).map(|to| Effect::Reply {
+        effects.extend(self.waiting.drain(..).map(|to| DaemonEffect::Reply {
             to,
             with: Reply::Ticked {
                 started: started.clone(),
                 troubles: ticked.troubles.clone(),
             },
         }));
-        if self.stage == Stage::Starting {
-            self.stage = Stage::Serving;
-            effects.push(Effect::Welcome(self.next.clone()));
-            effects.push(Effect::Notify(Word::Ready));
+        if self.stage == ShutdownStage::Starting {
+            self.stage = ShutdownStage::Serving;
+            effects.push(DaemonEffect::Welcome(self.next.clone()));
+            effects.push(DaemonEffect::Notify(ServiceNotice::Ready));
         } else if self.reloading {
-            effects.push(Effect::Notify(Word::Ready));
+            effects.push(DaemonEffect::Notify(ServiceNotice::Ready));
         }
         self.reloading = false;
         self.tell_status(effects);
     }
 
-    fn stop(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    fn stop(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         match self.stage {
-            Stage::Starting | Stage::Serving => {
-                self.stage = Stage::Draining {
+            ShutdownStage::Starting | ShutdownStage::Serving => {
+                self.stage = ShutdownStage::Draining {
                     until: now.boot.saturating_add(self.settings.drain),
                 };
-                effects.push(Effect::Notify(Word::Stopping));
+                effects.push(DaemonEffect::Notify(ServiceNotice::Stopping));
                 if !self.live.is_empty() {
-                    effects.push(Effect::Say(format!(
+                    effects.push(DaemonEffect::Say(format!(
                         "ends; {} may go on for {}",
                         runs(self.live.len()),
                         seconds(self.settings.drain)
@@ -327,64 +327,67 @@ impl Daemon {
                 }
                 self.advance(now, effects);
             }
-            Stage::Draining { .. } => self.end(now, effects),
-            Stage::Ending { .. } => self.kill(now, effects),
-            Stage::Killing { .. } => effects.push(Effect::Exit(Exit::Done)),
+            ShutdownStage::Draining { .. } => self.end(now, effects),
+            ShutdownStage::Ending { .. } => self.kill(now, effects),
+            ShutdownStage::Killing { .. } => effects.push(DaemonEffect::Exit(Exit::Done)),
         }
     }
 
     /// Leaves when nothing lives any more; goes on to the next stage when this one is over.
-    fn advance(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    fn advance(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         match self.stage {
-            Stage::Starting | Stage::Serving => {}
-            _ if self.live.is_empty() => effects.push(Effect::Exit(Exit::Done)),
-            Stage::Draining { until } if now.boot >= until => self.end(now, effects),
-            Stage::Ending { until } if now.boot >= until => self.kill(now, effects),
-            Stage::Killing { until } if now.boot >= until => {
-                effects.push(Effect::Say(format!(
+            ShutdownStage::Starting | ShutdownStage::Serving => {}
+            _ if self.live.is_empty() => effects.push(DaemonEffect::Exit(Exit::Done)),
+            ShutdownStage::Draining { until } if now.boot >= until => self.end(now, effects),
+            ShutdownStage::Ending { until } if now.boot >= until => self.kill(now, effects),
+            ShutdownStage::Killing { until } if now.boot >= until => {
+                effects.push(DaemonEffect::Say(format!(
                     "{} would not die; the next tick settles what is left",
                     runs(self.live.len())
                 )));
-                effects.push(Effect::Exit(Exit::Done));
+                effects.push(DaemonEffect::Exit(Exit::Done));
             }
             _ => {}
         }
     }
 
-    fn end(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        self.stage = Stage::Ending {
+    fn end(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
+        self.stage = ShutdownStage::Ending {
             until: now.boot.saturating_add(TERM_TO_KILL),
         };
-        effects.push(Effect::Say(format!(
+        effects.push(DaemonEffect::Say(format!(
             "asks {} to end, and kills what is left in {}",
             runs(self.live.len()),
             seconds(TERM_TO_KILL)
         )));
-        effects.extend(self.live.keys().cloned().map(Effect::Terminate));
+        effects.extend(self.live.keys().cloned().map(DaemonEffect::Terminate));
     }
 
-    fn kill(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        self.stage = Stage::Killing {
+    fn kill(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
+        self.stage = ShutdownStage::Killing {
             until: now.boot.saturating_add(KILL_WAIT),
         };
-        effects.push(Effect::Say(format!("kills {}", runs(self.live.len()))));
-        effects.extend(self.live.keys().cloned().map(Effect::Kill));
+        effects.push(DaemonEffect::Say(format!(
+            "kills {}",
+            runs(self.live.len())
+        )));
+        effects.extend(self.live.keys().cloned().map(DaemonEffect::Kill));
     }
 
-    fn give_sign_of_life(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    fn give_sign_of_life(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         let Some(limit) = self.settings.watchdog else {
             return;
         };
-        let recent = |at: Moment| now.boot.saturating_sub(at.boot) < RECENT;
+        let recent = |at: ClockReading| now.boot.saturating_sub(at.boot) < RECENT;
         // Nothing is ticked any more while runs are waited for.
         let works = !self.serves() || self.ticked.is_some_and(recent);
         if works && now.boot.saturating_sub(self.alive) >= limit / 2 {
             self.alive = now.boot;
-            effects.push(Effect::Notify(Word::Watchdog));
+            effects.push(DaemonEffect::Notify(ServiceNotice::Watchdog));
         }
     }
 
-    fn tell_status(&mut self, effects: &mut Vec<Effect>) {
+    fn tell_status(&mut self, effects: &mut Vec<DaemonEffect>) {
         let mut text = format!("{} live", runs(self.live.len()));
         if !self.serves() {
             text.push_str("; draining");
@@ -397,12 +400,12 @@ impl Daemon {
         }
         if text != self.status {
             self.status.clone_from(&text);
-            effects.push(Effect::Notify(Word::Status(text)));
+            effects.push(DaemonEffect::Notify(ServiceNotice::Status(text)));
         }
     }
 
-    fn describe(&self) -> Status {
-        Status {
+    fn describe(&self) -> DaemonStatus {
+        DaemonStatus {
             pid: self.settings.pid,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             since: self.since,

@@ -5,8 +5,8 @@ use super::*;
 const T0: i64 = 1_800_000_000;
 
 /// Both clocks, so many seconds after the start.
-fn at(seconds: u64) -> Moment {
-    Moment {
+fn at(seconds: u64) -> ClockReading {
+    ClockReading {
         wall: Timestamp::from_second(T0 + seconds.cast_signed()).unwrap(),
         boot: Duration::from_secs(1_000 + seconds),
     }
@@ -16,21 +16,21 @@ fn run(n: i64) -> RunId {
     RunId::new(Timestamp::from_second(n).unwrap())
 }
 
-fn next(seconds: u64) -> Option<Next> {
-    Some(Next {
+fn next(seconds: u64) -> Option<NextTick> {
+    Some(NextTick {
         what: "job".to_owned(),
         at: at(seconds).wall,
     })
 }
 
-fn ticked(next: Option<Next>) -> Event {
-    Event::Ticked(Ticked {
+fn ticked(next: Option<NextTick>) -> DaemonEvent {
+    DaemonEvent::Ticked(Ticked {
         next,
         ..Ticked::default()
     })
 }
 
-const TICK: Effect = Effect::Tick(Reread::WhatChanged);
+const TICK: DaemonEffect = DaemonEffect::Tick(Reread::WhatChanged);
 
 /// Serving since second 0, with something due at `due`.
 fn serving(due: u64) -> Daemon {
@@ -42,8 +42,8 @@ fn serving(due: u64) -> Daemon {
     let (mut daemon, effects) = Daemon::start(settings, at(0));
     assert_eq!(effects, [TICK]);
     let effects = daemon.handle(ticked(next(due)), at(0));
-    assert_eq!(effects[0], Effect::Welcome(next(due)));
-    assert_eq!(effects[1], Effect::Notify(Word::Ready));
+    assert_eq!(effects[0], DaemonEffect::Welcome(next(due)));
+    assert_eq!(effects[1], DaemonEffect::Notify(ServiceNotice::Ready));
     daemon
 }
 
@@ -51,14 +51,14 @@ fn with_run(id: &RunId) -> Daemon {
     let mut daemon = serving(1_000);
     let job = "job".to_owned();
     let effects = daemon.handle(
-        Event::Begun {
+        DaemonEvent::Begun {
             run: id.clone(),
             job,
         },
         at(0),
     );
     assert!(
-        matches!(&effects[..], [Effect::Notify(Word::Status(text))] if text.starts_with("1 run live"))
+        matches!(&effects[..], [DaemonEffect::Notify(ServiceNotice::Status(text))] if text.starts_with("1 run live"))
     );
     daemon
 }
@@ -66,39 +66,39 @@ fn with_run(id: &RunId) -> Daemon {
 #[test]
 fn it_ticks_when_something_is_due_and_every_fifteen_seconds() {
     let mut daemon = serving(3);
-    assert_eq!(daemon.handle(Event::Pace, at(1)), []);
-    assert_eq!(daemon.handle(Event::Pace, at(2)), []);
-    assert_eq!(daemon.handle(Event::Pace, at(3)), [TICK]);
+    assert_eq!(daemon.handle(DaemonEvent::Pace, at(1)), []);
+    assert_eq!(daemon.handle(DaemonEvent::Pace, at(2)), []);
+    assert_eq!(daemon.handle(DaemonEvent::Pace, at(3)), [TICK]);
     let _ = daemon.handle(ticked(next(100)), at(3));
     for second in 4..18 {
-        assert_eq!(daemon.handle(Event::Pace, at(second)), [], "{second}");
+        assert_eq!(daemon.handle(DaemonEvent::Pace, at(second)), [], "{second}");
     }
-    assert_eq!(daemon.handle(Event::Pace, at(18)), [TICK]);
+    assert_eq!(daemon.handle(DaemonEvent::Pace, at(18)), [TICK]);
 }
 
 #[test]
 fn what_stays_due_is_not_tried_at_every_turn() {
     let mut daemon = serving(3);
-    assert_eq!(daemon.handle(Event::Pace, at(3)), [TICK]);
+    assert_eq!(daemon.handle(DaemonEvent::Pace, at(3)), [TICK]);
     let _ = daemon.handle(ticked(next(3)), at(3));
-    assert_eq!(daemon.handle(Event::Pace, at(4)), []);
-    assert_eq!(daemon.handle(Event::Pace, at(18)), [TICK]);
+    assert_eq!(daemon.handle(DaemonEvent::Pace, at(4)), []);
+    assert_eq!(daemon.handle(DaemonEvent::Pace, at(18)), [TICK]);
 }
 
 #[test]
 fn what_a_tick_gives_is_started_and_told() {
     let mut daemon = serving(1_000);
-    let asked = Event::Asked {
+    let asked = DaemonEvent::Asked {
         by: 5,
-        what: Ask::Tick,
+        what: DaemonRequest::Tick,
     };
     assert_eq!(daemon.handle(asked, at(1)), [TICK]);
-    let given = Event::Ticked(Ticked {
+    let given = DaemonEvent::Ticked(Ticked {
         next: next(1_000),
         start: vec![run(1), run(2)],
         troubles: vec!["a flaw".to_owned()],
     });
-    let Event::Ticked(Ticked { start, .. }) = &given else {
+    let DaemonEvent::Ticked(Ticked { start, .. }) = &given else {
         unreachable!()
     };
     let start = start.clone();
@@ -106,9 +106,9 @@ fn what_a_tick_gives_is_started_and_told() {
     assert_eq!(
         effects,
         [
-            Effect::Spawn(start[0].clone()),
-            Effect::Spawn(start[1].clone()),
-            Effect::Reply {
+            DaemonEffect::Spawn(start[0].clone()),
+            DaemonEffect::Spawn(start[1].clone()),
+            DaemonEffect::Reply {
                 to: 5,
                 with: Reply::Ticked {
                     started: start.iter().map(ToString::to_string).collect(),
@@ -125,30 +125,33 @@ fn a_run_that_ends_makes_a_tick_and_its_next_attempt_a_start() {
     let mut daemon = with_run(&id);
     let again = run(2);
     let effects = daemon.handle(
-        Event::Ended {
+        DaemonEvent::Ended {
             run: id,
             again: Some(again.clone()),
         },
         at(2),
     );
-    assert_eq!(effects[0], Effect::Spawn(again));
+    assert_eq!(effects[0], DaemonEffect::Spawn(again));
     assert_eq!(effects.last(), Some(&TICK));
 }
 
 #[test]
 fn sleep_and_a_clock_that_was_set_are_noted_and_ticked_for() {
     let mut daemon = serving(1_000_000);
-    let effects = daemon.handle(Event::Pace, at(7_200));
+    let effects = daemon.handle(DaemonEvent::Pace, at(7_200));
     let gap = Duration::from_secs(7_200);
-    assert_eq!(effects, [Effect::Note(Notice::Slept { gap }), TICK]);
+    assert_eq!(
+        effects,
+        [DaemonEffect::Note(ClockChange::Slept { gap }), TICK]
+    );
     let _ = daemon.handle(ticked(None), at(7_200));
-    let set = Moment {
+    let set = ClockReading {
         wall: at(3_600).wall,
         boot: at(7_201).boot,
     };
-    let effects = daemon.handle(Event::Pace, set);
+    let effects = daemon.handle(DaemonEvent::Pace, set);
     assert!(
-        matches!(&effects[..], [Effect::Note(Notice::ClockSet { by }), TICK] if by.is_negative()),
+        matches!(&effects[..], [DaemonEffect::Note(ClockChange::ClockSet { by }), TICK] if by.is_negative()),
         "{effects:?}"
     );
 }
@@ -156,23 +159,29 @@ fn sleep_and_a_clock_that_was_set_are_noted_and_ticked_for() {
 #[test]
 fn a_reload_reads_everything_and_says_when_it_is_done() {
     let mut daemon = serving(1_000);
-    let effects = daemon.handle(Event::Signal(Signal::Reload), at(1));
+    let effects = daemon.handle(DaemonEvent::Signal(Signal::Reload), at(1));
     assert_eq!(
         effects,
-        [Effect::Notify(Word::Reloading), Effect::Tick(Reread::All)]
+        [
+            DaemonEffect::Notify(ServiceNotice::Reloading),
+            DaemonEffect::Tick(Reread::All)
+        ]
     );
     let effects = daemon.handle(ticked(next(1_000)), at(1));
-    assert_eq!(effects, [Effect::Notify(Word::Ready)]);
+    assert_eq!(effects, [DaemonEffect::Notify(ServiceNotice::Ready)]);
     assert_eq!(daemon.handle(ticked(next(1_000)), at(2)), []);
 }
 
 #[test]
 fn without_a_live_run_a_stop_is_at_once() {
     let mut daemon = serving(1_000);
-    let effects = daemon.handle(Event::Signal(Signal::Stop), at(1));
+    let effects = daemon.handle(DaemonEvent::Signal(Signal::Stop), at(1));
     assert_eq!(
         effects,
-        [Effect::Notify(Word::Stopping), Effect::Exit(Exit::Done)]
+        [
+            DaemonEffect::Notify(ServiceNotice::Stopping),
+            DaemonEffect::Exit(Exit::Done)
+        ]
     );
 }
 
@@ -180,76 +189,81 @@ fn without_a_live_run_a_stop_is_at_once() {
 fn a_stop_waits_then_asks_then_kills() {
     let id = run(1);
     let mut daemon = with_run(&id);
-    let effects = daemon.handle(Event::Signal(Signal::Stop), at(1));
-    assert_eq!(effects[0], Effect::Notify(Word::Stopping));
-    assert!(matches!(&effects[1], Effect::Say(text) if text.contains("1 run may go on for 30s")));
-    let asked = Event::Asked {
+    let effects = daemon.handle(DaemonEvent::Signal(Signal::Stop), at(1));
+    assert_eq!(effects[0], DaemonEffect::Notify(ServiceNotice::Stopping));
+    assert!(
+        matches!(&effects[1], DaemonEffect::Say(text) if text.contains("1 run may go on for 30s"))
+    );
+    let asked = DaemonEvent::Asked {
         by: 1,
-        what: Ask::Tick,
+        what: DaemonRequest::Tick,
     };
     let refused = daemon.handle(asked, at(2));
     assert!(matches!(
         &refused[..],
-        [Effect::Reply {
+        [DaemonEffect::Reply {
             with: Reply::Error { .. },
             ..
         }]
     ));
-    assert_eq!(daemon.handle(Event::Pace, at(30)), []);
-    let effects = daemon.handle(Event::Pace, at(31));
-    assert_eq!(effects.last(), Some(&Effect::Terminate(id.clone())));
+    assert_eq!(daemon.handle(DaemonEvent::Pace, at(30)), []);
+    let effects = daemon.handle(DaemonEvent::Pace, at(31));
+    assert_eq!(effects.last(), Some(&DaemonEffect::Terminate(id.clone())));
     let limit = 31 + TERM_TO_KILL.as_secs();
-    assert_eq!(daemon.handle(Event::Pace, at(limit - 1)), []);
-    let effects = daemon.handle(Event::Pace, at(limit));
-    assert_eq!(effects.last(), Some(&Effect::Kill(id.clone())));
+    assert_eq!(daemon.handle(DaemonEvent::Pace, at(limit - 1)), []);
+    let effects = daemon.handle(DaemonEvent::Pace, at(limit));
+    assert_eq!(effects.last(), Some(&DaemonEffect::Kill(id.clone())));
     // Nothing new, not even a further attempt.
     let effects = daemon.handle(
-        Event::Ended {
+        DaemonEvent::Ended {
             run: id,
             again: Some(run(2)),
         },
         at(limit),
     );
-    assert_eq!(effects[0], Effect::Exit(Exit::Done));
+    assert_eq!(effects[0], DaemonEffect::Exit(Exit::Done));
 }
 
 #[test]
 fn each_further_stop_goes_on_to_the_next_stage() {
     let id = run(1);
     let mut daemon = with_run(&id);
-    let mut stop = |second| daemon.handle(Event::Signal(Signal::Stop), at(second));
-    assert_eq!(stop(1)[0], Effect::Notify(Word::Stopping));
-    assert_eq!(stop(1).last(), Some(&Effect::Terminate(id.clone())));
-    assert_eq!(stop(1).last(), Some(&Effect::Kill(id)));
-    assert_eq!(stop(1), [Effect::Exit(Exit::Done)]);
+    let mut stop = |second| daemon.handle(DaemonEvent::Signal(Signal::Stop), at(second));
+    assert_eq!(stop(1)[0], DaemonEffect::Notify(ServiceNotice::Stopping));
+    assert_eq!(stop(1).last(), Some(&DaemonEffect::Terminate(id.clone())));
+    assert_eq!(stop(1).last(), Some(&DaemonEffect::Kill(id)));
+    assert_eq!(stop(1), [DaemonEffect::Exit(Exit::Done)]);
 }
 
 #[test]
 fn what_will_not_die_is_left() {
     let mut daemon = with_run(&run(1));
     for _ in 0..3 {
-        let _ = daemon.handle(Event::Signal(Signal::Stop), at(1));
+        let _ = daemon.handle(DaemonEvent::Signal(Signal::Stop), at(1));
     }
-    assert_eq!(daemon.handle(Event::Pace, at(10)), []);
-    let effects = daemon.handle(Event::Pace, at(11));
-    assert_eq!(effects.last(), Some(&Effect::Exit(Exit::Done)));
+    assert_eq!(daemon.handle(DaemonEvent::Pace, at(10)), []);
+    let effects = daemon.handle(DaemonEvent::Pace, at(11));
+    assert_eq!(effects.last(), Some(&DaemonEffect::Exit(Exit::Done)));
 }
 
 #[test]
 fn signs_of_life_come_at_half_the_limit_and_only_from_a_loop_that_ticks() {
     let mut daemon = serving(1_000_000);
     daemon.settings.watchdog = Some(Duration::from_secs(8));
-    let alive = Effect::Notify(Word::Watchdog);
-    assert_eq!(daemon.handle(Event::Pace, at(3)), []);
+    let alive = DaemonEffect::Notify(ServiceNotice::Watchdog);
+    assert_eq!(daemon.handle(DaemonEvent::Pace, at(3)), []);
     assert_eq!(
-        daemon.handle(Event::Pace, at(4)),
-        [Effect::Notify(Word::Watchdog)]
+        daemon.handle(DaemonEvent::Pace, at(4)),
+        [DaemonEffect::Notify(ServiceNotice::Watchdog)]
     );
-    assert_eq!(daemon.handle(Event::Pace, at(5)), []);
+    assert_eq!(daemon.handle(DaemonEvent::Pace, at(5)), []);
     // From here on no tick comes to its end.
     let mut given = Vec::new();
     for second in 6..120 {
-        if daemon.handle(Event::Pace, at(second)).contains(&alive) {
+        if daemon
+            .handle(DaemonEvent::Pace, at(second))
+            .contains(&alive)
+        {
             given.push(second);
         }
     }
@@ -261,13 +275,13 @@ fn signs_of_life_come_at_half_the_limit_and_only_from_a_loop_that_ticks() {
 fn status_tells_what_is_live() {
     let id = run(1);
     let mut daemon = with_run(&id);
-    let asked = Event::Asked {
+    let asked = DaemonEvent::Asked {
         by: 1,
-        what: Ask::Status,
+        what: DaemonRequest::Status,
     };
     let effects = daemon.handle(asked, at(3));
     let [
-        Effect::Reply {
+        DaemonEffect::Reply {
             to: 1,
             with: Reply::Status(status),
         },

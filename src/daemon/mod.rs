@@ -7,38 +7,38 @@
 //! ```
 //!
 //! It spawns runs and never runs them: its death harms none, and whoever ticks next settles what it
-//! left. It serves the same ledger as `runner tick` and host timers; however many of them there are,
-//! nothing is done twice. Must never hold anything in memory that the ledger does not know.
+//! left. It serves the same database as `runner tick` and host timers; however many of them there are,
+//! nothing is done twice. Must never hold anything in memory that the database does not know.
 
 pub mod client;
-mod hands;
+mod effects;
+mod heartbeat;
 mod lock;
 mod log;
 mod machine;
-mod pace;
 pub mod protocol;
-pub mod setting;
+pub mod settings;
 mod socket;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use runner_engine::outcome::Exit;
-use runner_engine::owner::Owner;
-use runner_engine::time::Moment;
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::time::ClockReading;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::cli::Failure;
-use crate::drive::Manner;
-use crate::home::{self, Home};
-use hands::Hands;
+use crate::env::{self, Env};
+use crate::spawn::SpawnMode;
+use effects::EffectRunner;
+use heartbeat::Heartbeat;
 use lock::DaemonLock;
-use log::Voice;
-use machine::{Daemon, Event, Settings, Signal};
-use pace::Pace;
-use socket::{Control, Question};
+use log::DaemonLog;
+use machine::{Daemon, DaemonEvent, Settings, Signal};
+use socket::{Control, SocketRequest};
 
 /// The loop looks up at least this often, whether or not its pace has come.
 const LATE: Duration = Duration::from_secs(5);
@@ -46,20 +46,20 @@ const LATE: Duration = Duration::from_secs(5);
 const QUESTIONS: usize = 64;
 
 /// Serves until it is told to end. `drain` is how long live runs may then go on.
-pub fn run(home: &Home, drain: Duration, manner: Manner) -> Result<Exit, Failure> {
+pub fn run(home: &Env, drain: Duration, manner: SpawnMode) -> Result<Exit, Failure> {
     // Also makes the state folder, private.
-    let ledger = home.ledger()?;
-    let me = Owner::me();
+    let store = home.store()?;
+    let me = ProcessIdentity::me();
     let now = home.now()?;
     let _lock = DaemonLock::take(&home.daemon_lock(), &me, now.wall)?;
-    let wanted = home::setting("RUNNER_LOG").and_then(|value| value.into_string().ok());
-    let voice = Voice::start(&home.daemon_log(), wanted.as_deref(), manner.quiet)?;
+    let wanted = env::setting("RUNNER_LOG").and_then(|value| value.into_string().ok());
+    let voice = DaemonLog::start(&home.daemon_log(), wanted.as_deref(), manner.quiet)?;
     let settings = Settings {
         pid: me.pid,
         drain,
-        watchdog: home::watchdog(),
+        watchdog: env::watchdog(),
     };
-    let manner = Manner {
+    let manner = SpawnMode {
         watched: false,
         quiet: true,
         apart: true,
@@ -69,10 +69,10 @@ pub fn run(home: &Home, drain: Duration, manner: Manner) -> Result<Exit, Failure
         .enable_all()
         .build()
         .map_err(|error| Failure::internal(format!("cannot start the daemon's loop: {error}")))?;
-    let hands = Hands::new(home, ledger, me, manner, voice);
+    let hands = EffectRunner::new(home, store, me, manner, voice);
     let done = runtime.block_on(serve(home, settings, hands, now));
     match &done {
-        Ok(_) => voice.say("ended"),
+        Ok(_) => voice.log("ended"),
         Err(failure) => tracing::error!("{failure}"),
     }
     runtime.shutdown_background();
@@ -80,18 +80,18 @@ pub fn run(home: &Home, drain: Duration, manner: Manner) -> Result<Exit, Failure
 }
 
 /// Everything that can happen, as it comes.
-enum Woken {
+enum LoopEvent {
     Beat,
     Signal(Signal),
     Ends,
-    Asked(Question),
+    Asked(SocketRequest),
 }
 
 async fn serve(
-    home: &Home,
+    home: &Env,
     settings: Settings,
-    mut hands: Hands<'_>,
-    mut now: Moment,
+    mut hands: EffectRunner<'_>,
+    mut now: ClockReading,
 ) -> Result<Exit, Failure> {
     let cannot = |error| Failure::internal(format!("cannot wait for signals: {error}"));
     let mut term = signal(SignalKind::terminate()).map_err(cannot)?;
@@ -99,7 +99,7 @@ async fn serve(
     let mut hup = signal(SignalKind::hangup()).map_err(cannot)?;
     // Before the first run is started; one signal may stand for several ends.
     let mut child = signal(SignalKind::child()).map_err(cannot)?;
-    let mut pace = Pace::start().await?;
+    let mut pace = Heartbeat::start().await?;
     let (sender, mut questions) = mpsc::channel(QUESTIONS);
     let _control = Control::serve(home, sender)?;
     // Half of the watchdog's limit must not pass unseen.
@@ -121,23 +121,23 @@ async fn serve(
             }
         }
         let woken = tokio::select! {
-            Some(_) = term.recv() => Woken::Signal(Signal::Stop),
-            Some(_) = int.recv() => Woken::Signal(Signal::Stop),
-            Some(_) = hup.recv() => Woken::Signal(Signal::Reload),
-            Some(()) = child.recv() => Woken::Ends,
-            Some(question) = questions.recv() => Woken::Asked(question),
-            Some(()) = pace.beats.recv() => Woken::Beat,
-            () = sleep(late) => Woken::Beat,
+            Some(_) = term.recv() => LoopEvent::Signal(Signal::Stop),
+            Some(_) = int.recv() => LoopEvent::Signal(Signal::Stop),
+            Some(_) = hup.recv() => LoopEvent::Signal(Signal::Reload),
+            Some(()) = child.recv() => LoopEvent::Ends,
+            Some(question) = questions.recv() => LoopEvent::Asked(question),
+            Some(()) = pace.beats.recv() => LoopEvent::Beat,
+            () = sleep(late) => LoopEvent::Beat,
         };
         // A clock that cannot be read for once stands still for once.
         now = home.now().unwrap_or(now);
         match woken {
-            Woken::Beat => events.push_back(Event::Pace),
-            Woken::Signal(signal) => events.push_back(Event::Signal(signal)),
-            Woken::Ends => hands.bury(&mut events)?,
-            Woken::Asked(Question { what, reply }) => {
+            LoopEvent::Beat => events.push_back(DaemonEvent::Pace),
+            LoopEvent::Signal(signal) => events.push_back(DaemonEvent::Signal(signal)),
+            LoopEvent::Ends => hands.recover_stale(&mut events)?,
+            LoopEvent::Asked(SocketRequest { what, reply }) => {
                 let by = hands.expect(reply);
-                events.push_back(Event::Asked { by, what });
+                events.push_back(DaemonEvent::Asked { by, what });
             }
         }
     }

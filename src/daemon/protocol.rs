@@ -46,7 +46,7 @@ pub enum Request {
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Reply {
     /// How things stand.
-    Status(Status),
+    Status(DaemonStatus),
     /// A tick was made.
     Ticked {
         /// The runs that it started.
@@ -87,7 +87,7 @@ impl Reply {
 
 /// How a daemon stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
+pub struct DaemonStatus {
     /// Its process.
     pub pid: u32,
     /// Its version.
@@ -149,7 +149,7 @@ mod tests {
                 started: vec!["a".into()],
                 troubles: Vec::new(),
             },
-            Reply::Status(Status {
+            Reply::Status(DaemonStatus {
                 pid: 7,
                 version: "1".into(),
                 since: Timestamp::UNIX_EPOCH,

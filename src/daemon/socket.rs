@@ -8,7 +8,7 @@
 //!
 //! Each client has a task of its own and a bound on everything: length of a line, time to write, time
 //! to be silent, number of clients. A slow or dead one never holds up the loop. Must never touch the
-//! ledger for writing and never decide anything.
+//! database for writing and never decide anything.
 
 use std::fs;
 use std::io;
@@ -28,11 +28,11 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::machine::Ask;
+use super::machine::DaemonRequest;
 use super::protocol::{LONGEST, Reply, Request};
 use crate::cli::{Failure, log};
-use crate::follow::{self, Followed};
-use crate::home::Home;
+use crate::env::Env;
+use crate::follow::{self, FollowEnd};
 
 /// How long a client may be silent, or slow to read.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -43,9 +43,9 @@ const CLIENTS: usize = 64;
 pub const NAME: &str = "control.sock";
 
 /// A question on its way to the loop.
-pub struct Question {
+pub struct SocketRequest {
     /// What is asked.
-    pub what: Ask,
+    pub what: DaemonRequest,
     /// Where the reply goes.
     pub reply: oneshot::Sender<Reply>,
 }
@@ -72,7 +72,7 @@ pub fn address(state: &Path) -> io::Result<(rustix::fd::OwnedFd, PathBuf)> {
 impl Control {
     /// Binds the socket and serves it on the current runtime. Call it with the daemon's lock held:
     /// whatever lies at the path is then a dead daemon's.
-    pub fn serve(home: &Home, questions: mpsc::Sender<Question>) -> Result<Self, Failure> {
+    pub fn serve(home: &Env, questions: mpsc::Sender<SocketRequest>) -> Result<Self, Failure> {
         let path = home.state.join(NAME);
         let cannot = |error: io::Error| {
             Failure::cannot_write(format!("cannot make {}: {error}", path.display()))
@@ -98,7 +98,7 @@ impl Drop for Control {
     }
 }
 
-async fn accept(home: Home, listener: UnixListener, questions: mpsc::Sender<Question>) {
+async fn accept(home: Env, listener: UnixListener, questions: mpsc::Sender<SocketRequest>) {
     let places = Arc::new(Semaphore::new(CLIENTS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -127,9 +127,9 @@ async fn accept(home: Home, listener: UnixListener, questions: mpsc::Sender<Ques
 }
 
 async fn talk(
-    home: &Home,
+    home: &Env,
     stream: UnixStream,
-    questions: &mpsc::Sender<Question>,
+    questions: &mpsc::Sender<SocketRequest>,
     place: OwnedSemaphorePermit,
 ) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
@@ -154,12 +154,12 @@ async fn talk(
             Ok(Request::Follow { run, from }) => {
                 return follow_apart(home.clone(), stream.into_inner(), run, from, place);
             }
-            Ok(Request::Status {}) => Ask::Status,
-            Ok(Request::Tick {}) => Ask::Tick,
-            Ok(Request::Cancel { run }) => Ask::Cancel(run),
+            Ok(Request::Status {}) => DaemonRequest::Status,
+            Ok(Request::Tick {}) => DaemonRequest::Tick,
+            Ok(Request::Cancel { run }) => DaemonRequest::Cancel(run),
         };
         let (reply, answer) = oneshot::channel();
-        let asked = questions.send(Question { what, reply }).await;
+        let asked = questions.send(SocketRequest { what, reply }).await;
         let reply = match asked {
             Ok(()) => answer.await.ok(),
             Err(_) => None,
@@ -182,7 +182,7 @@ async fn write(stream: &mut BufReader<UnixStream>, reply: &Reply) -> io::Result<
 /// Following waits for files, so it has a thread; it ends with its client or its run, and at the
 /// latest with the process.
 fn follow_apart(
-    home: Home,
+    home: Env,
     stream: UnixStream,
     run: RunId,
     from: u64,
@@ -208,10 +208,10 @@ fn follow_apart(
                 },
             );
             let last = match done {
-                Ok(Followed::Settled(row)) => Reply::Over {
+                Ok(FollowEnd::Settled(row)) => Reply::Over {
                     outcome: follow::outcome(&row),
                 },
-                Ok(Followed::Abandoned) => return,
+                Ok(FollowEnd::Abandoned) => return,
                 Err(failure) => Reply::error(failure.to_string()),
             };
             let _gone = stream.write_all(&line(&last));

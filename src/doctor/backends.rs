@@ -4,28 +4,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use runner_backends::{Surroundings, check};
-use runner_engine::ledger::Ledger;
+use runner_engine::store::Store;
 use runner_jobs::KindSpec;
 
-use super::{Finding, word};
+use super::{DoctorFinding, quote_path};
 use crate::config::{self, Config};
-use crate::home::{self, Home};
+use crate::env::{self, Env};
 use crate::keyring;
 use crate::project::FILE;
 
 /// What enabled jobs name, and who names it.
 #[derive(Default)]
-struct Needs {
+struct NeededPrograms {
     programs: BTreeMap<String, Vec<String>>,
     keys: BTreeMap<String, Vec<String>>,
 }
 
 /// What of them is missing, over all projects.
-pub fn findings(home: &Home, ledger: Option<&Ledger>, here: &Path) -> Vec<Finding> {
+pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFinding> {
     let mut roots: BTreeSet<PathBuf> = crate::project::find(here).into_iter().collect();
-    let known = ledger.and_then(|ledger| ledger.projects().ok());
+    let known = store.and_then(|store| store.projects().ok());
     roots.extend(known.into_iter().flatten().map(|project| project.path));
-    let mut needs = Needs::default();
+    let mut needs = NeededPrograms::default();
     let mut found = Vec::new();
     for root in roots {
         // What is wrong with its files is told elsewhere.
@@ -34,11 +34,11 @@ pub fn findings(home: &Home, ledger: Option<&Ledger>, here: &Path) -> Vec<Findin
             found.extend(agents(home, &root, &config));
         }
     }
-    let path = home::setting("PATH").unwrap_or_default();
+    let path = env::setting("PATH").unwrap_or_default();
     for (program, who) in needs.programs {
-        if home::find_program(&program, &path).is_none() {
+        if env::find_program(&program, &path).is_none() {
             found.push(
-                Finding::error(
+                DoctorFinding::error(
                     program,
                     format!(
                         "is not in the PATH here ({}), and is needed by {}; install it, or where your own shell has it, freeze its PATH",
@@ -46,26 +46,26 @@ pub fn findings(home: &Home, ledger: Option<&Ledger>, here: &Path) -> Vec<Findin
                         who.join(", ")
                     ),
                 )
-                .mend("runner setup --apply"),
+                .hint("runner setup --apply"),
             );
         }
     }
     let file = home.credentials_file();
     let folder = file.parent().unwrap_or(&file);
     for (key, who) in needs.keys {
-        if home::setting(&key).is_none() {
+        if env::setting(&key).is_none() {
             found.push(
-                Finding::error(
+                DoctorFinding::error(
                     &key,
                     format!(
                         "is not set, and is needed by {}; this takes it from what you type, up to Ctrl-D",
                         who.join(", ")
                     ),
                 )
-                .mend(format!(
+                .hint(format!(
                     "(umask 077 && mkdir -p {} && printf {key}= >> {1} && cat >> {1})",
-                    word(folder),
-                    word(&file)
+                    quote_path(folder),
+                    quote_path(&file)
                 )),
             );
         }
@@ -74,7 +74,7 @@ pub fn findings(home: &Home, ledger: Option<&Ledger>, here: &Path) -> Vec<Findin
 }
 
 /// Whether the agents' own programs start, and have a login that reaches a run.
-fn agents(home: &Home, root: &Path, config: &Config) -> Vec<Finding> {
+fn agents(home: &Env, root: &Path, config: &Config) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     let asked: BTreeSet<&str> = asking(config)
         .map(|(_, job)| job.spec.backend.as_str())
@@ -93,12 +93,12 @@ fn agents(home: &Home, root: &Path, config: &Config) -> Vec<Finding> {
             "codex" => ("npm install -g @openai/codex", "codex login"),
             _ => continue,
         };
-        let Ok(marker) = home::marker() else { continue };
-        let mut env = home::child_environment();
-        env.extend(keyring::lent(backend));
+        let Ok(marker) = env::marker() else { continue };
+        let mut env = env::child_environment();
+        env.extend(keyring::resolve_secrets(backend));
         let around = Surroundings {
             env: &env,
-            confine: None,
+            sandbox_start: None,
             slots: None,
             clock: &home.clock,
         };
@@ -108,18 +108,18 @@ fn agents(home: &Home, root: &Path, config: &Config) -> Vec<Finding> {
             }
             let place = format!("backend {} of {}", backend.name, root.display());
             found.push(match bad.what {
-                "program" | "version" => Finding::error(place, bad.said).mend(install),
-                "login" => Finding::error(
+                "program" | "version" => DoctorFinding::error(place, bad.said).hint(install),
+                "login" => DoctorFinding::error(
                     place,
                     format!(
                         "{}; what lies in a desktop's keychain does not reach a run",
                         bad.said
                     ),
                 )
-                .mend(login),
-                _ => Finding::error(place, bad.said).mend(format!(
+                .hint(login),
+                _ => DoctorFinding::error(place, bad.said).hint(format!(
                     "runner -C {} backends check {}",
-                    word(root),
+                    quote_path(root),
                     backend.name
                 )),
             });
@@ -135,7 +135,7 @@ fn asking(config: &Config) -> impl Iterator<Item = (&String, &config::Job)> {
     (config.jobs.iter()).filter(move |(_, job)| job.enabled && asks(job))
 }
 
-impl Needs {
+impl NeededPrograms {
     /// With what a project's jobs, and the backends that they ask, name.
     fn add(&mut self, root: &Path, config: &Config) {
         let who = |name: &str| format!("job {name} of {}", root.display());

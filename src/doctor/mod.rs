@@ -6,20 +6,20 @@
 
 mod backends;
 mod projects;
+pub mod sandbox;
 mod sleep;
 mod surroundings;
 pub mod timers;
-pub mod walls;
 
 use std::path::Path;
 
-use runner_engine::causes::plain;
+use runner_engine::error_chain::plain;
 use serde::Serialize;
 
 use crate::cli::Failure;
-use crate::home::Home;
+use crate::env::Env;
 use crate::setup::plan::shown;
-use crate::setup::record::Record;
+use crate::setup::record::SetupRecord;
 
 /// How much it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -35,7 +35,7 @@ pub enum Severity {
 
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct DoctorFinding {
     /// What it is.
     pub what: String,
     /// How much it matters.
@@ -44,16 +44,17 @@ pub struct Finding {
     #[serde(rename = "where")]
     pub place: String,
     /// The command that mends it.
-    pub mend: Option<String>,
+    #[serde(rename = "mend")]
+    pub hint: Option<String>,
 }
 
-impl Finding {
+impl DoctorFinding {
     fn of(severity: Severity, place: impl Into<String>, what: impl Into<String>) -> Self {
         Self {
             what: plain(&what.into()),
             severity,
             place: place.into(),
-            mend: None,
+            hint: None,
         }
     }
 
@@ -73,20 +74,20 @@ impl Finding {
     }
 
     /// With what mends it.
-    pub fn mend(mut self, command: impl Into<String>) -> Self {
-        self.mend = Some(command.into());
+    pub fn hint(mut self, command: impl Into<String>) -> Self {
+        self.hint = Some(command.into());
         self
     }
 
     /// A question that could not be answered.
     pub fn failure(place: impl Into<String>, failure: &Failure) -> Self {
         let text = failure.to_string();
-        let (what, mend) = match text.split_once("\n  to mend it: ") {
-            Some((what, mend)) => (what.to_owned(), Some(mend.to_owned())),
+        let (what, hint) = match text.split_once("\n  fix: ") {
+            Some((what, hint)) => (what.to_owned(), Some(hint.to_owned())),
             None => (text, None),
         };
         Self {
-            mend,
+            hint,
             ..Self::error(place, what)
         }
     }
@@ -98,31 +99,31 @@ impl Finding {
 }
 
 /// A path as a word of a command.
-pub fn word(path: &Path) -> String {
+pub fn quote_path(path: &Path) -> String {
     shown(&[path.display().to_string()])
 }
 
 /// Everything that can be found, the worst first.
-pub fn findings(home: &Home, here: &Path) -> Vec<Finding> {
+pub fn findings(home: &Env, here: &Path) -> Vec<DoctorFinding> {
     let mut found = surroundings::findings(home);
     found.extend(sleep::findings());
-    match Record::read(&home.setup_note()) {
+    match SetupRecord::read(&home.setup_note()) {
         Ok(record) => found.extend(timers::findings(home, &record)),
-        Err(failure) => found.push(Finding::failure("setup", &failure)),
+        Err(failure) => found.push(DoctorFinding::failure("setup", &failure)),
     }
-    match home.ledger_to_read() {
-        Ok(ledger) => {
-            found.extend(projects::findings(home, ledger.as_ref(), here));
-            found.extend(backends::findings(home, ledger.as_ref(), here));
+    match home.store_to_read() {
+        Ok(store) => {
+            found.extend(projects::findings(home, store.as_ref(), here));
+            found.extend(backends::findings(home, store.as_ref(), here));
         }
-        Err(error) => found.push(Finding::failure("ledger", &error.into())),
+        Err(error) => found.push(DoctorFinding::failure("database", &error.into())),
     }
     found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     found
 }
 
 /// For people.
-pub fn text(findings: &[Finding]) -> String {
+pub fn text(findings: &[DoctorFinding]) -> String {
     let mut text = String::new();
     for finding in findings {
         let word = match finding.severity {
@@ -131,8 +132,8 @@ pub fn text(findings: &[Finding]) -> String {
             Severity::Error => "error",
         };
         text.push_str(&format!("{word}: {}: {}\n", finding.place, finding.what));
-        if let Some(mend) = &finding.mend {
-            text.push_str(&format!("  to mend it: {mend}\n"));
+        if let Some(hint) = &finding.hint {
+            text.push_str(&format!("  fix: {hint}\n"));
         }
     }
     text

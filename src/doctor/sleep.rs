@@ -1,23 +1,23 @@
 //! Whether runs could keep this machine awake: asked for, and let go of at once.
 
-use runner_engine::awake::{Asked, Held, Keeper, Means};
+use runner_engine::awake::{InhibitLevel, InhibitRequest, Inhibitor, InhibitorCommand};
 
-use super::Finding;
-use crate::home;
+use super::DoctorFinding;
+use crate::env;
 
 /// What would be got.
-pub fn findings() -> Option<Finding> {
-    let means = Means::here();
-    let mut keeper = Keeper::take(&Asked {
+pub fn findings() -> Option<DoctorFinding> {
+    let means = InhibitorCommand::here();
+    let mut keeper = Inhibitor::take(&InhibitRequest {
         means,
-        program: means.and_then(|means| home::host_program(means.program())),
-        env: home::named(["PATH", "DBUS_SYSTEM_BUS_ADDRESS"].into_iter()),
+        program: means.and_then(|means| env::host_program(means.program())),
+        env: env::named(["PATH", "DBUS_SYSTEM_BUS_ADDRESS"].into_iter()),
         what: "runner doctor looks whether it could".to_owned(),
     });
     let awake = keeper.standing();
     match awake.held {
-        Held::Sleep => None,
-        _ => Some(Finding::note(
+        InhibitLevel::Sleep => None,
+        _ => Some(DoctorFinding::note(
             "sleep",
             format!("runs here are {awake}; a machine that never sleeps needs nothing"),
         )),

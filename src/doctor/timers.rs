@@ -6,36 +6,41 @@ use std::path::Path;
 use jiff::SignedDuration;
 use rustix::fs::{FlockOperation, flock};
 
-use super::{Finding, word};
+use super::{DoctorFinding, quote_path};
 use crate::cli::show;
 use crate::daemon::client::Client;
-use crate::home::Home;
-use crate::setup::hosts::{self, Host, is_awake, lingers, units};
+use crate::env::Env;
+use crate::setup::hosts::{self, HostScheduler, is_awake, lingers, units};
 use crate::setup::plan;
-use crate::setup::record::{Placed, Record};
-use crate::setup::{Kind, crontab, environment, text_at};
+use crate::setup::record::{InstalledHost, SetupRecord};
+use crate::setup::{SchedulerKind, crontab, environment, text_at};
 use runner_engine::files::{SMALL, open_host, read_text_host, read_text_proc};
 
 /// How long nothing may tick: host timers come each quarter of an hour.
 const SILENCE: SignedDuration = SignedDuration::from_mins(35);
 
 /// What is wrong with what makes this machine tick.
-pub fn findings(home: &Home, record: &Record) -> Vec<Finding> {
+pub fn findings(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     if record.pending {
         found.push(
-            Finding::error("setup", "a setup was begun and not ended").mend("runner setup --apply"),
+            DoctorFinding::error("setup", "a setup was begun and not ended")
+                .hint("runner setup --apply"),
         );
     }
     for (kind, placed) in &record.hosts {
         found.extend(whole(home, record, *kind, placed));
     }
-    if record.hosts.keys().any(|kind| *kind != Kind::Manual) {
+    if record
+        .hosts
+        .keys()
+        .any(|kind| *kind != SchedulerKind::Manual)
+    {
         if let Err(failure) = environment::read(&home.environment_file()) {
-            found.push(Finding::failure("environment", &failure));
+            found.push(DoctorFinding::failure("environment", &failure));
         }
         if let Err(failure) = environment::credentials(&home.credentials_file()) {
-            found.push(Finding::failure("keys", &failure));
+            found.push(DoctorFinding::failure("keys", &failure));
         }
     }
     found.extend(twice(home, record));
@@ -44,7 +49,12 @@ pub fn findings(home: &Home, record: &Record) -> Vec<Finding> {
 }
 
 /// Whether what was put in place is there and is as this program would make it.
-fn whole(home: &Home, record: &Record, kind: Kind, placed: &Placed) -> Vec<Finding> {
+fn whole(
+    home: &Env,
+    record: &SetupRecord,
+    kind: SchedulerKind,
+    placed: &InstalledHost,
+) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     let again = "runner setup --apply";
     for (path, texts) in &placed.files {
@@ -52,28 +62,28 @@ fn whole(home: &Home, record: &Record, kind: Kind, placed: &Placed) -> Vec<Findi
         match text_at(path) {
             Ok(Some(text)) if texts.contains(&text) => {}
             Ok(Some(_)) => found.push(
-                Finding::warning(&place, "was changed since it was made")
-                    .mend(format!("mv {0} {0}.old && {again}", word(path))),
+                DoctorFinding::warning(&place, "was changed since it was made")
+                    .hint(format!("mv {0} {0}.old && {again}", quote_path(path))),
             ),
-            Ok(None) => found.push(Finding::error(&place, "is gone").mend(again)),
-            Err(failure) => found.push(Finding::failure(&place, &failure)),
+            Ok(None) => found.push(DoctorFinding::error(&place, "is gone").hint(again)),
+            Err(failure) => found.push(DoctorFinding::failure(&place, &failure)),
         }
     }
     for (path, to) in &placed.links {
         if !fs::read_link(path).is_ok_and(|found| found == *to) {
             found.push(
-                Finding::error(
+                DoctorFinding::error(
                     path.display().to_string(),
                     "is gone, so it is not started at boot",
                 )
-                .mend(again),
+                .hint(again),
             );
         }
     }
-    let wanted = match Host::of(kind, home, &record.minutes()) {
+    let wanted = match HostScheduler::of(kind, home, &record.minutes()) {
         Ok(host) => Some(host),
         Err(failure) => {
-            found.push(Finding::failure("setup", &failure));
+            found.push(DoctorFinding::failure("setup", &failure));
             None
         }
     };
@@ -84,32 +94,38 @@ fn whole(home: &Home, record: &Record, kind: Kind, placed: &Placed) -> Vec<Findi
             .is_some_and(|texts| !texts.contains(&file.text));
         if old {
             found.push(
-                Finding::warning(
+                DoctorFinding::warning(
                     file.path.display().to_string(),
                     "was made for another place of runner, other minutes or an older template",
                 )
-                .mend(again),
+                .hint(again),
             );
         }
     }
     match kind {
-        Kind::Systemd => found.extend(systemd(home, placed)),
-        Kind::Cron => match crontab::read() {
-            Err(failure) => found.push(Finding::failure("crontab", &failure)),
+        SchedulerKind::Systemd => found.extend(systemd(home, placed)),
+        SchedulerKind::Cron => match crontab::read() {
+            Err(failure) => found.push(DoctorFinding::failure("crontab", &failure)),
             Ok(text) => {
                 let there = crontab::body(&text.unwrap_or_default(), &home.owner());
                 let wanted = wanted.and_then(|host| host.crontab);
                 if there.is_none() {
-                    found.push(Finding::error("crontab", "runner's lines are gone").mend(again));
+                    found.push(
+                        DoctorFinding::error("crontab", "runner's lines are gone").hint(again),
+                    );
                 } else if wanted.is_some() && there != wanted {
                     found.push(
-                        Finding::warning("crontab", "runner's lines are not what they should be")
-                            .mend(again),
+                        DoctorFinding::warning(
+                            "crontab",
+                            "runner's lines are not what they should be",
+                        )
+                        .hint(again),
                     );
                 }
                 if !cron_runs() {
                     found.push(
-                        Finding::error("cron", "no cron daemon runs").mend("service cron start"),
+                        DoctorFinding::error("cron", "no cron daemon runs")
+                            .hint("service cron start"),
                     );
                 }
             }
@@ -119,24 +135,24 @@ fn whole(home: &Home, record: &Record, kind: Kind, placed: &Placed) -> Vec<Findi
     found
 }
 
-fn systemd(home: &Home, placed: &Placed) -> Vec<Finding> {
+fn systemd(home: &Env, placed: &InstalledHost) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     let asked = ["systemctl", "--user", "show-environment"].map(str::to_owned);
     if let Err(why) = plan::run(&asked) {
         found.push(
-            Finding::warning("systemd", format!("`systemctl --user` does not answer here, though it may where you are logged in: {why}"))
-                .mend("export XDG_RUNTIME_DIR=/run/user/$(id -u) && runner doctor"),
+            DoctorFinding::warning("systemd", format!("`systemctl --user` does not answer here, though it may where you are logged in: {why}"))
+                .hint("export XDG_RUNTIME_DIR=/run/user/$(id -u) && runner doctor"),
         );
     } else if !is_awake() {
         found.push(
-            Finding::error(hosts::TIMER, "is not active, or is older than its file")
-                .mend("runner setup --apply"),
+            DoctorFinding::error(hosts::TIMER, "is not active, or is older than its file")
+                .hint("runner setup --apply"),
         );
     }
     if lingers() == Some(false) {
         found.push(
-            Finding::warning("linger", "the timer ends with your last session")
-                .mend("loginctl enable-linger"),
+            DoctorFinding::warning("linger", "the timer ends with your last session")
+                .hint("loginctl enable-linger"),
         );
     }
     // systemd's own words on what it was given; it says much on standard error and ends with 0.
@@ -153,43 +169,44 @@ fn systemd(home: &Home, placed: &Placed) -> Vec<Finding> {
     if let Err(why) = plan::run(&words)
         && why.contains("runner-tick")
     {
-        found.push(Finding::error(units(home).display().to_string(), why));
+        found.push(DoctorFinding::error(units(home).display().to_string(), why));
     }
     found
 }
 
 /// Two of one thing: nothing is done twice, but one of them is forgotten when the other is removed.
-fn twice(home: &Home, record: &Record) -> Vec<Finding> {
+fn twice(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     let mut units = false;
-    let mut kinds: Vec<&str> = record.hosts.keys().map(|kind| kind.word()).collect();
+    let mut kinds: Vec<&str> = record.hosts.keys().map(|kind| kind.as_str()).collect();
     if let Ok(Some(text)) = crontab::read() {
         let ours = crontab::body(&text, &home.owner()).is_some();
         if crontab::ticks_otherwise(&text, &home.owner())
-            || ours && !record.hosts.contains_key(&Kind::Cron)
+            || ours && !record.hosts.contains_key(&SchedulerKind::Cron)
         {
             kinds.push("a line of the crontab that is not in the record");
         }
     }
-    if !record.hosts.contains_key(&Kind::Systemd) && hosts::units(home).join(hosts::TIMER).exists()
+    if !record.hosts.contains_key(&SchedulerKind::Systemd)
+        && hosts::units(home).join(hosts::TIMER).exists()
     {
         kinds.push("a systemd timer that is not in the record");
         units = true;
     }
     if kinds.len() > 1 {
         found.push(
-            Finding::warning(
+            DoctorFinding::warning(
                 "schedulers",
                 format!(
                     "several tick: {}; nothing is done twice, but what runner did not make it does not take away",
                     kinds.join(", ")
                 ),
             )
-            .mend(match units {
+            .hint(match units {
                 true => format!(
                     "systemctl --user disable --now {}; rm {}",
                     hosts::TIMER,
-                    word(&hosts::units(home).join(hosts::TIMER))
+                    quote_path(&hosts::units(home).join(hosts::TIMER))
                 ),
                 false => "crontab -e".to_owned(),
             }),
@@ -199,22 +216,25 @@ fn twice(home: &Home, record: &Record) -> Vec<Finding> {
 }
 
 /// Whether anything has ticked of late.
-fn silence(home: &Home, record: &Record) -> Vec<Finding> {
+fn silence(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     let daemon = Client::connect(home).map(|mut daemon| daemon.status());
     if let Some(Err(failure)) = &daemon {
-        return vec![Finding::failure("daemon", failure)];
+        return vec![DoctorFinding::failure("daemon", failure)];
     }
-    let none = record.hosts.keys().all(|kind| *kind == Kind::Manual);
-    let clocks = home.ledger_to_read().ok().flatten();
-    let clocks = clocks.is_some_and(|ledger| ledger.has_clocks().unwrap_or(false));
+    let none = record
+        .hosts
+        .keys()
+        .all(|kind| *kind == SchedulerKind::Manual);
+    let clocks = home.store_to_read().ok().flatten();
+    let clocks = clocks.is_some_and(|store| store.has_clocks().unwrap_or(false));
     if daemon.is_some() {
         return Vec::new();
     }
     let mut found = Vec::new();
     if none && clocks {
         found.push(
-            Finding::warning("timers", "no host timer is set up and no daemon runs")
-                .mend("runner setup --apply"),
+            DoctorFinding::warning("timers", "no host timer is set up and no daemon runs")
+                .hint("runner setup --apply"),
         );
     }
     let Ok(now) = home.wall() else {
@@ -222,35 +242,35 @@ fn silence(home: &Home, record: &Record) -> Vec<Finding> {
     };
     match home.last_tick() {
         Some(last) if now.duration_since(last) < -SignedDuration::from_mins(5) => found.push(
-            Finding::error(
+            DoctorFinding::error(
                 "clock",
                 format!(
                     "the last tick lies ahead, at {}: it was wrong then or is now (`date` shows it)",
-                    show::moment(last)
+                    show::format_time(last)
                 ),
             )
-            .mend("runner tick"),
+            .hint("runner tick"),
         ),
         Some(last) if now.duration_since(last) > SILENCE && (clocks || !none) => found.push(
-            Finding::error(
+            DoctorFinding::error(
                 "timers",
-                format!("nothing has ticked since {}", show::moment(last)),
+                format!("nothing has ticked since {}", show::format_time(last)),
             )
-            .mend("runner tick"),
+            .hint("runner tick"),
         ),
         None if !none => found.push(
-            Finding::note(
+            DoctorFinding::note(
                 "timers",
                 "nothing has ticked yet; that comes within a quarter of an hour",
             )
-            .mend("runner setup --status"),
+            .hint("runner setup --status"),
         ),
-        Some(last) if !none => found.push(Finding::note(
+        Some(last) if !none => found.push(DoctorFinding::note(
             "timers",
             format!(
                 "{} is set up; the last tick was at {}",
-                record.hosts.keys().map(|kind| kind.word()).collect::<Vec<_>>().join(" and "),
-                show::moment(last)
+                record.hosts.keys().map(|kind| kind.as_str()).collect::<Vec<_>>().join(" and "),
+                show::format_time(last)
             ),
         )),
         _ => {}

@@ -1,4 +1,4 @@
-//! `runner guard hook`: whether a tool that an agent is about to use would write out of bounds.
+//! `runner guard hook`: whether a tool that an agent is about to use would write outside its scope.
 //!
 //! ```text
 //! payload ──parse──> tool ─┬─ known to write nothing ─────────────────────────────> silence
@@ -9,18 +9,18 @@
 //!
 //! Claude Code runs it before each tool (`PreToolUse`) and goes by its exit code: only 2 refuses, and
 //! anything else that is not 0 lets the tool through. So everything that goes wrong here is a 2.
-//! It is an early refusal with a reason that the model can read; what gets past it meets the walls.
+//! It is an early refusal with a reason that the model can read; what gets past it meets the sandbox.
 //!
-//! Must never write, ask git or open the ledger: it is called before every tool.
+//! Must never write, ask git or open the database: it is called before every tool.
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-use runner_engine::causes::why;
+use runner_engine::error_chain::error_chain;
 use serde_json::Value;
 
-use super::shell::{self, Act, Word};
+use super::shell::{self, ShellAction, ShellPlace};
 use super::tools;
 
 /// No tool's input is longer.
@@ -28,7 +28,7 @@ pub const LONGEST: u64 = 8 * 1024 * 1024;
 
 /// What may be written.
 #[derive(Clone, Debug, Default)]
-pub struct Bounds {
+pub struct WriteBounds {
     /// Beneath these.
     pub write: Vec<PathBuf>,
     /// And yet not these.
@@ -58,7 +58,7 @@ pub fn read(input: impl Read) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// The reason, for the model.
-pub fn judge(payload: &[u8], bounds: &Bounds) -> Result<(), String> {
+pub fn judge(payload: &[u8], bounds: &WriteBounds) -> Result<(), String> {
     let payload: Value = serde_json::from_slice(payload)
         .map_err(|error| format!("the payload is not JSON: {error}"))?;
     let tool = payload["tool_name"]
@@ -85,15 +85,15 @@ pub fn judge(payload: &[u8], bounds: &Bounds) -> Result<(), String> {
 }
 
 /// Every place that a command line names as one to write.
-fn command_line(line: &str, cwd: &Path, bounds: &Bounds) -> Result<(), String> {
+fn command_line(line: &str, cwd: &Path, bounds: &WriteBounds) -> Result<(), String> {
     for word in shell::written(line)? {
         match word {
-            Word::Plain(act, path) => bounds.allow_act(act, cwd, &path)?,
-            Word::Home(act, rest) => {
+            ShellPlace::Plain(act, path) => bounds.allow_act(act, cwd, &path)?,
+            ShellPlace::Home(act, rest) => {
                 let home = bounds.home.as_deref().ok_or("~ means nothing here")?;
                 bounds.allow_act(act, home, &rest)?;
             }
-            Word::Unknown(text) => {
+            ShellPlace::Unknown(text) => {
                 let text: String = text.chars().take(80).collect();
                 return Err(format!(
                     "what {text:?} stands for cannot be known before it runs; name the path itself"
@@ -104,13 +104,13 @@ fn command_line(line: &str, cwd: &Path, bounds: &Bounds) -> Result<(), String> {
     Ok(())
 }
 
-impl Bounds {
+impl WriteBounds {
     /// Whether `path`, seen from `cwd`, may be written.
     ///
     /// # Errors
     /// The reason.
     pub fn allow(&self, cwd: &Path, path: &str) -> Result<(), String> {
-        self.inside(&place(cwd, path)?)
+        self.inside(&real_path(cwd, path)?)
     }
 
     /// The same for a path as a tool takes it: blanks at its ends do not count, `~` is the home.
@@ -128,11 +128,11 @@ impl Bounds {
     }
 
     /// Whether a command may do this to a place.
-    fn allow_act(&self, act: Act, cwd: &Path, path: &str) -> Result<(), String> {
-        let whole = place(cwd, path)?;
+    fn allow_act(&self, act: ShellAction, cwd: &Path, path: &str) -> Result<(), String> {
+        let whole = real_path(cwd, path)?;
         match act {
-            Act::Write => self.inside(&whole),
-            Act::Sweep => {
+            ShellAction::Write => self.inside(&whole),
+            ShellAction::Sweep => {
                 // The place itself, also where it is a link: that is what goes.
                 self.inside(&unfollowed(cwd, path)?)?;
                 self.inside(&whole)?;
@@ -145,7 +145,7 @@ impl Bounds {
                     )),
                 }
             }
-            Act::Commit => {
+            ShellAction::Commit => {
                 let mut folders = whole.ancestors();
                 let found = folders.find(|folder| folder.join(".git").symlink_metadata().is_ok());
                 self.inside(&found.unwrap_or(&whole).join(".git"))
@@ -177,7 +177,7 @@ impl Bounds {
 }
 
 /// The real path that `path` names, seen from `cwd`.
-fn place(cwd: &Path, path: &str) -> Result<PathBuf, String> {
+fn real_path(cwd: &Path, path: &str) -> Result<PathBuf, String> {
     if path.contains('\0') || path.is_empty() {
         return Err(format!("{path:?} is no path"));
     }
@@ -217,7 +217,7 @@ fn resolve(path: &Path) -> Result<PathBuf, String> {
                     format!(
                         "{} is a link that leads nowhere: {}",
                         whole.display(),
-                        why(&error)
+                        error_chain(&error)
                     )
                 })?;
             }
@@ -228,7 +228,7 @@ fn resolve(path: &Path) -> Result<PathBuf, String> {
                     error.kind(),
                     io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
                 ) => {}
-            Err(error) => return Err(format!("{}: {}", whole.display(), why(&error))),
+            Err(error) => return Err(format!("{}: {}", whole.display(), error_chain(&error))),
         }
     }
     Ok(whole)
@@ -247,7 +247,7 @@ mod tests {
         fs::create_dir(root.join("out")).unwrap();
         std::os::unix::fs::symlink(root.join("out"), root.join("work/link")).unwrap();
         std::os::unix::fs::symlink(root.join("nothing"), root.join("work/loose")).unwrap();
-        let bounds = Bounds {
+        let bounds = WriteBounds {
             write: vec![root.join("work")],
             keep: vec![root.join("work/.claude"), root.join("work/.git/config")],
             reads: vec!["mcp__wiki__*".to_owned()],

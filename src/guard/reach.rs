@@ -1,4 +1,4 @@
-//! What of a project a job may write: the one answer for its walls, for the hook and for whoever asks.
+//! What of a project a job may write: the one answer for its sandbox, for the hook and for whoever asks.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -80,7 +80,8 @@ pub fn steering(root: &Path, config: &Config) -> Vec<PathBuf> {
             KindSpec::Cycle(cycle) => {
                 found.extend(cycles::file(cycle).and_then(|file| within(root, &file)));
                 // One that cannot be read names no prompt, and no run of it starts.
-                let states = cycles::of(root, cycle).map_or_else(|_| Vec::new(), |it| it.states);
+                let states =
+                    cycles::cycle_of(root, cycle).map_or_else(|_| Vec::new(), |it| it.states);
                 prompts.extend(states.into_iter().filter_map(|state| state.prompt));
             }
             KindSpec::Work(work) => prompts.extend(work.prompt.clone()),
@@ -117,7 +118,7 @@ pub fn check_targets(root: &Path, spec: &JobSpec, config: &Config) -> Result<(),
             "job {:?} would write {target:?}, which decides what the jobs of this project do",
             spec.name
         ))
-        .mend(format!(
+        .hint(format!(
             "runner config set jobs.{}.{key} ANOTHER-FILE",
             spec.name
         ))),

@@ -15,7 +15,7 @@ mod git;
 mod programs;
 mod tokens;
 
-use tokens::{Text, Token, tokens};
+use tokens::{ShellWord, Token, tokens};
 
 /// A longer line cannot be handed to a shell as one argument.
 const LONGEST: usize = 128 * 1024;
@@ -26,7 +26,7 @@ const MOST_FOLDERS: usize = 8;
 
 /// What a command would do to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum ShellAction {
     /// Write it, or something of this name.
     Write,
     /// Take it away or change it with all that is beneath.
@@ -37,11 +37,11 @@ pub enum Act {
 
 /// A place that a command would write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum ShellPlace {
     /// As it stands.
-    Plain(Act, String),
+    Plain(ShellAction, String),
     /// Beneath the home folder.
-    Home(Act, String),
+    Home(ShellAction, String),
     /// It depends on what only the shell knows.
     Unknown(String),
 }
@@ -50,11 +50,11 @@ pub enum Word {
 ///
 /// # Errors
 /// It cannot be read.
-pub fn written(line: &str) -> Result<Vec<Word>, String> {
+pub fn written(line: &str) -> Result<Vec<ShellPlace>, String> {
     if line.len() > LONGEST {
         return Err(format!("the command is longer than {LONGEST} bytes"));
     }
-    let mut look = Look {
+    let mut look = ShellScan {
         folders: vec![None],
         found: Vec::new(),
     };
@@ -63,18 +63,18 @@ pub fn written(line: &str) -> Result<Vec<Word>, String> {
 }
 
 /// What has been seen of a line so far.
-struct Look {
+struct ShellScan {
     /// Where it may be: where it began, and where it went since.
     folders: Vec<Option<String>>,
-    found: Vec<Word>,
+    found: Vec<ShellPlace>,
 }
 
-impl Look {
+impl ShellScan {
     fn line(&mut self, line: &str, depth: usize) -> Result<(), String> {
         if depth > DEEPEST {
             return Err("shells within shells are too deep to be judged".to_owned());
         }
-        let mut words: Vec<Text> = Vec::new();
+        let mut words: Vec<ShellWord> = Vec::new();
         let mut target = None;
         let mut piped = false;
         for token in tokens(line)?
@@ -86,7 +86,7 @@ impl Look {
                     // `2>&1` writes nowhere new.
                     Some(true) if word.text.trim_end_matches('-').parse::<u32>().is_ok() => {}
                     Some(true) if word.text == "-" => {}
-                    Some(_) => self.place(Act::Write, &word),
+                    Some(_) => self.place(ShellAction::Write, &word),
                     None => words.push(word),
                 },
                 Token::Redirection { copies } => target = Some(copies),
@@ -102,7 +102,7 @@ impl Look {
     }
 
     /// Goes to another folder, or stays: the line may do either.
-    fn goes(&mut self, folder: &Text) -> Result<(), String> {
+    fn goes(&mut self, folder: &ShellWord) -> Result<(), String> {
         let known = !(folder.open && folder.text.contains(['$', '`', '~', '*', '?', '[', '{']));
         let more: Vec<Option<String>> = match folder.text.as_str() {
             text if known && text.starts_with('/') => vec![Some(text.to_owned())],
@@ -125,7 +125,7 @@ impl Look {
     }
 
     /// A word that names a place.
-    fn place(&mut self, act: Act, word: &Text) {
+    fn place(&mut self, act: ShellAction, word: &ShellWord) {
         let text = word.text.as_str();
         let home = ["~/", "$HOME/", "${HOME}/"]
             .iter()
@@ -133,24 +133,24 @@ impl Look {
         if let Some(rest) =
             home.filter(|rest| word.open && !rest.contains(['$', '`', '*', '?', '[', '{']))
         {
-            self.found.push(Word::Home(act, rest.to_owned()));
+            self.found.push(ShellPlace::Home(act, rest.to_owned()));
         } else if word.open && ["~", "$HOME", "${HOME}"].contains(&text) {
-            self.found.push(Word::Home(act, ".".to_owned()));
+            self.found.push(ShellPlace::Home(act, ".".to_owned()));
         } else if word.open && text.contains(['$', '`', '*', '?', '[', '{', '~']) {
-            self.found.push(Word::Unknown(text.to_owned()));
+            self.found.push(ShellPlace::Unknown(text.to_owned()));
         } else if text.starts_with('/') {
-            self.found.push(Word::Plain(act, text.to_owned()));
+            self.found.push(ShellPlace::Plain(act, text.to_owned()));
         } else {
             for folder in &self.folders {
                 self.found.push(match folder.as_deref() {
-                    Some("$") => Word::Unknown(text.to_owned()),
-                    folder => Word::Plain(act, joined(folder, text)),
+                    Some("$") => ShellPlace::Unknown(text.to_owned()),
+                    folder => ShellPlace::Plain(act, joined(folder, text)),
                 });
             }
         }
     }
 
-    fn places<'a>(&mut self, act: Act, words: impl IntoIterator<Item = &'a Text>) {
+    fn places<'a>(&mut self, act: ShellAction, words: impl IntoIterator<Item = &'a ShellWord>) {
         for word in words {
             self.place(act, word);
         }
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_seen_and_what_is_not_known_is_said() {
-        let write = |text: &str| Word::Plain(Act::Write, text.to_owned());
-        let sweep = |text: &str| Word::Plain(Act::Sweep, text.to_owned());
+        let write = |text: &str| ShellPlace::Plain(ShellAction::Write, text.to_owned());
+        let sweep = |text: &str| ShellPlace::Plain(ShellAction::Sweep, text.to_owned());
         for (line, wanted) in [
             ("echo a > b", vec![write("b")]),
             ("echo a 2>&1 >> 'b c'", vec![write("b c")]),
@@ -182,9 +182,12 @@ mod tests {
             ("cp -t b a", vec![write("b")]),
             ("echo $(rm x)", vec![sweep("x")]),
             ("echo \"at $(rm x)\"", vec![sweep("x")]),
-            ("rm ~/x", vec![Word::Home(Act::Sweep, "x".to_owned())]),
+            (
+                "rm ~/x",
+                vec![ShellPlace::Home(ShellAction::Sweep, "x".to_owned())],
+            ),
             ("rm '~/x'", vec![sweep("~/x")]),
-            ("rm $X", vec![Word::Unknown("$X".to_owned())]),
+            ("rm $X", vec![ShellPlace::Unknown("$X".to_owned())]),
             ("bash -c \"rm x\"", vec![sweep("x")]),
             ("for f in a; do touch f; done", vec![write("f")]),
             ("env -i touch f", vec![write("f")]),
@@ -194,7 +197,7 @@ mod tests {
             ("git log -3 && git -C a status", vec![]),
             (
                 "git commit -m 'a > b'",
-                vec![Word::Plain(Act::Commit, ".".to_owned())],
+                vec![ShellPlace::Plain(ShellAction::Commit, ".".to_owned())],
             ),
             ("find . -name x -print", vec![]),
             ("find a -name x -delete", vec![sweep("a")]),

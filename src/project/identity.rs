@@ -14,7 +14,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use runner_engine::causes::whole;
+use runner_engine::error_chain::whole;
 use runner_engine::files::{SMALL, read_text_in, write_atomic};
 use runner_engine::ids::ProjectId;
 
@@ -48,7 +48,7 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
             false => Err(Failure::environment(format!(
                 "{here} is in no git repository any more: there is no .git"
             ))
-            .mend(format!(
+            .hint(format!(
                 "put {here}/.git back, or begin a new repository: git init {here}"
             ))),
         };
@@ -58,7 +58,7 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
             "{here} is a git worktree, and its repository is not at {} any more",
             repository(&folder).display()
         ))
-        .mend(format!(
+        .hint(format!(
             "git -C WHERE-THE-REPOSITORY-IS-NOW worktree repair {here}"
         )));
     }
@@ -77,7 +77,7 @@ pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
     let path = folder.join(FILE);
     let wrong = |why: String| {
         Failure::configuration(format!("{}: {why}", path.display()))
-            .mend(format!("runner init --new-id {}", root.display()))
+            .hint(format!("runner init --new-id {}", root.display()))
     };
     match read_text_in(&folder, FILE, SMALL) {
         Ok(text) => match text.trim().parse() {
@@ -113,7 +113,7 @@ pub fn write(root: &Path, id: &ProjectId) -> Result<(), Failure> {
             "{} has no git folder to keep its id in",
             root.display()
         ))
-        .mend("git worktree repair, or git init")
+        .hint("git worktree repair, or git init")
     })?;
     let path = folder.join(FILE);
     write_atomic(&path, format!("{id}\n").as_bytes(), 0o644)

@@ -1,4 +1,4 @@
-//! What a look at a project needs of its configuration, kept in the project's row of the ledger so that
+//! What a look at a project needs of its configuration, kept in the project's row of the database so that
 //! looking reads no TOML: caps, zone, where failmarks lie.
 //!
 //! It is written with the jobs, of the same files and in the same transaction, so that it is as fresh
@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use runner_engine::alerts::Rules;
-use runner_engine::ledger::Budget;
+use runner_engine::alerts::AlertRules;
 use runner_engine::policy::Overlap;
+use runner_engine::store::Budget;
 use runner_jobs::failmark;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -28,11 +28,11 @@ pub struct Projection {
     pub day: Budget,
     /// The caps of a night.
     pub night: Budget,
-    /// Jobs whose later moments replace earlier ones.
+    /// Jobs whose later scheduled times replace earlier ones.
     pub replacing: Vec<String>,
     /// Of what people are told; absent in what an earlier build wrote.
     #[serde(default)]
-    pub alerts: Option<Rules>,
+    pub alerts: Option<AlertRules>,
     /// The folders in which failmarks lie, below the project. Mostly none of them is there.
     folders: Vec<PathBuf>,
     /// Where the failmark of each job lies, below the project, by the jobs' names: a list of paths
@@ -66,12 +66,12 @@ impl Projection {
         }
     }
 
-    /// As the ledger keeps it.
+    /// As the database keeps it.
     pub fn text(&self) -> String {
         serde_json::to_string(self).expect("a projection has string keys only")
     }
 
-    /// From what the ledger keeps; `None` for what another build wrote.
+    /// From what the database keeps; `None` for what another build wrote.
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }

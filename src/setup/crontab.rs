@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::cli::Failure;
-use crate::home;
+use crate::env;
 
 const BEGIN: &str = "# >>> runner setup ";
 const END: &str = "# <<< runner setup ";
@@ -108,7 +108,7 @@ fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
 /// There is no `crontab`, or it does not let this user.
 pub fn read() -> Result<Option<Vec<u8>>, Failure> {
     let cannot = |error: io::Error| unusable(format!("cannot run crontab: {error}"));
-    let done = home::host_command("crontab")
+    let done = env::host_command("crontab")
         .map_err(cannot)?
         .arg("-l")
         .env("LC_ALL", "C")
@@ -124,7 +124,7 @@ pub fn read() -> Result<Option<Vec<u8>>, Failure> {
 }
 
 fn unusable(what: String) -> Failure {
-    Failure::unavailable(what).mend("apt-get install cron, or runner setup --scheduler manual")
+    Failure::unavailable(what).hint("apt-get install cron, or runner setup --scheduler manual")
 }
 
 /// Puts `after` in the place of `before`, by way of a file at `draft`. Says what else it had to change.
@@ -138,7 +138,7 @@ pub fn write(
 ) -> Result<Option<String>, Failure> {
     let changed = |when: &str| {
         Failure::later(format!("the crontab was changed by somebody else {when}"))
-            .mend("crontab -l, then say it again")
+            .hint("crontab -l, then say it again")
     };
     let there = read()?;
     if there.as_deref() == after {
@@ -169,7 +169,7 @@ pub fn write(
 
 /// Hands a text to `crontab`, or has it remove what is there; the inner error is its refusal.
 fn put(text: Option<&[u8]>, draft: &Path) -> Result<Result<(), String>, Failure> {
-    let mut command = home::host_command("crontab")
+    let mut command = env::host_command("crontab")
         .map_err(|error| unusable(format!("cannot run crontab: {error}")))?;
     match text {
         Some(text) => {

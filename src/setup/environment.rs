@@ -58,7 +58,7 @@ pub fn refuse_project_folders<'a>(
                 "PATH has {entry:?}, which leads into a project ({}): an agent could put programs there",
                 project.display()
             ))
-            .mend("take that folder out of PATH, then repeat this"));
+            .hint("take that folder out of PATH, then repeat this"));
         }
     }
     Ok(())
@@ -77,7 +77,7 @@ pub fn text(variables: &BTreeMap<String, String>) -> Result<String, Failure> {
             return Err(Failure::environment(format!(
                 "{name} has a line break, and the file for the host's scheduler holds one variable a line"
             ))
-            .mend(format!("unset {name}, or give it another value, and repeat this")));
+            .hint(format!("unset {name}, or give it another value, and repeat this")));
         }
         text.push_str(&format!("{name}={value}\n"));
     }
@@ -116,7 +116,7 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
             "{}: no such file, and without it the programs of a login shell are not found",
             path.display()
         ))
-        .mend("runner setup --apply")
+        .hint("runner setup --apply")
     })
 }
 
@@ -140,7 +140,7 @@ fn from(path: &Path) -> Result<Option<BTreeMap<String, String>>, Failure> {
             "{} may be read or written by others, or is not yours",
             path.display()
         ))
-        .mend(format!("chmod 600 {}", path.display())));
+        .hint(format!("chmod 600 {}", path.display())));
     }
     let text = read_text_host(path, SMALL).map_err(cannot)?;
     parse(&text).map(Some).map_err(|line| {
@@ -178,10 +178,10 @@ mod tests {
         assert_eq!(credentials(&path).unwrap(), BTreeMap::new());
         fs::write(&path, "KEY=secret\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        let told = credentials(&path).unwrap_err().to_string();
+        let reported = credentials(&path).unwrap_err().to_string();
         assert!(
-            told.contains("chmod 600") && !told.contains("secret"),
-            "{told}"
+            reported.contains("chmod 600") && !reported.contains("secret"),
+            "{reported}"
         );
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(credentials(&path).unwrap()["KEY"], "secret");

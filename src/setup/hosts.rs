@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::Kind;
-use super::plan::{self, Step};
-use super::render::{Template, Told, render};
+use super::SchedulerKind;
+use super::plan::{self, SetupStep};
+use super::render::{Template, TemplateData, render};
 use crate::cli::Failure;
-use crate::home::Home;
+use crate::env::Env;
 
 /// The name of systemd's timer.
 pub const TIMER: &str = "runner-tick.timer";
@@ -27,8 +27,8 @@ pub struct WantedFile {
 
 /// What a host scheduler is to have.
 #[derive(Clone, Debug, Default)]
-pub struct Host {
-    kind: Option<Kind>,
+pub struct HostScheduler {
+    kind: Option<SchedulerKind>,
     /// Files.
     pub files: Vec<WantedFile>,
     /// Links, and what they lead to.
@@ -36,17 +36,17 @@ pub struct Host {
     /// Lines of the crontab.
     pub crontab: Option<String>,
     /// What is run once the files are there.
-    pub start: Vec<Step>,
+    pub start: Vec<SetupStep>,
     /// Whether the user's services go on without a session, where that can be told.
     pub lingers: Option<bool>,
 }
 
-impl Host {
+impl HostScheduler {
     /// Of this kind, ticking at these minutes of each hour.
     ///
     /// # Errors
     /// A path does not survive the format, or a template of the user's own cannot be used.
-    pub fn of(kind: Kind, home: &Home, minutes: &BTreeSet<i8>) -> Result<Self, Failure> {
+    pub fn of(kind: SchedulerKind, home: &Env, minutes: &BTreeSet<i8>) -> Result<Self, Failure> {
         let utf8 = |path: &Path| {
             path.to_str().map(str::to_owned).ok_or_else(|| {
                 Failure::data(format!(
@@ -57,7 +57,7 @@ impl Host {
         };
         let tasks = home.state.join("task-scheduler");
         let task_file = tasks.join(Template::Task.name());
-        let told = Told {
+        let reported = TemplateData {
             words: vec![
                 utf8(&home.program()?)?,
                 "tick".to_owned(),
@@ -70,7 +70,7 @@ impl Host {
             task_file: utf8(&task_file)?,
         };
         let overrides = home.config_folder().join("scheduler-templates");
-        let text = |template| render(template, &told, &overrides);
+        let text = |template| render(template, &reported, &overrides);
         let file = |folder: &Path, template: Template| {
             Ok::<_, Failure>(WantedFile {
                 path: folder.join(template.name()),
@@ -83,7 +83,7 @@ impl Host {
             ..Self::default()
         };
         match kind {
-            Kind::Systemd => {
+            SchedulerKind::Systemd => {
                 let units = units(home);
                 host.files.push(file(&units, Template::Service)?);
                 host.files.push(file(&units, Template::Timer)?);
@@ -96,8 +96,8 @@ impl Host {
                 }
                 host.lingers = lingers();
             }
-            Kind::Cron => host.crontab = Some(text(Template::Crontab)?),
-            Kind::Launchd => {
+            SchedulerKind::Cron => host.crontab = Some(text(Template::Crontab)?),
+            SchedulerKind::Launchd => {
                 let agents = home.folder()?.join("Library/LaunchAgents");
                 let plist = file(&agents, Template::Plist)?;
                 let path = utf8(&plist.path)?;
@@ -107,11 +107,11 @@ impl Host {
                     .push(launchctl(&["bootstrap", &domain(), &path], true));
             }
             // Written for a person to read and run: nothing registers itself in silence.
-            Kind::TaskScheduler => {
+            SchedulerKind::TaskScheduler => {
                 host.files.push(file(&tasks, Template::Task)?);
                 host.files.push(file(&tasks, Template::Register)?);
             }
-            Kind::Manual => {}
+            SchedulerKind::Manual => {}
         }
         Ok(host)
     }
@@ -119,8 +119,8 @@ impl Host {
     /// Whether the host knows of it and has what is on disk.
     pub fn is_awake(&self) -> bool {
         match self.kind {
-            Some(Kind::Systemd) => is_awake(),
-            Some(Kind::Launchd) => {
+            Some(SchedulerKind::Systemd) => is_awake(),
+            Some(SchedulerKind::Launchd) => {
                 plan::run(&["launchctl", "print", &service()].map(str::to_owned)).is_ok()
             }
             _ => true,
@@ -140,21 +140,21 @@ pub fn is_awake() -> bool {
 }
 
 /// Where the user's own units lie.
-pub fn units(home: &Home) -> PathBuf {
+pub fn units(home: &Env) -> PathBuf {
     home.config_home().join("systemd/user")
 }
 
 /// What is run before the files are taken away.
-pub fn stop(kind: Kind, home: &Home) -> Vec<Step> {
+pub fn stop(kind: SchedulerKind, home: &Env) -> Vec<SetupStep> {
     match kind {
         // Only the timer: a tick that is at work ends by itself.
-        Kind::Systemd => vec![
+        SchedulerKind::Systemd => vec![
             systemctl(&["stop", TIMER], false),
             // The stamp of its last moment.
             systemctl(&["clean", "--what=state", TIMER], false),
         ],
-        Kind::Launchd => vec![launchctl(&["bootout", &service()], false)],
-        Kind::TaskScheduler => vec![Step::Run {
+        SchedulerKind::Launchd => vec![launchctl(&["bootout", &service()], false)],
+        SchedulerKind::TaskScheduler => vec![SetupStep::Run {
             words: [
                 "powershell",
                 "-NoProfile",
@@ -172,23 +172,23 @@ pub fn stop(kind: Kind, home: &Home) -> Vec<Step> {
             .into(),
             must: false,
         }],
-        Kind::Cron | Kind::Manual => Vec::new(),
+        SchedulerKind::Cron | SchedulerKind::Manual => Vec::new(),
     }
 }
 
 /// What is run once they are gone.
-pub fn stopped(kind: Kind) -> Vec<Step> {
+pub fn stopped(kind: SchedulerKind) -> Vec<SetupStep> {
     match kind {
-        Kind::Systemd => vec![systemctl(&["daemon-reload"], false)],
+        SchedulerKind::Systemd => vec![systemctl(&["daemon-reload"], false)],
         _ => Vec::new(),
     }
 }
 
-fn systemctl(words: &[&str], must: bool) -> Step {
+fn systemctl(words: &[&str], must: bool) -> SetupStep {
     super::run(&[&["systemctl", "--user"][..], words].concat(), must)
 }
 
-fn launchctl(words: &[&str], must: bool) -> Step {
+fn launchctl(words: &[&str], must: bool) -> SetupStep {
     super::run(&[&["launchctl"][..], words].concat(), must)
 }
 
@@ -207,5 +207,5 @@ pub fn lingers() -> Option<bool> {
     if !folder.is_dir() && !Path::new("/run/systemd/seats").is_dir() {
         return None;
     }
-    Some(folder.join(crate::home::person()).exists())
+    Some(folder.join(crate::env::person()).exists())
 }

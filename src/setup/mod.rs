@@ -28,16 +28,16 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Failure;
-use crate::home::{self, Home};
-use hosts::{Host, WantedFile};
-use plan::Step;
-use record::{Placed, Record};
+use crate::env::{self, Env};
+use hosts::{HostScheduler, WantedFile};
+use plan::SetupStep;
+use record::{InstalledHost, SetupRecord};
 use runner_engine::files::{DOCUMENT, read_text_host};
 
 /// A host scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum SchedulerKind {
     /// macOS.
     Launchd,
     /// Every Unix.
@@ -50,7 +50,7 @@ pub enum Kind {
     Manual,
 }
 
-impl Kind {
+impl SchedulerKind {
     /// All of them, by the word that a command line has.
     pub const WORDS: [(&'static str, Self); 5] = [
         ("launchd", Self::Launchd),
@@ -61,7 +61,7 @@ impl Kind {
     ];
 
     /// Its word.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         let found = Self::WORDS.iter().find(|(_, kind)| *kind == self);
         found.map_or("manual", |(word, _)| word)
     }
@@ -79,27 +79,35 @@ impl Kind {
 }
 
 /// The kind that fits this machine, and why.
-pub fn fitting(record: &Record) -> (Kind, String) {
+pub fn fitting(record: &SetupRecord) -> (SchedulerKind, String) {
     // "manual" is not something that is set up: what fits may have come since.
-    let there = record.hosts.keys().rfind(|kind| **kind != Kind::Manual);
+    let there = record
+        .hosts
+        .keys()
+        .rfind(|kind| **kind != SchedulerKind::Manual);
     if let Some(kind) = there {
         return (*kind, "it is the one that is set up".to_owned());
     }
     if cfg!(target_os = "macos") {
-        return (Kind::Launchd, "this is macOS".to_owned());
+        return (SchedulerKind::Launchd, "this is macOS".to_owned());
     }
     if cfg!(windows) {
-        return (Kind::TaskScheduler, "this is Windows".to_owned());
+        return (SchedulerKind::TaskScheduler, "this is Windows".to_owned());
     }
     let asked = ["systemctl", "--user", "show-environment"].map(str::to_owned);
     let silent = match plan::run(&asked) {
-        Ok(_) => return (Kind::Systemd, "`systemctl --user` answers".to_owned()),
+        Ok(_) => {
+            return (
+                SchedulerKind::Systemd,
+                "`systemctl --user` answers".to_owned(),
+            );
+        }
         Err(_) => "`systemctl --user` does not answer",
     };
     match crontab::read() {
-        Ok(_) => (Kind::Cron, format!("{silent}, and `crontab` runs")),
+        Ok(_) => (SchedulerKind::Cron, format!("{silent}, and `crontab` runs")),
         Err(_) => (
-            Kind::Manual,
+            SchedulerKind::Manual,
             format!("{silent}, and `crontab` does not run either"),
         ),
     }
@@ -118,19 +126,19 @@ pub fn text_at(path: &Path) -> Result<Option<String>, Failure> {
 #[derive(Debug)]
 pub struct Convergence {
     /// What is to be done; nothing when all is as it should be.
-    pub steps: Vec<Step>,
+    pub steps: Vec<SetupStep>,
     /// What was left alone although it is ours, and why.
     pub left: Vec<String>,
 }
 
 /// What is wanted of this machine.
-pub struct Wanted<'a> {
+pub struct WantedSetup<'a> {
     /// Which host scheduler is to tick; none takes all away.
-    pub kind: Option<Kind>,
+    pub kind: Option<SchedulerKind>,
     /// The projects, with what was changed in their files.
-    pub record: Record,
+    pub record: SetupRecord,
     /// Changes to files of projects, already in `record`.
-    pub edits: Vec<Step>,
+    pub edits: Vec<SetupStep>,
     /// What the ticks are to work in, where it is frozen anew.
     pub environment: Option<&'a BTreeMap<String, String>>,
 }
@@ -139,8 +147,12 @@ pub struct Wanted<'a> {
 ///
 /// # Errors
 /// Something in the way is not ours.
-pub fn converge(home: &Home, old: &Record, wanted: Wanted<'_>) -> Result<Convergence, Failure> {
-    let Wanted {
+pub fn converge(
+    home: &Env,
+    old: &SetupRecord,
+    wanted: WantedSetup<'_>,
+) -> Result<Convergence, Failure> {
+    let WantedSetup {
         kind,
         mut record,
         edits,
@@ -168,7 +180,7 @@ pub fn converge(home: &Home, old: &Record, wanted: Wanted<'_>) -> Result<Converg
     }
     work.extend(edits);
     if let Some(kind) = kind {
-        let host = Host::of(kind, home, &record.minutes())?;
+        let host = HostScheduler::of(kind, home, &record.minutes())?;
         let before = old.hosts.get(&kind).cloned().unwrap_or_default();
         let (placed, steps) = install(home, &host, &before, old.pending)?;
         let mut both = placed.clone();
@@ -192,11 +204,11 @@ pub fn converge(home: &Home, old: &Record, wanted: Wanted<'_>) -> Result<Converg
             home.old_timer_log(),
         ] {
             if path.symlink_metadata().is_ok() {
-                work.push(Step::Remove(path));
+                work.push(SetupStep::Remove(path));
             }
         }
     }
-    let nothing = Record::default();
+    let nothing = SetupRecord::default();
     if work.is_empty() && (*old == record || record == nothing && !home.setup_note().exists()) {
         return Ok(Convergence {
             steps: Vec::new(),
@@ -204,18 +216,24 @@ pub fn converge(home: &Home, old: &Record, wanted: Wanted<'_>) -> Result<Converg
         });
     }
     intent.pending = true;
-    let mut steps = vec![Step::Note(Box::new(intent))];
+    let mut steps = vec![SetupStep::Note(Box::new(intent))];
     steps.extend(work);
     steps.push(match record == nothing {
-        true => Step::Forget,
-        false => Step::Note(Box::new(record)),
+        true => SetupStep::Forget,
+        false => SetupStep::Note(Box::new(record)),
     });
     Ok(Convergence { steps, left })
 }
 
-fn write(work: &mut Vec<Step>, path: &Path, old: Option<String>, new: String, mode: Option<u32>) {
+fn write(
+    work: &mut Vec<SetupStep>,
+    path: &Path,
+    old: Option<String>,
+    new: String,
+    mode: Option<u32>,
+) {
     if old.as_deref() != Some(new.as_str()) {
-        work.push(Step::Write {
+        work.push(SetupStep::Write {
             path: path.to_owned(),
             old,
             new,
@@ -226,16 +244,16 @@ fn write(work: &mut Vec<Step>, path: &Path, old: Option<String>, new: String, mo
 
 /// What will be in place for a host, and the steps to it.
 fn install(
-    home: &Home,
-    host: &Host,
-    before: &Placed,
+    home: &Env,
+    host: &HostScheduler,
+    before: &InstalledHost,
     pending: bool,
-) -> Result<(Placed, Vec<Step>), Failure> {
-    let mut placed = Placed {
+) -> Result<(InstalledHost, Vec<SetupStep>), Failure> {
+    let mut placed = InstalledHost {
         folders: before.folders.clone(),
         no_crontab_before: before.no_crontab_before,
         lingers_for_us: before.lingers_for_us,
-        ..Placed::default()
+        ..InstalledHost::default()
     };
     let mut steps = Vec::new();
     let folders: BTreeSet<&Path> = host
@@ -248,7 +266,7 @@ fn install(
     for folder in folders {
         let missing: Vec<_> = folder.ancestors().take_while(|it| !it.exists()).collect();
         if !missing.is_empty() {
-            steps.push(Step::Folder(folder.to_owned()));
+            steps.push(SetupStep::Folder(folder.to_owned()));
         }
         for made in missing.into_iter().rev().map(Path::to_owned) {
             if !placed.folders.contains(&made) {
@@ -274,7 +292,7 @@ fn install(
             Ok(found) if found == *to => {}
             Ok(_) => return Err(not_ours(path)),
             Err(_) if path.symlink_metadata().is_ok() => return Err(not_ours(path)),
-            Err(_) => steps.push(Step::Link(path.clone(), to.clone())),
+            Err(_) => steps.push(SetupStep::Link(path.clone(), to.clone())),
         }
         placed.links.insert(path.clone(), to.clone());
     }
@@ -286,7 +304,7 @@ fn install(
             placed.no_crontab_before = true;
         }
         if old.as_ref() != Some(&new) {
-            steps.push(Step::Crontab {
+            steps.push(SetupStep::Crontab {
                 old,
                 new: Some(new),
             });
@@ -305,20 +323,20 @@ fn install(
 
 /// The steps that take away what was put in place for a host.
 fn uninstall(
-    home: &Home,
-    kind: Kind,
-    placed: &Placed,
+    home: &Env,
+    kind: SchedulerKind,
+    placed: &InstalledHost,
     left: &mut Vec<String>,
-) -> Result<Vec<Step>, Failure> {
+) -> Result<Vec<SetupStep>, Failure> {
     let mut steps = hosts::stop(kind, home);
     for path in placed.links.keys() {
         if fs::read_link(path).is_ok_and(|to| placed.links.get(path) == Some(&to)) {
-            steps.push(Step::Remove(path.clone()));
+            steps.push(SetupStep::Remove(path.clone()));
         }
     }
     for (path, texts) in &placed.files {
         match text_at(path)? {
-            Some(text) if texts.contains(&text) => steps.push(Step::Remove(path.clone())),
+            Some(text) if texts.contains(&text) => steps.push(SetupStep::Remove(path.clone())),
             Some(_) => left.push(format!(
                 "{} was changed since it was made, and stays: rm it if it is not needed",
                 path.display()
@@ -326,13 +344,13 @@ fn uninstall(
             None => {}
         }
     }
-    if kind == Kind::Cron
+    if kind == SchedulerKind::Cron
         && let Some(old) = crontab::read()?
     {
         let new = crontab::without_block(&old, &home.owner()).map_err(broken)?;
         if new != old {
             let none = new.is_empty() && placed.no_crontab_before;
-            steps.push(Step::Crontab {
+            steps.push(SetupStep::Crontab {
                 old: Some(old),
                 new: (!none).then_some(new),
             });
@@ -342,21 +360,21 @@ fn uninstall(
         steps.push(run(&["loginctl", "disable-linger"], false));
     }
     for folder in placed.folders.iter().rev() {
-        steps.push(Step::RemoveFolder(folder.clone()));
+        steps.push(SetupStep::RemoveFolder(folder.clone()));
     }
     steps.extend(hosts::stopped(kind));
     Ok(steps)
 }
 
-fn run(words: &[&str], must: bool) -> Step {
-    Step::Run {
+fn run(words: &[&str], must: bool) -> SetupStep {
+    SetupStep::Run {
         words: words.iter().map(|word| (*word).to_owned()).collect(),
         must,
     }
 }
 
 fn broken(what: String) -> Failure {
-    Failure::data(what).mend("crontab -e, take its lines out, then say this again")
+    Failure::data(what).hint("crontab -e, take its lines out, then say this again")
 }
 
 fn not_ours(path: &Path) -> Failure {
@@ -364,7 +382,7 @@ fn not_ours(path: &Path) -> Failure {
         "{} is there and was not made by this setup, or was changed since; nothing was touched",
         path.display()
     ))
-    .mend(format!(
+    .hint(format!(
         "mv {0} {0}.old, then say this again",
         path.display()
     ))
@@ -372,7 +390,7 @@ fn not_ours(path: &Path) -> Failure {
 
 /// What is frozen of the environment here.
 pub fn frozen() -> BTreeMap<String, String> {
-    let mut found = home::named(environment::FROZEN.iter().copied());
+    let mut found = env::named(environment::FROZEN.iter().copied());
     // Programs look for one or the other.
     for (name, twin) in [("USER", "LOGNAME"), ("LOGNAME", "USER")] {
         if let (None, Some(value)) = (found.get(name), found.get(twin).cloned()) {

@@ -10,21 +10,21 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use runner_engine::causes::whole;
+use runner_engine::error_chain::whole;
 use runner_engine::files::write_atomic;
-use runner_engine::ledger::Steps;
+use runner_engine::store::CrashPoints;
 use similar::TextDiff;
 
 use super::crontab;
-use super::record::Record;
+use super::record::SetupRecord;
 use crate::cli::Failure;
-use crate::home;
+use crate::env;
 
 /// One thing that is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SetupStep {
     /// Notes what is about to be there, or what is.
-    Note(Box<Record>),
+    Note(Box<SetupRecord>),
     /// Makes a folder.
     Folder(PathBuf),
     /// Puts a text into a file; the file's own permissions stay where none are given.
@@ -62,9 +62,9 @@ pub enum Step {
     Forget,
 }
 
-impl Step {
+impl SetupStep {
     /// In a line, and as a difference where there is one.
-    pub fn told(&self) -> Option<String> {
+    pub fn message(&self) -> Option<String> {
         Some(match self {
             Self::Note(_) | Self::Forget => return None,
             Self::Folder(path) => format!("make the folder {}", path.display()),
@@ -130,10 +130,10 @@ fn difference(old: &str, new: &str) -> String {
 
 /// Carries out the steps; says what went wrong and was no reason to stop.
 pub fn carry_out(
-    steps: &[Step],
+    steps: &[SetupStep],
     note: &Path,
     draft: &Path,
-    dying: &mut Steps,
+    dying: &mut CrashPoints,
 ) -> Result<Vec<String>, Failure> {
     let mut troubles = Vec::new();
     for step in steps {
@@ -145,9 +145,9 @@ pub fn carry_out(
     Ok(troubles)
 }
 
-fn one(step: &Step, note: &Path, draft: &Path) -> Result<Option<String>, Failure> {
+fn one(step: &SetupStep, note: &Path, draft: &Path) -> Result<Option<String>, Failure> {
     let cannot = |path: &Path, why: String| {
-        Failure::cannot_write(format!("cannot write {}: {why}", path.display())).mend(format!(
+        Failure::cannot_write(format!("cannot write {}: {why}", path.display())).hint(format!(
             "ls -ld {}",
             path.parent().unwrap_or(path).display()
         ))
@@ -159,16 +159,16 @@ fn one(step: &Step, note: &Path, draft: &Path) -> Result<Option<String>, Failure
         _ => Ok(()),
     };
     match step {
-        Step::Note(record) => {
+        SetupStep::Note(record) => {
             let text = serde_json::to_vec(record).expect("a record has string keys only");
             write_atomic(note, &text, 0o600).map_err(|error| cannot(note, whole(&error)))?;
         }
-        Step::Folder(path) => fs::DirBuilder::new()
+        SetupStep::Folder(path) => fs::DirBuilder::new()
             .recursive(true)
             .mode(0o755)
             .create(path)
             .map_err(|error| cannot(path, error.to_string()))?,
-        Step::Write {
+        SetupStep::Write {
             path,
             old,
             new,
@@ -180,45 +180,45 @@ fn one(step: &Step, note: &Path, draft: &Path) -> Result<Option<String>, Failure
                     "{} was changed by somebody else meanwhile; it was left alone",
                     path.display()
                 ))
-                .mend("say it again"));
+                .hint("say it again"));
             }
             let kept = fs::metadata(path).map(|data| data.permissions().mode() & 0o7777);
             let mode = mode.unwrap_or_else(|| kept.unwrap_or(0o644));
             write_atomic(path, new.as_bytes(), mode)
                 .map_err(|error| cannot(path, whole(&error)))?;
         }
-        Step::Link(path, to) => match symlink(to, path) {
+        SetupStep::Link(path, to) => match symlink(to, path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             done => done.map_err(|error| cannot(path, error.to_string()))?,
         },
-        Step::Crontab { old, new } => {
+        SetupStep::Crontab { old, new } => {
             return crontab::write(old.as_deref(), new.as_deref(), draft);
         }
-        Step::Run { words, must } => {
+        SetupStep::Run { words, must } => {
             if let Err(why) = run(words) {
                 let what = format!("{}: {why}", shown(words));
                 if *must {
-                    return Err(Failure::environment(what).mend(
+                    return Err(Failure::environment(what).hint(
                         "runner setup --scheduler cron --apply, or mend it and say this again",
                     ));
                 }
                 return Ok(Some(what));
             }
         }
-        Step::Remove(path) => gone(path, fs::remove_file(path))?,
+        SetupStep::Remove(path) => gone(path, fs::remove_file(path))?,
         // What somebody else has put there meanwhile keeps it.
-        Step::RemoveFolder(path) => match fs::remove_dir(path) {
+        SetupStep::RemoveFolder(path) => match fs::remove_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
             done => gone(path, done)?,
         },
-        Step::Forget => gone(note, fs::remove_file(note))?,
+        SetupStep::Forget => gone(note, fs::remove_file(note))?,
     }
     Ok(None)
 }
 
 /// Runs a program of the host; what it says is told only when it fails.
 pub fn run(words: &[String]) -> Result<String, String> {
-    let done = home::host_command(&words[0])
+    let done = env::host_command(&words[0])
         .map_err(|error| error.to_string())?
         .args(&words[1..])
         .env("LC_ALL", "C")

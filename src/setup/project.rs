@@ -11,16 +11,16 @@ use runner_engine::files::{DOCUMENT, read_text_in};
 use runner_engine::schedule::Trigger;
 use runner_jobs::KindSpec;
 
-use super::plan::Step;
-use super::record::{Changed, Served};
+use super::plan::SetupStep;
+use super::record::{ChangedFile, ServedProject};
 use crate::cli::Failure;
-use crate::config::{Config, Edit, When, edit_text};
-use crate::home::Home;
-use crate::project::{FILE, Here};
+use crate::config::{Config, Edit, TriggerSpec, edit_text};
+use crate::env::Env;
+use crate::project::{FILE, LoadedProject};
 
 /// What a command line asks of a project.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct SetupOptions {
     /// When its night opens.
     pub at: Option<Time>,
     /// Which backend answers.
@@ -31,11 +31,11 @@ pub struct Wish {
 
 /// The project as it will be.
 #[derive(Debug)]
-pub struct Part {
+pub struct ProjectPart {
     /// For the record.
-    pub served: Served,
+    pub served: ServedProject,
     /// The change of its file, if any.
-    pub edit: Option<Step>,
+    pub edit: Option<SetupStep>,
     /// When its night opens, with the zone, for people.
     pub night: String,
 }
@@ -45,11 +45,11 @@ pub struct Part {
 /// # Errors
 /// There is no such job or backend, or its file has a mistake.
 pub fn part(
-    home: &Home,
-    here: &Here,
-    wish: &Wish,
-    before: Option<&Served>,
-) -> Result<Part, Failure> {
+    home: &Env,
+    here: &LoadedProject,
+    wish: &SetupOptions,
+    before: Option<&ServedProject>,
+) -> Result<ProjectPart, Failure> {
     let path = here.root.join(FILE);
     let raw = text_in(&here.root)?.unwrap_or_default();
     let mark = if raw.starts_with('\u{feff}') {
@@ -72,13 +72,13 @@ pub fn part(
     let at = wish.at.unwrap_or(here.config.night.at);
     let mut minutes = BTreeSet::from([at.minute()]);
     for job in here.config.jobs.values().filter(|job| job.enabled) {
-        if let When::Clock(Trigger::Daily(time)) = &job.when {
+        if let TriggerSpec::Clock(Trigger::Daily(time)) = &job.when {
             minutes.insert(time.minute());
         }
     }
-    Ok(Part {
-        served: Served { minutes, changed },
-        edit: (new != raw).then_some(Step::Write {
+    Ok(ProjectPart {
+        served: ServedProject { minutes, changed },
+        edit: (new != raw).then_some(SetupStep::Write {
             path,
             old: Some(raw),
             new,
@@ -101,7 +101,7 @@ fn text_in(root: &Path) -> Result<Option<String>, Failure> {
 }
 
 /// What is to be set, by key.
-fn settings(config: &Config, wish: &Wish) -> Result<Vec<(String, String)>, Failure> {
+fn settings(config: &Config, wish: &SetupOptions) -> Result<Vec<(String, String)>, Failure> {
     let mut wanted = Vec::new();
     if let Some(at) = wish.at.filter(|at| *at != config.night.at) {
         wanted.push(("night.at".to_owned(), at.strftime("%H:%M").to_string()));
@@ -115,7 +115,7 @@ fn settings(config: &Config, wish: &Wish) -> Result<Vec<(String, String)>, Failu
             "--runner {backend}: there is no such backend; there are {}",
             known.join(", ")
         ))
-        .mend(format!(
+        .hint(format!(
             "runner config set --user backends.{backend}.type command   (or another type; see the guide)"
         )));
     }
@@ -136,7 +136,7 @@ fn settings(config: &Config, wish: &Wish) -> Result<Vec<(String, String)>, Failu
 }
 
 /// What must be remembered to undo all changes, this one included.
-fn chained(known: Option<&Changed>, raw: &str, new: &str) -> Option<Changed> {
+fn chained(known: Option<&ChangedFile>, raw: &str, new: &str) -> Option<ChangedFile> {
     match known {
         Some(known) if known.before == raw || known.after.contains(raw) => {
             let mut known = known.clone();
@@ -144,7 +144,7 @@ fn chained(known: Option<&Changed>, raw: &str, new: &str) -> Option<Changed> {
             Some(known)
         }
         _ if raw == new => None,
-        _ => Some(Changed {
+        _ => Some(ChangedFile {
             before: raw.to_owned(),
             after: BTreeSet::from([new.to_owned()]),
         }),
@@ -152,7 +152,10 @@ fn chained(known: Option<&Changed>, raw: &str, new: &str) -> Option<Changed> {
 }
 
 /// The step that undoes what was changed in a project's file, or why it stays.
-pub fn undo(root: &str, served: &Served) -> Result<Result<Option<Step>, String>, Failure> {
+pub fn undo(
+    root: &str,
+    served: &ServedProject,
+) -> Result<Result<Option<SetupStep>, String>, Failure> {
     let Some(changed) = &served.changed else {
         return Ok(Ok(None));
     };
@@ -160,7 +163,7 @@ pub fn undo(root: &str, served: &Served) -> Result<Result<Option<Step>, String>,
     let path = root.join(FILE);
     Ok(match text_in(root)? {
         Some(text) if text == changed.before => Ok(None),
-        Some(text) if changed.after.contains(&text) => Ok(Some(Step::Write {
+        Some(text) if changed.after.contains(&text) => Ok(Some(SetupStep::Write {
             path,
             old: Some(text),
             new: changed.before.clone(),

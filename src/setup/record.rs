@@ -10,38 +10,38 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Kind;
+use super::SchedulerKind;
 use crate::cli::Failure;
 use runner_engine::files::{DOCUMENT, read_host};
 
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Record {
+pub struct SetupRecord {
     /// Something was begun and not ended: what is there may be old or new.
     pub pending: bool,
     /// It was set up outside of any project, for all that there are.
     pub everywhere: bool,
     /// The projects that it was set up in, by their root.
-    pub projects: BTreeMap<String, Served>,
+    pub projects: BTreeMap<String, ServedProject>,
     /// What was put where, by host scheduler; more than one only while one takes the other's place.
-    pub hosts: BTreeMap<Kind, Placed>,
+    pub hosts: BTreeMap<SchedulerKind, InstalledHost>,
 }
 
 /// A project that it was set up in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Served {
+pub struct ServedProject {
     /// The minutes of the hour that its clocks ask for.
     pub minutes: BTreeSet<i8>,
     /// What its configuration file was before it was changed, and what it was changed to.
-    pub changed: Option<Changed>,
+    pub changed: Option<ChangedFile>,
 }
 
 /// A file of somebody else's that was changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Changed {
+pub struct ChangedFile {
     /// Its text before.
     pub before: String,
     /// Each text that it may have since, if nobody else touched it.
@@ -51,7 +51,7 @@ pub struct Changed {
 /// What was put in place for one host scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Placed {
+pub struct InstalledHost {
     /// Files, each with every text of ours that it may have.
     pub files: BTreeMap<PathBuf, BTreeSet<String>>,
     /// Links, each with what it leads to.
@@ -64,13 +64,13 @@ pub struct Placed {
     pub lingers_for_us: bool,
 }
 
-impl Record {
+impl SetupRecord {
     /// The one of this state folder; an empty one where nothing was set up.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         match read_host(path, DOCUMENT) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| {
-                Failure::configuration(format!("{}: {error}", path.display())).mend(
-                    "take back by hand what it names, move it away, then runner setup --apply",
+                Failure::configuration(format!("{}: {error}", path.display())).hint(
+                    "take back manually what it names, move it away, then runner setup --apply",
                 )
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),

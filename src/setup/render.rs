@@ -75,7 +75,7 @@ impl Template {
 
 /// What the templates are told.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct TemplateData {
     /// The command that ticks: program and arguments.
     pub words: Vec<String>,
     /// At which minutes of each hour.
@@ -90,7 +90,11 @@ pub struct Told {
 ///
 /// # Errors
 /// The user's own template cannot be used, or a path does not survive the format.
-pub fn render(template: Template, told: &Told, overrides: &Path) -> Result<String, Failure> {
+pub fn render(
+    template: Template,
+    reported: &TemplateData,
+    overrides: &Path,
+) -> Result<String, Failure> {
     let own = overrides.join(template.name());
     let (source, place) = match read_text_host(&own, DOCUMENT) {
         Ok(text) => (text, own.display().to_string()),
@@ -104,7 +108,7 @@ pub fn render(template: Template, told: &Told, overrides: &Path) -> Result<Strin
             )));
         }
     };
-    let mut words = told.words.clone();
+    let mut words = reported.words.clone();
     if template.format() == Format::Systemd && !starts_a_unit(&words[0]) {
         // A shell may start what systemd itself would not.
         words.splice(
@@ -113,12 +117,12 @@ pub fn render(template: Template, told: &Told, overrides: &Path) -> Result<Strin
         );
     }
     let refuse = |why: String| {
-        Failure::data(format!("{place}: {why}")).mend(
+        Failure::data(format!("{place}: {why}")).hint(
         "put runner and its state folder (XDG_STATE_HOME) where paths are plain, or choose another --scheduler",
     )
     };
     let command_line = match template {
-        Template::Task => told
+        Template::Task => reported
             .words
             .iter()
             .map(|word| windows(word))
@@ -127,10 +131,10 @@ pub fn render(template: Template, told: &Told, overrides: &Path) -> Result<Strin
             .join(" "),
         _ => String::new(),
     };
-    if template == Template::Task && told.minutes.len() > TRIGGERS {
+    if template == Template::Task && reported.minutes.len() > TRIGGERS {
         return Err(refuse(format!("a task has at most {TRIGGERS} triggers")));
     }
-    let minutes: Vec<i8> = told.minutes.iter().copied().collect();
+    let minutes: Vec<i8> = reported.minutes.iter().copied().collect();
     let joined: Vec<String> = minutes.iter().map(ToString::to_string).collect();
     let two_digits: Vec<String> = minutes.iter().map(|it| format!("{it:02}")).collect();
     let format = template.format();
@@ -146,19 +150,19 @@ pub fn render(template: Template, told: &Told, overrides: &Path) -> Result<Strin
             &source,
             context! {
                 words => words,
-                arguments => &told.words,
+                arguments => &reported.words,
                 command_line => command_line,
                 minutes => joined.join(","),
                 minute_list => minutes,
                 two_digits => two_digits,
-                log => &told.log,
-                task_file => &told.task_file,
+                log => &reported.log,
+                task_file => &reported.task_file,
             },
         )
         .map_err(|error| match error.kind() {
             ErrorKind::BadSerialization => refuse(error.detail().unwrap_or_default().to_owned()),
             _ => Failure::configuration(format!("{place}: {error}"))
-                .mend(format!("mv {0} {0}.old", own.display())),
+                .hint(format!("mv {0} {0}.old", own.display())),
         })?;
     if !text.ends_with('\n') {
         text.push('\n');

@@ -7,38 +7,40 @@
 use jiff::civil::Time;
 use jiff::{SignedDuration, ToSpan as _};
 
-use super::Kind;
+use super::SchedulerKind;
 
 /// So long before the night, so that disks and networks are there.
 const BEFORE: SignedDuration = SignedDuration::from_mins(5);
 
 /// What to say of it, for a night that opens at this time of this zone.
-pub fn advice(kind: Kind, opens: Time, zone: &str) -> Vec<String> {
+pub fn advice(kind: SchedulerKind, opens: Time, zone: &str) -> Vec<String> {
     let at = opens.wrapping_sub((BEFORE.as_mins()).minutes());
     let at = at.strftime("%H:%M:00");
     let command = match kind {
-        Kind::Systemd | Kind::Cron => format!(
+        SchedulerKind::Systemd | SchedulerKind::Cron => format!(
             "printf '[Timer]\\nOnCalendar=*-*-* {at} {zone}\\nWakeSystem=true\\n[Install]\\nWantedBy=timers.target\\n' | sudo tee /etc/systemd/system/runner-wake.timer && \
              printf '[Service]\\nType=oneshot\\nExecStart=/bin/true\\n' | sudo tee /etc/systemd/system/runner-wake.service && \
              sudo systemctl daemon-reload && sudo systemctl enable --now runner-wake.timer"
         ),
-        Kind::Launchd => format!("sudo pmset repeat wakeorpoweron MTWRFSU {at}"),
-        Kind::TaskScheduler => format!(
+        SchedulerKind::Launchd => format!("sudo pmset repeat wakeorpoweron MTWRFSU {at}"),
+        SchedulerKind::TaskScheduler => format!(
             "Register-ScheduledTask -TaskPath '\\runner\\' -TaskName 'wake' -Trigger (New-ScheduledTaskTrigger -Daily -At {at}) -Action (New-ScheduledTaskAction -Execute 'cmd.exe' -Argument '/c exit') -Settings (New-ScheduledTaskSettingsSet -WakeToRun)"
         ),
-        Kind::Manual => {
+        SchedulerKind::Manual => {
             return vec!["waking: no host scheduler is asked, so none wakes".to_owned()];
         }
     };
     let undo = match kind {
-        Kind::Launchd => "sudo pmset repeat cancel",
-        Kind::TaskScheduler => "Unregister-ScheduledTask -TaskPath '\\runner\\' -TaskName 'wake'",
+        SchedulerKind::Launchd => "sudo pmset repeat cancel",
+        SchedulerKind::TaskScheduler => {
+            "Unregister-ScheduledTask -TaskPath '\\runner\\' -TaskName 'wake'"
+        }
         _ => {
             "sudo systemctl disable --now runner-wake.timer && sudo rm /etc/systemd/system/runner-wake.timer /etc/systemd/system/runner-wake.service"
         }
     };
     let zoned = match kind {
-        Kind::Launchd | Kind::TaskScheduler => {
+        SchedulerKind::Launchd | SchedulerKind::TaskScheduler => {
             format!(" (a time of {zone}; the command takes it for this machine's own zone)")
         }
         _ => String::new(),
@@ -56,7 +58,13 @@ mod tests {
 
     #[test]
     fn it_is_a_little_before_also_over_midnight() {
-        let at = |hour, minute| advice(Kind::Launchd, Time::constant(hour, minute, 0, 0), "UTC");
+        let at = |hour, minute| {
+            advice(
+                SchedulerKind::Launchd,
+                Time::constant(hour, minute, 0, 0),
+                "UTC",
+            )
+        };
         assert!(at(2, 30)[0].ends_with("MTWRFSU 02:25:00"));
         assert!(at(0, 3)[0].ends_with("MTWRFSU 23:58:00"));
     }
@@ -64,19 +72,23 @@ mod tests {
     #[test]
     fn each_is_a_command_and_names_its_own_timer() {
         let night = Time::constant(2, 30, 0, 0);
-        for kind in [Kind::Systemd, Kind::Cron, Kind::Launchd] {
+        for kind in [
+            SchedulerKind::Systemd,
+            SchedulerKind::Cron,
+            SchedulerKind::Launchd,
+        ] {
             for line in advice(kind, night, "Europe/Berlin") {
                 let command = line.rsplit_once(": ").map(|(_, command)| command).unwrap();
                 let read = Command::new("sh").args(["-n", "-c", command]).status();
                 assert!(read.unwrap().success(), "{command}");
             }
         }
-        let systemd = advice(Kind::Systemd, night, "Europe/Berlin").join("\n");
+        let systemd = advice(SchedulerKind::Systemd, night, "Europe/Berlin").join("\n");
         assert!(systemd.contains("OnCalendar=*-*-* 02:25:00 Europe/Berlin"));
         assert!(
             !systemd.contains("runner-tick"),
             "that one ticks each quarter of an hour"
         );
-        assert!(advice(Kind::TaskScheduler, night, "UTC")[0].contains("-WakeToRun"));
+        assert!(advice(SchedulerKind::TaskScheduler, night, "UTC")[0].contains("-WakeToRun"));
     }
 }

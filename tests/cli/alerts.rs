@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::house::{House, skip};
+use crate::fixture::{Fixture, skip};
 
 /// How long a signal may take that is sure to come.
 const SURE: Duration = Duration::from_secs(60);
@@ -20,12 +20,12 @@ const SURE: Duration = Duration::from_secs(60);
 const FAILS: &str = "[jobs.bad]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"test -e ok || { echo broken >&2; exit 3; }\"]\ntrigger = \"manual\"\nretries = 0\n";
 
 /// One request as it came.
-struct Heard {
+struct ReceivedRequest {
     head: String,
     body: Vec<u8>,
 }
 
-impl Heard {
+impl ReceivedRequest {
     fn header(&self, name: &str) -> &str {
         self.head
             .lines()
@@ -44,14 +44,14 @@ impl Heard {
 /// A server that reads each request, tells of it, and then does what it is made for.
 struct Server {
     port: u16,
-    heard: Receiver<Heard>,
+    heard: Receiver<ReceivedRequest>,
 }
 
 impl Server {
     fn start(mut answer: impl FnMut(TcpStream) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (tell, heard): (Sender<Heard>, _) = channel();
+        let (tell, heard): (Sender<ReceivedRequest>, _) = channel();
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
@@ -70,7 +70,7 @@ impl Server {
                 });
                 let mut body = vec![0; length.unwrap_or(0)];
                 let _cut = reader.read_exact(&mut body);
-                if tell.send(Heard { head, body }).is_err() {
+                if tell.send(ReceivedRequest { head, body }).is_err() {
                     return;
                 }
                 answer(reader.into_inner());
@@ -86,7 +86,7 @@ impl Server {
         })
     }
 
-    fn hears(&self) -> Heard {
+    fn next_request(&self) -> ReceivedRequest {
         self.heard.recv_timeout(SURE).unwrap()
     }
 
@@ -98,41 +98,41 @@ impl Server {
 const GOOD: &[u8] = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
 
 /// A house whose job fails until there is a file `ok`.
-fn house(channels: &str) -> House {
-    House::with(&format!("{FAILS}{channels}"))
+fn fixture(channels: &str) -> Fixture {
+    Fixture::with(&format!("{FAILS}{channels}"))
 }
 
 fn hook(port: u16, more: &str) -> String {
     format!("[channels.hook]\ntype = \"webhook\"\nurl = \"http://127.0.0.1:{port}/hook\"\n{more}")
 }
 
-fn command(house: &House, args: &[&str]) -> Command {
-    let mut command = house.runner(args);
+fn command(fixture: &Fixture, args: &[&str]) -> Command {
+    let mut command = fixture.runner(args);
     command.env("RUNNER_HOOK_KEY", "s3cr3t-hook-key");
     command
 }
 
-fn run(house: &House, args: &[&str]) -> crate::house::Said {
-    crate::house::Said::of(command(house, args).output().unwrap())
+fn run(fixture: &Fixture, args: &[&str]) -> crate::fixture::CommandOutput {
+    crate::fixture::CommandOutput::of(command(fixture, args).output().unwrap())
 }
 
 /// Records a failure of the job as a queue's, and has it digested; nobody delivers yet.
-fn fail(house: &House) {
-    run(house, &["enqueue", "bad"]).ends(0);
-    run(house, &["tick"]).says("bad");
+fn fail(fixture: &Fixture) {
+    run(fixture, &["enqueue", "bad"]).ends(0);
+    run(fixture, &["tick"]).expect_text("bad");
 }
 
 /// Makes whatever waits due now.
-fn again(house: &House) {
-    house
-        .ledger()
+fn again(fixture: &Fixture) {
+    fixture
+        .store()
         .execute("UPDATE messages SET next = 0 WHERE state = 'waiting'", [])
         .unwrap();
 }
 
-fn messages(house: &House) -> Vec<(String, String, i64, String)> {
-    let ledger = house.ledger();
-    let mut rows = ledger
+fn messages(fixture: &Fixture) -> Vec<(String, String, i64, String)> {
+    let store = fixture.store();
+    let mut rows = store
         .prepare("SELECT what, state, tries, said FROM messages ORDER BY rowid")
         .unwrap();
     rows.query_map([], |row| {
@@ -144,29 +144,29 @@ fn messages(house: &House) -> Vec<(String, String, i64, String)> {
 }
 
 /// Waits until the process that delivers has ended, if one does.
-fn delivered(house: &House) {
+fn delivered(fixture: &Fixture) {
     let lock = fs::File::options()
         .create(true)
         .truncate(false)
         .write(true)
-        .open(house.state().join("deliver.lock"))
+        .open(fixture.state().join("deliver.lock"))
         .unwrap();
     lock.lock().unwrap();
 }
 
 /// Delivers in the foreground what is due.
-fn deliver(house: &House) {
-    delivered(house);
-    run(house, &["__deliver"]).ends(0);
-    delivered(house);
+fn deliver(fixture: &Fixture) {
+    delivered(fixture);
+    run(fixture, &["__deliver"]).ends(0);
+    delivered(fixture);
 }
 
 #[test]
 fn a_failure_is_told_once_signed_and_its_recovery_once() {
     let server = Server::saying(GOOD);
-    let house = house(&hook(server.port, "secret = \"RUNNER_HOOK_KEY\"\n"));
-    fail(&house);
-    let heard = server.hears();
+    let fixture = fixture(&hook(server.port, "secret = \"RUNNER_HOOK_KEY\"\n"));
+    fail(&fixture);
+    let heard = server.next_request();
     assert!(
         heard.head.starts_with("POST /hook HTTP/1.1\r\n"),
         "{}",
@@ -195,15 +195,15 @@ fn a_failure_is_told_once_signed_and_its_recovery_once() {
         }
         Err(_) => skip("python3", "there is no python3 to check a signature with"),
     }
-    deliver(&house);
+    deliver(&fixture);
     // Again, and again: counted, and not told.
-    fail(&house);
-    fail(&house);
-    deliver(&house);
-    let breaker = server.hears().json();
+    fail(&fixture);
+    fail(&fixture);
+    deliver(&fixture);
+    let breaker = server.next_request().json();
     assert_eq!(breaker["kind"], "breaker");
     server.heard_nothing();
-    let open = run(&house, &["alerts", "--json"]).ends(0).json();
+    let open = run(&fixture, &["alerts", "--json"]).ends(0).json();
     let count = |kind: &str| {
         open.as_array()
             .unwrap()
@@ -213,19 +213,21 @@ fn a_failure_is_told_once_signed_and_its_recovery_once() {
             .clone()
     };
     assert_eq!(count("failure"), 3);
-    run(&house, &["status"])
+    run(&fixture, &["status"])
         .ends(0)
-        .says("2 open; `runner alerts`");
-    house.write("ok", "");
-    run(&house, &["run", "bad"]).ends(0);
-    run(&house, &["tick"]).ends(0);
-    let over = server.hears().json();
+        .expect_text("2 open; `runner alerts`");
+    fixture.write("ok", "");
+    run(&fixture, &["run", "bad"]).ends(0);
+    run(&fixture, &["tick"]).ends(0);
+    let over = server.next_request().json();
     assert_eq!(over["what"], "recovered");
     assert_eq!(over["kinds"], serde_json::json!(["failure", "breaker"]));
-    deliver(&house);
+    deliver(&fixture);
     server.heard_nothing();
-    run(&house, &["alerts"]).ends(0).says("no alert is open");
-    let log = fs::read(house.state().join("ledger.sqlite")).unwrap();
+    run(&fixture, &["alerts"])
+        .ends(0)
+        .expect_text("no alert is open");
+    let log = fs::read(fixture.state().join("database.sqlite")).unwrap();
     assert!(!String::from_utf8_lossy(&log).contains("s3cr3t-hook-key"));
 }
 
@@ -241,30 +243,30 @@ fn receivers_that_hang_or_drip_are_waited_for_by_nobody() {
             && stream.write_all(b"x").is_ok()
         {}
     });
-    let house = house(&format!(
+    let fixture = fixture(&format!(
         "[channels.drip]\ntype = \"webhook\"\nurl = \"http://127.0.0.1:{}/\"\n{}",
         dripping.port,
         hook(hanging.port, "")
     ));
-    fail(&house);
+    fail(&fixture);
     // One of them hangs from here on; everything else goes its way.
-    dripping.hears();
-    fail(&house);
-    run(&house, &["run", "bad"]).ends(1);
-    run(&house, &["tick"]);
-    run(&house, &["night"]);
-    run(&house, &["status"]).ends(0);
-    let states = messages(&house);
+    dripping.next_request();
+    fail(&fixture);
+    run(&fixture, &["run", "bad"]).ends(1);
+    run(&fixture, &["tick"]);
+    run(&fixture, &["night"]);
+    run(&fixture, &["status"]).ends(0);
+    let states = messages(&fixture);
     assert_eq!(
         (states[0].1.as_str(), states[0].2),
         ("waiting", 1),
         "{states:?}"
     );
     assert!(states[0].3.is_empty(), "it still drips: {states:?}");
-    hanging.hears();
+    hanging.next_request();
     let _open = held.recv_timeout(SURE).unwrap();
-    delivered(&house);
-    let states = messages(&house);
+    delivered(&fixture);
+    let states = messages(&fixture);
     for state in &states[..2] {
         assert!(state.3.contains("no answer within 10 s"), "{states:?}");
     }
@@ -302,12 +304,12 @@ fn bad_answers_are_failures_with_their_reason_and_are_tried_again() {
             while stream.write_all(&flood).is_ok() {}
         }
     });
-    let house = house(&hook(server.port, ""));
-    fail(&house);
-    let id = server.hears().json()["id"].clone();
-    deliver(&house);
+    let fixture = fixture(&hook(server.port, ""));
+    fail(&fixture);
+    let id = server.next_request().json()["id"].clone();
+    deliver(&fixture);
     for (turn, (_, why)) in answers.iter().enumerate() {
-        let states = messages(&house);
+        let states = messages(&fixture);
         assert_eq!(states.len(), 1);
         assert_eq!(states[0].1, "waiting", "{states:?}");
         assert!(
@@ -319,44 +321,44 @@ fn bad_answers_are_failures_with_their_reason_and_are_tried_again() {
             "no address is told: {states:?}"
         );
         if turn == 0 {
-            run(&house, &["status"])
+            run(&fixture, &["status"])
                 .ends(0)
-                .says("TROUBLE")
-                .says("did not arrive through hook");
+                .expect_text("TROUBLE")
+                .expect_text("did not arrive through hook");
         }
-        again(&house);
-        deliver(&house);
-        assert_eq!(server.hears().json()["id"], id, "the same message");
+        again(&fixture);
+        deliver(&fixture);
+        assert_eq!(server.next_request().json()["id"], id, "the same message");
     }
-    assert_eq!(messages(&house)[0].1, "delivered");
+    assert_eq!(messages(&fixture)[0].1, "delivered");
     elsewhere.heard_nothing();
 }
 
 #[test]
 fn a_death_at_any_step_loses_no_message() {
     let server = Server::saying(GOOD);
-    let house = house(&hook(server.port, ""));
-    fail(&house);
-    let id = server.hears().json()["id"].clone();
-    deliver(&house);
+    let fixture = fixture(&hook(server.port, ""));
+    fail(&fixture);
+    let id = server.next_request().json()["id"].clone();
+    deliver(&fixture);
     let mut deaths = 0;
     for step in 0..20 {
-        house
-            .ledger()
+        fixture
+            .store()
             .execute(
                 "UPDATE messages SET state = 'waiting', tries = 0, next = 0, over = NULL",
                 [],
             )
             .unwrap();
-        let died = command(&house, &["__deliver"])
+        let died = command(&fixture, &["__deliver"])
             .env("RUNNER_TEST_DIE_AT", step.to_string())
             .output()
             .unwrap();
         deaths += usize::from(!died.status.success());
         let whole = died.status.success();
-        again(&house);
-        deliver(&house);
-        assert_eq!(messages(&house)[0].1, "delivered", "step {step}");
+        again(&fixture);
+        deliver(&fixture);
+        assert_eq!(messages(&fixture)[0].1, "delivered", "step {step}");
         let mut copies = 0;
         while let Ok(heard) = server.heard.try_recv() {
             assert_eq!(heard.json()["id"], id);
@@ -373,42 +375,46 @@ fn a_death_at_any_step_loses_no_message() {
 #[test]
 fn silence_and_acknowledgement() {
     let server = Server::saying(GOOD);
-    let house = house(&hook(server.port, "[notify]\nrepeat = \"1s\"\n"));
-    fail(&house);
-    server.hears();
-    deliver(&house);
-    run(&house, &["alerts", "ack", "bad"])
+    let fixture = fixture(&hook(server.port, "[notify]\nrepeat = \"1s\"\n"));
+    fail(&fixture);
+    server.next_request();
+    deliver(&fixture);
+    run(&fixture, &["alerts", "ack", "bad"])
         .ends(0)
-        .says("before it is over");
-    run(&house, &["alerts", "ack", "bad"])
+        .expect_text("before it is over");
+    run(&fixture, &["alerts", "ack", "bad"])
         .ends(0)
-        .says("nothing to silence");
-    fail(&house);
-    deliver(&house);
+        .expect_text("nothing to silence");
+    fail(&fixture);
+    deliver(&fixture);
     server.heard_nothing();
-    run(&house, &["ack", "bad"]).ends(0);
-    run(&house, &["alerts"]).ends(0).says("no alert is open");
-    fail(&house);
+    run(&fixture, &["jobs", "reset", "bad"]).ends(0);
+    run(&fixture, &["alerts"])
+        .ends(0)
+        .expect_text("no alert is open");
+    fail(&fixture);
     assert_eq!(
-        server.hears().json()["what"],
+        server.next_request().json()["what"],
         "raised",
         "what goes wrong next is new"
     );
-    let shown = run(&house, &["alerts", "list", "--json"]).ends(0).json();
+    let shown = run(&fixture, &["alerts", "list", "--json"]).ends(0).json();
     let id = shown[0]["id"].as_str().unwrap().to_owned();
-    run(&house, &["alerts", "show", &id]).ends(0).says("hook");
-    run(&house, &["alerts", "show", "nobody"]).ends(2);
-    run(&house, &["alerts", "list", "--over", "--all"])
+    run(&fixture, &["alerts", "show", &id])
         .ends(0)
-        .says("acknowledged by");
+        .expect_text("hook");
+    run(&fixture, &["alerts", "show", "nobody"]).ends(2);
+    run(&fixture, &["alerts", "list", "--over", "--all"])
+        .ends(0)
+        .expect_text("acknowledged by");
 }
 
 /// A program of the house's own that writes its arguments and its input into a file.
-fn fake(house: &House, name: &str) -> String {
-    let bin = house.root().join("bin");
+fn fake(fixture: &Fixture, name: &str) -> String {
+    let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();
     let path = bin.join(name);
-    let out = house
+    let out = fixture
         .root()
         .join(format!("{name}.out"))
         .display()
@@ -423,26 +429,26 @@ fn fake(house: &House, name: &str) -> String {
 
 #[test]
 fn programs_get_the_message_as_data() {
-    let house = house(
+    let fixture = fixture(
         "[channels.screen]\ntype = \"desktop\"\n[channels.pager]\ntype = \"command\"\nprogram = \"pager\"\nargs = [\"--now\"]\nenv = [\"PAGER_KEY\"]\nsandbox = \"off\"\n[channels.mail]\ntype = \"email\"\nrecipient = \"me@example.org\"\nprogram = \"sendmail\"\nsandbox = \"off\"\n[notify]\nsubject = \"-x {{ project }}\\r\\nBcc: evil@example.org\"\nbody = \"<b>$(touch owned) `id` {{ nobody }}\"\n",
     );
     let (screen, pager, mail) = (
-        fake(&house, "notify-send"),
-        fake(&house, "pager"),
-        fake(&house, "sendmail"),
+        fake(&fixture, "notify-send"),
+        fake(&fixture, "pager"),
+        fake(&fixture, "sendmail"),
     );
     let path = format!(
         "{}:{}",
-        house.root().join("bin").display(),
+        fixture.root().join("bin").display(),
         std::env::var("PATH").unwrap()
     );
     let test = |args: &[&str]| {
-        let mut command = house.runner(args);
+        let mut command = fixture.runner(args);
         command
             .env("PATH", &path)
             .env("PAGER_KEY", "k-123456")
             .env("OTHER_KEY", "o-123456");
-        crate::house::Said::of(command.output().unwrap())
+        crate::fixture::CommandOutput::of(command.output().unwrap())
     };
     let said = test(&["alerts", "test", "--json"]).ends(0).json();
     assert_eq!(said.as_array().unwrap().len(), 3, "{said}");
@@ -478,66 +484,66 @@ fn programs_get_the_message_as_data() {
         "{head}"
     );
     assert!(!head.lines().any(|line| line.starts_with("Bcc")), "{head}");
-    assert!(!house.path("owned").exists());
+    assert!(!fixture.path("owned").exists());
     // One that is missing, and one that fails, are said.
     fs::write(
-        house.root().join("bin/pager"),
+        fixture.root().join("bin/pager"),
         "#!/bin/sh\necho no $PAGER_KEY >&2\nexit 4\n",
     )
     .unwrap();
     let said = test(&["alerts", "test", "pager"])
         .ends(69)
-        .says("ended with exit 4: no");
+        .expect_text("ended with exit 4: no");
     assert!(!said.err.contains("k-123456"), "{said:?}");
-    run(&house, &["alerts", "test", "pager"])
+    run(&fixture, &["alerts", "test", "pager"])
         .ends(69)
-        .says("PAGER_KEY is not set");
+        .expect_text("PAGER_KEY is not set");
     test(&["alerts", "test", "pagr"])
         .ends(78)
-        .says("did you mean \"pager\"?");
+        .expect_text("did you mean \"pager\"?");
 }
 
 #[test]
 fn the_bell_rings_after_good_ticks_once_a_minute() {
     let server = Server::saying(GOOD);
-    let house = house("");
-    let config = house.root().join("config/runner/config.toml");
+    let fixture = fixture("");
+    let config = fixture.root().join("config/runner/config.toml");
     let mut text = fs::read_to_string(&config).unwrap();
     text.push_str(&format!(
         "[notify]\nheartbeat = \"http://127.0.0.1:{}/beat\"\n",
         server.port
     ));
     fs::write(&config, &text).unwrap();
-    run(&house, &["tick"]).ends(0);
-    assert!(server.hears().head.starts_with("GET /beat "));
-    run(&house, &["tick"]).ends(0);
+    run(&fixture, &["tick"]).ends(0);
+    assert!(server.next_request().head.starts_with("GET /beat "));
+    run(&fixture, &["tick"]).ends(0);
     // The stamp of a minute ago lets it ring again; were the second tick's own on its way, this
     // would be the third.
     fs::write(
-        house.state().join("heartbeat.stamp"),
+        fixture.state().join("heartbeat.stamp"),
         "2020-01-01T00:00:00Z\n",
     )
     .unwrap();
-    run(&house, &["tick"]).ends(0);
-    server.hears();
+    run(&fixture, &["tick"]).ends(0);
+    server.next_request();
     server.heard_nothing();
     // A project whose settings cannot be read is no good tick.
     fs::write(
-        house.state().join("heartbeat.stamp"),
+        fixture.state().join("heartbeat.stamp"),
         "2020-01-01T00:00:00Z\n",
     )
     .unwrap();
-    house.configure("[nonsense]\n");
-    run(&house, &["tick"]).ends(78);
-    let stamp = fs::read_to_string(house.state().join("heartbeat.stamp")).unwrap();
+    fixture.configure("[nonsense]\n");
+    run(&fixture, &["tick"]).ends(78);
+    let stamp = fs::read_to_string(fixture.state().join("heartbeat.stamp")).unwrap();
     assert!(stamp.starts_with("2020"), "{stamp}");
-    let project = house.path("runner.toml");
+    let project = fixture.path("runner.toml");
     let own = fs::read_to_string(&project)
         .unwrap()
         .replace("[nonsense]\n", "[notify]\nheartbeat = \"/x\"\n");
     fs::write(&project, own).unwrap();
-    house
+    fixture
         .run(&["config", "check"])
         .ends(78)
-        .says("user's own config.toml");
+        .expect_text("user's own config.toml");
 }

@@ -4,56 +4,56 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::house::House;
+use crate::fixture::Fixture;
 use crate::http::behaviours::Behaviour as B;
-use crate::http::tongue::Tongue;
-use crate::http::{Seen, Server, Talk};
+use crate::http::dialect::Dialect;
+use crate::http::{SeenRequest, Server, Talk};
 
 const KEY: &str = "key-that-nobody-may-see-4711";
 
-fn server(tongue: Tongue, behaviour: B) -> Server {
+fn server(dialect: Dialect, behaviour: B) -> Server {
     Server::start(move |talk, seen| {
-        if !lists(talk, seen, tongue) {
-            behaviour.answer(tongue, talk, seen, "http://127.0.0.1:1");
+        if !lists(talk, seen, dialect) {
+            behaviour.answer(dialect, talk, seen, "http://127.0.0.1:1");
         }
     })
 }
 
-fn lists(talk: &mut Talk, seen: &Seen, tongue: Tongue) -> bool {
+fn lists(talk: &mut Talk, seen: &SeenRequest, dialect: Dialect) -> bool {
     if seen.is_call() {
         return false;
     }
     let json = [("content-type", "application/json")];
-    talk.reply(200, &json, tongue.models(&["m", "other:7b"]));
+    talk.reply(200, &json, dialect.models(&["m", "other:7b"]));
     true
 }
 
 /// A project whose job asks `mine`.
-fn house(kind: &str, base: &str, more: &str) -> House {
-    let house = House::with("");
-    let keys = house.root().join("keys");
+fn fixture(kind: &str, base: &str, more: &str) -> Fixture {
+    let fixture = Fixture::with("");
+    let keys = fixture.root().join("keys");
     fs::write(&keys, format!("MY_KEY={KEY}\n")).unwrap();
     fs::set_permissions(&keys, Permissions::from_mode(0o600)).unwrap();
-    house.configure(&format!(
+    fixture.configure(&format!(
         "[backends.mine]\ntype = \"{kind}\"\nmodel = \"m\"\nbase_url = \"{base}\"\nkey = \"MY_KEY\"\n\
          env_file = \"{}\"\n{more}\n\
          [jobs.ask]\nkind = \"prompt\"\nbackend = \"mine\"\nprompt = \"Say.\"\nto = \"notes/a.md\"\n\
          trigger = \"manual\"\nretries = 0\n",
         keys.display()
     ));
-    house
+    fixture
 }
 
-fn last(house: &House) -> serde_json::Value {
-    let id = house.run(&["runs", "--json"]).json()[0]["id"].clone();
-    house
+fn last(fixture: &Fixture) -> serde_json::Value {
+    let id = fixture.run(&["runs", "--json"]).json()[0]["id"].clone();
+    fixture
         .run(&["runs", "show", id.as_str().unwrap(), "--json"])
         .json()
 }
 
 /// No file of the house but its keys shows the key.
-fn keeps_its_key(house: &House) {
-    for (path, content) in house.tree(".") {
+fn keeps_its_key(fixture: &Fixture) {
+    for (path, content) in fixture.tree(".") {
         let shown = content
             .windows(KEY.len())
             .any(|part| part == KEY.as_bytes());
@@ -63,35 +63,39 @@ fn keeps_its_key(house: &House) {
 
 #[test]
 fn each_api_answers_a_job_and_is_paid_by_its_tokens() {
-    for (kind, more, tongue) in [
-        ("anthropic", "", Tongue::Messages),
-        ("openai", "", Tongue::Chat),
-        ("openai", "api = \"responses\"", Tongue::Responses),
-        ("ollama", "", Tongue::Ollama),
+    for (kind, more, dialect) in [
+        ("anthropic", "", Dialect::Messages),
+        ("openai", "", Dialect::Chat),
+        ("openai", "api = \"responses\"", Dialect::Responses),
+        ("ollama", "", Dialect::Ollama),
     ] {
-        let server = server(tongue, B::Good);
-        let house = house(kind, &server.url(), more);
-        house.run(&["run", "ask"]).ends(0);
-        assert!(house.read("notes/a.md").contains("😀"), "{tongue:?}");
-        let run = last(&house);
+        let server = server(dialect, B::Good);
+        let fixture = fixture(kind, &server.url(), more);
+        fixture.run(&["run", "ask"]).ends(0);
+        assert!(fixture.read("notes/a.md").contains("😀"), "{dialect:?}");
+        let run = last(&fixture);
         assert_eq!(run["outcome"], "succeeded", "{run}");
         assert_eq!(run["told"]["usage"]["input_tokens"], 120, "{run}");
         assert_eq!(run["model_calls"], 1, "{run}");
-        let asked = server.seen().into_iter().find(Seen::is_call).unwrap();
+        let asked = server
+            .seen()
+            .into_iter()
+            .find(SeenRequest::is_call)
+            .unwrap();
         let key = asked.header("x-api-key").or(asked.header("authorization"));
-        assert!(key.unwrap().contains(KEY), "{tongue:?}");
+        assert!(key.unwrap().contains(KEY), "{dialect:?}");
         assert!(!String::from_utf8_lossy(&asked.body).contains(KEY));
-        keeps_its_key(&house);
+        keeps_its_key(&fixture);
     }
 }
 
 #[test]
 fn who_cannot_answer_is_followed_by_who_can() {
     let (gone, good) = (
-        server(Tongue::Messages, B::NoKey),
-        server(Tongue::Ollama, B::Good),
+        server(Dialect::Messages, B::NoKey),
+        server(Dialect::Ollama, B::Good),
     );
-    let house = house(
+    let fixture = fixture(
         "anthropic",
         &gone.url(),
         &format!(
@@ -101,8 +105,8 @@ fn who_cannot_answer_is_followed_by_who_can() {
             good.url()
         ),
     );
-    house.run(&["run", "ask"]).ends(0);
-    let run = last(&house);
+    fixture.run(&["run", "ask"]).ends(0);
+    let run = last(&fixture);
     assert_eq!(
         (run["backend"].as_str(), run["outcome"].as_str()),
         (Some("local"), Some("succeeded")),
@@ -114,7 +118,7 @@ fn who_cannot_answer_is_followed_by_who_can() {
         "{run}"
     );
     assert_eq!((gone.calls(), good.calls()), (1, 1));
-    keeps_its_key(&house);
+    keeps_its_key(&fixture);
 }
 
 #[test]
@@ -125,11 +129,11 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
             0 => B::Overloaded,
             _ => B::Good,
         };
-        behaviour.answer(Tongue::Chat, talk, seen, "");
+        behaviour.answer(Dialect::Chat, talk, seen, "");
     });
-    let house = house("openai", &blinks.url(), "");
-    house.run(&["run", "ask"]).ends(0);
-    let run = last(&house);
+    let fixture = fixture("openai", &blinks.url(), "");
+    fixture.run(&["run", "ask"]).ends(0);
+    let run = last(&fixture);
     assert_eq!(
         (&run["model_calls"], &run["outcome"]),
         (&2.into(), &"succeeded".into()),
@@ -142,20 +146,23 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
     let soon = Server::start(
         move |talk, seen| match count.fetch_add(1, Ordering::SeqCst) {
             0 => talk.reply(429, &[("retry-after", "1")], ""),
-            _ => B::Good.answer(Tongue::Messages, talk, seen, ""),
+            _ => B::Good.answer(Dialect::Messages, talk, seen, ""),
         },
     );
-    let house = self::house("anthropic", &soon.url(), "");
-    house.run(&["run", "ask"]).ends(0);
-    assert_eq!((soon.calls(), &last(&house)["model_calls"]), (2, &2.into()));
+    let fixture = self::fixture("anthropic", &soon.url(), "");
+    fixture.run(&["run", "ask"]).ends(0);
+    assert_eq!(
+        (soon.calls(), &last(&fixture)["model_calls"]),
+        (2, &2.into())
+    );
 
     // Its budget has no room for more, so it is not asked more often.
-    let never = server(Tongue::Chat, B::Overloaded);
-    let house = self::house("openai", &never.url(), "");
-    house.configure("[jobs.ask.budget]\ncalls = 2\n");
-    house.run(&["run", "ask"]).ends(1);
+    let never = server(Dialect::Chat, B::Overloaded);
+    let fixture = self::fixture("openai", &never.url(), "");
+    fixture.configure("[jobs.ask.budget]\ncalls = 2\n");
+    fixture.run(&["run", "ask"]).ends(1);
     assert_eq!(never.calls(), 2);
-    let run = last(&house);
+    let run = last(&fixture);
     assert_eq!(
         (&run["model_calls"], &run["class"]),
         (&2.into(), &"over-budget".into()),
@@ -163,10 +170,13 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
     );
 
     // Without such a bound it is left in peace all the same: three times a run, and then it failed.
-    let never = server(Tongue::Messages, B::Overloaded);
-    let house = self::house("anthropic", &never.url(), "");
+    let never = server(Dialect::Messages, B::Overloaded);
+    let fixture = self::fixture("anthropic", &never.url(), "");
     for turn in 1..=4 {
-        house.run(&["run", "ask"]).ends(69).says("Overloaded");
+        fixture
+            .run(&["run", "ask"])
+            .ends(69)
+            .expect_text("Overloaded");
         assert_eq!(never.calls(), 3 * turn);
     }
 
@@ -176,9 +186,9 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
         (B::ServerError, 69),
         (B::Prose, 0),
     ] {
-        let server = server(Tongue::Chat, behaviour);
-        let house = self::house("openai", &server.url(), "");
-        house.run(&["run", "ask"]).ends(code);
+        let server = server(Dialect::Chat, behaviour);
+        let fixture = self::fixture("openai", &server.url(), "");
+        fixture.run(&["run", "ask"]).ends(code);
         assert_eq!(server.calls(), 1, "{behaviour:?} may have been paid for");
     }
 }
@@ -192,75 +202,75 @@ fn a_limit_with_its_end_defers_and_nothing_shows_the_key() {
         (B::NoModel, 69, "failed"),
         (B::RedirectElsewhere, 78, "failed"),
     ] {
-        let server = server(Tongue::Messages, behaviour);
-        let house = house("anthropic", &server.url(), "");
-        let said = house.run(&["run", "ask", "-v"]).ends(code);
+        let server = server(Dialect::Messages, behaviour);
+        let fixture = fixture("anthropic", &server.url(), "");
+        let said = fixture.run(&["run", "ask", "-v"]).ends(code);
         assert!(
             !said.out.contains(KEY) && !said.err.contains(KEY),
             "{behaviour:?}"
         );
-        assert_eq!(last(&house)["outcome"], word, "{behaviour:?}");
-        keeps_its_key(&house);
+        assert_eq!(last(&fixture)["outcome"], word, "{behaviour:?}");
+        keeps_its_key(&fixture);
     }
 }
 
 #[test]
 fn a_check_says_who_answers_and_which_command_gets_the_model() {
-    let ollama = server(Tongue::Ollama, B::Good);
-    let house = house("ollama", &ollama.url(), "");
-    house
+    let ollama = server(Dialect::Ollama, B::Good);
+    let fixture = fixture("ollama", &ollama.url(), "");
+    fixture
         .run(&["backends", "check", "mine"])
         .ends(0)
-        .says("Ollama at 127.0.0.1")
-        .says("MY_KEY is set");
-    house
+        .expect_text("Ollama at 127.0.0.1")
+        .expect_text("MY_KEY is set");
+    fixture
         .run(&["config", "set", "backends.mine.model", "other:8b"])
         .ends(0);
-    house
+    fixture
         .run(&["backends", "check", "mine"])
         .ends(69)
-        .says("did you mean \"other:7b\"?")
-        .says("ollama pull other:8b");
+        .expect_text("did you mean \"other:7b\"?")
+        .expect_text("ollama pull other:8b");
     // An admission finds the same before anything is asked.
-    house
+    fixture
         .run(&["run", "ask"])
         .ends(69)
-        .says("ollama pull other:8b");
+        .expect_text("ollama pull other:8b");
     assert_eq!(ollama.calls(), 0);
 
     // Something else on that port.
     let page = Server::start(|talk, _| talk.reply(200, &[("content-type", "text/html")], "<html>"));
-    house
+    fixture
         .run(&["config", "set", "backends.mine.base_url", &page.url()])
         .ends(0);
-    house
+    fixture
         .run(&["backends", "check", "mine"])
         .ends(78)
-        .says("something else than Ollama answers");
+        .expect_text("something else than Ollama answers");
 
-    for (kind, tongue) in [("openai", Tongue::Chat), ("anthropic", Tongue::Messages)] {
-        let server = server(tongue, B::Good);
-        let house = self::house(kind, &server.url(), "");
-        house
+    for (kind, dialect) in [("openai", Dialect::Chat), ("anthropic", Dialect::Messages)] {
+        let server = server(dialect, B::Good);
+        let fixture = self::fixture(kind, &server.url(), "");
+        fixture
             .run(&["backends", "check", "mine"])
             .ends(0)
-            .says("2 models");
-        house
+            .expect_text("2 models");
+        fixture
             .run(&["config", "set", "backends.mine.key", "NOT_SET"])
             .ends(0);
-        house
+        fixture
             .run(&["backends", "check", "mine"])
             .ends(77)
-            .says("NOT_SET is not set");
-        house.run(&["run", "ask"]).ends(77);
+            .expect_text("NOT_SET is not set");
+        fixture.run(&["run", "ask"]).ends(77);
         assert_eq!(server.calls(), 0, "{kind}");
-        let closed = Server::start(|talk, seen| B::NoKey.answer(Tongue::Chat, talk, seen, ""));
-        let house = self::house(kind, &closed.url(), "");
-        house
+        let closed = Server::start(|talk, seen| B::NoKey.answer(Dialect::Chat, talk, seen, ""));
+        let fixture = self::fixture(kind, &closed.url(), "");
+        fixture
             .run(&["backends", "check", "mine"])
             .ends(77)
-            .says("invalid x-api-key");
-        house
+            .expect_text("invalid x-api-key");
+        fixture
             .run(&[
                 "config",
                 "set",
@@ -268,36 +278,39 @@ fn a_check_says_who_answers_and_which_command_gets_the_model() {
                 "http://127.0.0.1:1",
             ])
             .ends(0);
-        house.run(&["backends", "check", "mine"]).ends(69);
-        keeps_its_key(&house);
+        fixture.run(&["backends", "check", "mine"]).ends(69);
+        keeps_its_key(&fixture);
     }
 }
 
 #[test]
 fn prices_come_from_three_places_and_an_unknown_model_is_said() {
-    let server = server(Tongue::Chat, B::Good);
-    let house = house(
+    let server = server(Dialect::Chat, B::Good);
+    let fixture = fixture(
         "openai",
         &server.url(),
         "[backends.known]\ntype = \"openai\"\nmodel = \"gpt-5-2025-08-07\"\n",
     );
-    house
+    fixture
         .run(&["backends", "prices"])
         .ends(0)
-        .says("no price: charged as reserved")
-        .says("$1.25");
-    house.run(&["run", "ask"]).ends(0);
-    house
-        .run(&["runs", "show", last(&house)["id"].as_str().unwrap()])
+        .expect_text("no price: charged as reserved")
+        .expect_text("$1.25");
+    fixture.run(&["run", "ask"]).ends(0);
+    fixture
+        .run(&["runs", "show", last(&fixture)["id"].as_str().unwrap()])
         .ends(0);
 
-    let folder = house.root().join("config/runner");
+    let folder = fixture.root().join("config/runner");
     fs::create_dir_all(&folder).unwrap();
     let list = r#"{"sample_spec": {"max_tokens": "text"},
         "m": {"input_cost_per_token": 1e-05, "output_cost_per_token": 2e-05, "litellm_provider": "openai"},
         "gpt-5": {"input_cost_per_token": 5e-06, "output_cost_per_token": 6e-06}}"#;
     fs::write(folder.join("prices.json"), list).unwrap();
-    let all = house.run(&["backends", "prices", "--json"]).ends(0).json();
+    let all = fixture
+        .run(&["backends", "prices", "--json"])
+        .ends(0)
+        .json();
     let of = |name: &str| {
         let backends = all["backends"].as_array().unwrap();
         backends.iter().find(|it| it["backend"] == name).unwrap()["price"].clone()
@@ -308,13 +321,13 @@ fn prices_come_from_three_places_and_an_unknown_model_is_said() {
     );
     assert_eq!(of("known")["input"], 5.0, "{all}");
     assert_eq!(all["passed_over"], 1);
-    house.run(&["run", "ask"]).ends(0);
+    fixture.run(&["run", "ask"]).ends(0);
     // The first request had no price and took all that was reserved for it, a tenth of the run's
     // dollar; the second is 120 tokens in at 10 millionths and 30 out at 20.
-    let used = house.run(&["budget", "--json"]).ends(0).json()["accounts"][0]["used"].clone();
+    let used = fixture.run(&["budget", "--json"]).ends(0).json()["accounts"][0]["used"].clone();
     assert_eq!(used["money"], 0.1018, "{used}");
 
-    house
+    fixture
         .run(&[
             "config",
             "set",
@@ -323,7 +336,10 @@ fn prices_come_from_three_places_and_an_unknown_model_is_said() {
             "7e-6",
         ])
         .ends(0);
-    let all = house.run(&["backends", "prices", "--json"]).ends(0).json();
+    let all = fixture
+        .run(&["backends", "prices", "--json"])
+        .ends(0)
+        .json();
     let models = all["models"].as_array().unwrap();
     let own = models.iter().find(|it| it["model"] == "gpt-5").unwrap();
     assert_eq!(
@@ -332,6 +348,9 @@ fn prices_come_from_three_places_and_an_unknown_model_is_said() {
     );
 
     fs::write(folder.join("prices.json"), "{\n  \"m\": oops}").unwrap();
-    house.run(&["backends", "prices"]).ends(78).says("line 2");
-    house.run(&["run", "ask"]).ends(0);
+    fixture
+        .run(&["backends", "prices"])
+        .ends(78)
+        .expect_text("line 2");
+    fixture.run(&["run", "ask"]).ends(0);
 }

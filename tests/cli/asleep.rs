@@ -5,7 +5,7 @@ use std::fs;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::house::{House, Said};
+use crate::fixture::{CommandOutput, Fixture};
 use crate::served::{Daemon, NO_DREAM, at, begin, missed, over, run, runs};
 
 const FRIDAY: &str = "2026-11-20T19:30:00Z";
@@ -13,10 +13,10 @@ const FRIDAY: &str = "2026-11-20T19:30:00Z";
 const MONDAY: (&str, i64) = ("2026-11-23T08:45:00Z", (2 * 24 + 13) * 3_600 + 15 * 60);
 
 /// Jobs at each full hour that are known since Friday evening.
-fn weekend(jobs: &[(&str, &str)]) -> House {
-    let house = House::new();
-    at(&house, FRIDAY);
-    run(&house, &["init"]).ends(0);
+fn weekend(jobs: &[(&str, &str)]) -> Fixture {
+    let fixture = Fixture::new();
+    at(&fixture, FRIDAY);
+    run(&fixture, &["init"]).ends(0);
     let jobs = jobs.iter().map(|(name, more)| {
         format!(
             "[jobs.{name}]\nkind = \"command\"\ntrigger = \"cron 0 * * * *\"\n{}{more}\n",
@@ -27,37 +27,40 @@ fn weekend(jobs: &[(&str, &str)]) -> House {
             }
         )
     });
-    house.configure(&format!("{NO_DREAM}{}", jobs.collect::<String>()));
-    house
+    fixture.configure(&format!("{NO_DREAM}{}", jobs.collect::<String>()));
+    fixture
 }
 
 /// Monday, `later` seconds after it woke.
-fn woken(house: &House, later: i64) -> Timestamp {
+fn woken(fixture: &Fixture, later: i64) -> Timestamp {
     let (monday, slept) = MONDAY;
     let now = monday.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(later);
-    at(house, &format!("{now}\n{}", slept + later));
+    at(fixture, &format!("{now}\n{}", slept + later));
     now
 }
 
 #[test]
 fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
     let names = ["mail", "notes", "index", "sums", "links"];
-    let house = weekend(&names.map(|name| (name, "stagger = \"60s\"")));
-    let mut daemon = Daemon::start(&house, &[]);
-    let now = woken(&house, 0);
-    let told = daemon.tick();
-    daemon.hears("the host slept");
-    assert!(told["started"].as_array().unwrap().len() <= 1, "{told}");
+    let fixture = weekend(&names.map(|name| (name, "stagger = \"60s\"")));
+    let mut daemon = Daemon::start(&fixture, &[]);
+    let now = woken(&fixture, 0);
+    let reported = daemon.tick();
+    daemon.wait_for_text("the host slept");
+    assert!(
+        reported["started"].as_array().unwrap().len() <= 1,
+        "{reported}"
+    );
     // One stretch each, from Friday at eight to Monday at seven; one that waits for its place.
     for name in names {
         assert_eq!(
-            missed(&house, name),
+            missed(&fixture, name),
             ["2026-11-20T20:00:00Z 2026-11-23T07:00:00Z 60"],
             "{name}"
         );
-        assert_eq!(runs(&house, name).len(), 1, "{name}");
+        assert_eq!(runs(&fixture, name).len(), 1, "{name}");
     }
-    let listed = run(&house, &["runs", "--json"]).ends(0).json();
+    let listed = run(&fixture, &["runs", "--json"]).ends(0).json();
     let listed = listed.as_array().unwrap();
     let mut places = BTreeSet::new();
     for one in listed {
@@ -75,44 +78,47 @@ fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
     }
     assert!(places.len() >= 4, "all wake at once: {places:?}");
     // Half a minute later those before it have begun, and no others.
-    let half = woken(&house, 30);
+    let half = woken(&fixture, 30);
     daemon.tick();
     for one in listed {
         let ready = one["ready_at"]
             .as_str()
             .map_or(now, |at| at.parse().unwrap());
-        let began = runs(&house, one["job"].as_str().unwrap())[0].0 != "queued";
+        let began = runs(&fixture, one["job"].as_str().unwrap())[0].0 != "queued";
         // More than four at once are held by their group.
         assert!(!began || ready <= half, "{one}");
     }
-    woken(&house, 61);
+    woken(&fixture, 61);
     daemon.tick();
     for one in listed {
-        over(&house, one["id"].as_str().unwrap());
+        over(&fixture, one["id"].as_str().unwrap());
     }
     daemon.tick();
     for name in names {
         assert_eq!(
-            runs(&house, name),
+            runs(&fixture, name),
             [("succeeded".to_owned(), String::new())],
             "{name}"
         );
     }
-    let ran = house.read("ran");
+    let ran = fixture.read("ran");
     assert_eq!(ran.lines().count(), 5, "once each: {ran}");
     assert_eq!(ran.lines().collect::<BTreeSet<_>>(), names.into());
-    assert_eq!(house.count("SELECT count(*) FROM occurrences"), 10);
+    assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), 10);
     let slept = "SELECT count(*) FROM events WHERE kind = 'slept'";
-    assert!(house.count(slept) > 0);
+    assert!(fixture.count(slept) > 0);
     // The week goes on.
-    at(&house, &format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900));
+    at(
+        &fixture,
+        &format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900),
+    );
     daemon.tick();
-    assert_eq!(runs(&house, "mail").len(), 2);
+    assert_eq!(runs(&fixture, "mail").len(), 2);
 }
 
 #[test]
 fn a_tick_stays_until_the_last_has_had_its_place() {
-    let house = weekend(&[
+    let fixture = weekend(&[
         (
             "now",
             "program = \"sh\"\nargs = [\"-c\", \"echo now >> ran; echo up > up.fifo\"]\nstagger = \"0s\"",
@@ -120,66 +126,79 @@ fn a_tick_stays_until_the_last_has_had_its_place() {
         ("one", "stagger = \"60s\""),
         ("two", "stagger = \"60s\""),
     ]);
-    house.command("mkfifo", &["up.fifo"]).status().unwrap();
-    run(&house, &["tick"]).ends(0);
-    woken(&house, 0);
-    let tick = begin(&house, &["tick", "--json"]);
+    fixture.command("mkfifo", &["up.fifo"]).status().unwrap();
+    run(&fixture, &["tick"]).ends(0);
+    woken(&fixture, 0);
+    let tick = begin(&fixture, &["tick", "--json"]);
     // By now it has recorded all three.
-    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     // It looks at the clock again and again.
-    woken(&house, 61);
-    let told = Said::of(tick.wait_with_output().unwrap()).ends(0).json();
-    assert_eq!(told["started"].as_array().unwrap().len(), 3, "{told}");
-    assert_eq!(house.read("ran").lines().count(), 3);
+    woken(&fixture, 61);
+    let reported = CommandOutput::of(tick.wait_with_output().unwrap())
+        .ends(0)
+        .json();
+    assert_eq!(
+        reported["started"].as_array().unwrap().len(),
+        3,
+        "{reported}"
+    );
+    assert_eq!(fixture.read("ran").lines().count(), 3);
 }
 
 #[test]
 fn all_are_caught_up_with_in_order_up_to_the_cap_and_none_is_where_none_is_wanted() {
-    let house = weekend(&[
+    let fixture = weekend(&[
         ("all", "catch_up = \"all\"\ncatch_up_cap = 5"),
         ("day", "catch_up = \"all\"\ncatch_up_window = \"3h\""),
         ("none", "catch_up = \"none\""),
     ]);
-    run(&house, &["tick"]).ends(0);
-    woken(&house, 0);
-    let told = run(&house, &["tick", "--json"]).ends(0).json();
-    assert_eq!(told["started"].as_array().unwrap().len(), 8, "{told}");
+    run(&fixture, &["tick"]).ends(0);
+    woken(&fixture, 0);
+    let reported = run(&fixture, &["tick", "--json"]).ends(0).json();
+    assert_eq!(
+        reported["started"].as_array().unwrap().len(),
+        8,
+        "{reported}"
+    );
     let due = |job: &str| -> String {
         let sql = "SELECT group_concat(strftime('%d %H', due / 1000, 'unixepoch'), ', ') FROM
             (SELECT o.due FROM runs r JOIN occurrences o ON o.id = r.occurrence JOIN jobs j ON j.id = r.job
              WHERE j.name = ?1 AND r.outcome ->> 'outcome' = 'succeeded' ORDER BY r.fence)";
-        let found: Option<String> = house
-            .ledger()
+        let found: Option<String> = fixture
+            .store()
             .query_row(sql, [job], |row| row.get(0))
             .unwrap();
         found.unwrap_or_default()
     };
     assert_eq!(due("all"), "23 04, 23 05, 23 06, 23 07, 23 08");
     assert_eq!(
-        missed(&house, "all"),
+        missed(&fixture, "all"),
         ["2026-11-20T20:00:00Z 2026-11-23T03:00:00Z 56"]
     );
     assert_eq!(due("day"), "23 06, 23 07, 23 08");
     assert_eq!(
-        missed(&house, "day"),
+        missed(&fixture, "day"),
         ["2026-11-20T20:00:00Z 2026-11-23T05:00:00Z 58"]
     );
     assert_eq!(due("none"), "");
     assert_eq!(
-        missed(&house, "none"),
+        missed(&fixture, "none"),
         ["2026-11-20T20:00:00Z 2026-11-23T08:00:00Z 61"]
     );
     assert_eq!(
-        house.count("SELECT count(*) FROM occurrences WHERE missed"),
+        fixture.count("SELECT count(*) FROM occurrences WHERE missed"),
         3
     );
-    run(&house, &["tick"]).ends(0);
-    assert_eq!(house.count("SELECT count(*) FROM runs"), 8);
+    run(&fixture, &["tick"]).ends(0);
+    assert_eq!(fixture.count("SELECT count(*) FROM runs"), 8);
     // On time again, all three.
-    at(&house, &format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900));
-    run(&house, &["tick"]).ends(0);
-    assert_eq!(house.count("SELECT count(*) FROM runs"), 11);
+    at(
+        &fixture,
+        &format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900),
+    );
+    run(&fixture, &["tick"]).ends(0);
+    assert_eq!(fixture.count("SELECT count(*) FROM runs"), 11);
     assert_eq!(due("none"), "23 09");
-    let told = run(&house, &["status"]).ends(0);
-    told.says("missed");
+    let reported = run(&fixture, &["status"]).ends(0);
+    reported.expect_text("missed");
 }

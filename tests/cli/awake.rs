@@ -3,90 +3,94 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::house::{House, Said};
+use crate::fixture::{CommandOutput, Fixture};
 
 /// A house whose `systemd-inhibit` says what it was asked, and does what comes after its options.
-fn house(toml: &str, answer: &str) -> House {
-    let house = House::with(toml);
-    let program = house.root().join("host/systemd-inhibit");
+fn fixture(toml: &str, answer: &str) -> Fixture {
+    let fixture = Fixture::with(toml);
+    let program = fixture.root().join("host/systemd-inhibit");
     fs::create_dir_all(program.parent().unwrap()).unwrap();
     let text = format!(
         "#!/bin/sh\ncd '{}'\necho \"$@\" >> asked\n{answer}\nwhile [ \"${{1#--}}\" != \"$1\" ]; do shift; done\n\"$@\"\necho over >> asked\n",
-        house.root().display()
+        fixture.root().display()
     );
     fs::write(&program, text).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    house
+    fixture
 }
 
 const TELL: &str = "[jobs.tell]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo a > $RUNNER_OUT/a\"]\nartifacts = [{ from = \"a\", to = \"a\" }]\n";
 
-fn run(house: &House, args: &[&str]) -> Said {
-    let mut command = house.runner(args);
+fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
+    let mut command = fixture.runner(args);
     command.env(
         "PATH",
-        format!("{}:/usr/bin:/bin", house.root().join("host").display()),
+        format!("{}:/usr/bin:/bin", fixture.root().join("host").display()),
     );
-    Said::of(command.output().unwrap())
+    CommandOutput::of(command.output().unwrap())
 }
 
-fn asked(house: &House) -> String {
-    fs::read_to_string(house.root().join("asked")).unwrap_or_default()
+fn asked(fixture: &Fixture) -> String {
+    fs::read_to_string(fixture.root().join("asked")).unwrap_or_default()
 }
 
 #[test]
 fn a_night_keeps_the_machine_awake_and_its_report_says_so() {
-    let house = house(TELL, "");
-    let night = run(&house, &["night", "--json"]).ends(0);
-    let asked = asked(&house);
+    let fixture = fixture(TELL, "");
+    let night = run(&fixture, &["night", "--json"]).ends(0);
+    let asked = asked(&fixture);
     assert_eq!(asked.matches("--what=sleep:idle").count(), 2, "{asked}");
     assert_eq!(asked.matches("over").count(), 2, "all were let go: {asked}");
     assert!(asked.contains("--why=tell of "), "{asked}");
-    let told = night.json();
-    for line in told["runs"].as_array().unwrap() {
+    let reported = night.json();
+    for line in reported["runs"].as_array().unwrap() {
         assert_eq!(line["awake"]["held"], "sleep", "{line}");
     }
-    run(&house, &["report"])
+    run(&fixture, &["report"])
         .ends(0)
-        .says("kept awake by logind");
-    let id = told["runs"][0]["run"].as_str().unwrap();
-    run(&house, &["runs", "show", id]).says("kept awake by logind");
-    let shown = run(&house, &["runs", "show", id, "--json"]).json();
+        .expect_text("kept awake by logind");
+    let id = reported["runs"][0]["run"].as_str().unwrap();
+    run(&fixture, &["runs", "show", id]).expect_text("kept awake by logind");
+    let shown = run(&fixture, &["runs", "show", id, "--json"]).json();
     assert_eq!(shown["awake"]["by"], "logind");
 }
 
 #[test]
 fn who_wants_it_is_asked_and_the_flag_wins() {
     let by_hand = format!("{TELL}trigger = \"manual\"\n");
-    let house = house(&by_hand, "");
-    let first = run(&house, &["run", "tell", "--json"]).ends(0).json();
+    let fixture = fixture(&by_hand, "");
+    let first = run(&fixture, &["run", "tell", "--json"]).ends(0).json();
     assert!(first["awake"].is_null(), "{first}");
-    assert_eq!(asked(&house), "", "a job by hand does not ask by itself");
-    let second = run(&house, &["run", "tell", "--keep-awake", "--json"]).ends(0);
+    assert_eq!(asked(&fixture), "", "a job manually does not ask by itself");
+    let second = run(&fixture, &["run", "tell", "--keep-awake", "--json"]).ends(0);
     assert_eq!(second.json()["awake"]["held"], "sleep");
-    house.write(
+    fixture.write(
         "runner.toml",
-        house.read("runner.toml") + "keep_awake = true\n",
+        fixture.read("runner.toml") + "keep_awake = true\n",
     );
-    let third = run(&house, &["run", "tell", "--json"]).ends(0);
+    let third = run(&fixture, &["run", "tell", "--json"]).ends(0);
     assert_eq!(third.json()["awake"]["held"], "sleep");
-    let fourth = run(&house, &["run", "tell", "--no-keep-awake", "--json"]).ends(0);
+    let fourth = run(&fixture, &["run", "tell", "--no-keep-awake", "--json"]).ends(0);
     assert!(fourth.json()["awake"].is_null(), "{fourth:?}");
-    run(&house, &["run", "tell", "--keep-awake", "--no-keep-awake"]).ends(2);
+    run(
+        &fixture,
+        &["run", "tell", "--keep-awake", "--no-keep-awake"],
+    )
+    .ends(2);
 }
 
 #[test]
 fn a_machine_that_cannot_be_kept_awake_is_told_of_and_the_run_goes_on() {
-    let house = house(
+    let fixture = fixture(
         TELL,
         "echo 'Failed to connect to bus: No such file or directory' >&2; exit 1",
     );
-    let told = run(&house, &["night", "--json"]).ends(0).json();
-    let runs = told["runs"].as_array().unwrap();
+    let reported = run(&fixture, &["night", "--json"]).ends(0).json();
+    let runs = reported["runs"].as_array().unwrap();
     let tell = runs.iter().find(|line| line["job"] == "tell").unwrap();
     assert_eq!(tell["outcome"]["outcome"], "succeeded", "{tell}");
     assert_eq!(tell["awake"]["held"], "nothing", "{tell}");
-    run(&house, &["report"])
+    run(&fixture, &["report"])
         .ends(0)
-        .says("not kept awake: Failed to connect to bus");
+        .expect_text("not kept awake: Failed to connect to bus");
 }

@@ -6,21 +6,21 @@ use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::house::{House, Said, tell};
+use crate::fixture::{CommandOutput, Fixture, print_line};
 
 const GOOD: &str = "# Faster start\n\nThe start takes two seconds, mostly spent on reading the whole table.\n\n\
 ## Proposal\n\n1. Read the table lazily.\n2. Measure the start in a test.\n\n## Acceptance\n\n- The start takes less than 200 ms.\n";
 
-fn dreaming() -> House {
-    let house = House::new();
-    house.run(&["init"]).ends(0);
-    house.write("ideas/good.md", GOOD);
-    house
+fn dreaming() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.run(&["init"]).ends(0);
+    fixture.write("ideas/good.md", GOOD);
+    fixture
 }
 
 /// The targets of the newest pass.
-fn proposed(house: &House) -> Vec<String> {
-    let mut passes: Vec<_> = fs::read_dir(house.path("dreams"))
+fn proposed(fixture: &Fixture) -> Vec<String> {
+    let mut passes: Vec<_> = fs::read_dir(fixture.path("dreams"))
         .unwrap()
         .filter_map(Result::ok)
         .map(|entry| entry.path().join("proposals.json"))
@@ -42,11 +42,11 @@ fn is_root() -> bool {
 }
 
 /// Hands the house to a user who is not root, for whom permissions mean something.
-pub fn as_nobody(house: &mut House) {
+pub fn as_nobody(fixture: &mut Fixture) {
     if !is_root() {
         return;
     }
-    let mut folders = vec![house.root().to_owned()];
+    let mut folders = vec![fixture.root().to_owned()];
     while let Some(path) = folders.pop() {
         // Links themselves, never what they point at.
         lchown(&path, Some(65_534), Some(65_534)).unwrap();
@@ -58,74 +58,83 @@ pub fn as_nobody(house: &mut House) {
             );
         }
     }
-    house.uid = Some(65_534);
+    fixture.uid = Some(65_534);
 }
 
 #[test]
 fn outside_of_git_and_outside_of_a_project() {
-    let house = House::new();
-    let bare = house.root().join("bare");
+    let fixture = Fixture::new();
+    let bare = fixture.root().join("bare");
     fs::create_dir(&bare).unwrap();
     let bare = bare.to_str().unwrap();
-    house
+    fixture
         .run(&["init", bare])
         .ends(65)
-        .says("not in a git repository")
-        .says("git init");
-    house
+        .expect_text("not in a git repository")
+        .expect_text("git init");
+    fixture
         .run(&["night"])
         .ends(78)
-        .says("no runner.toml")
-        .says("runner init");
-    house.run(&["run", "dream"]).ends(78).says("runner init");
-    house
+        .expect_text("no runner.toml")
+        .expect_text("runner init");
+    fixture
+        .run(&["run", "dream"])
+        .ends(78)
+        .expect_text("runner init");
+    fixture
         .run(&["-C", "/no/such/folder", "night"])
         .ends(65)
-        .says("/no/such/folder");
+        .expect_text("/no/such/folder");
 }
 
 #[test]
 fn no_ideas_folder_is_a_skip_with_its_reason() {
-    let house = House::new();
-    house.run(&["init"]).ends(0);
-    fs::remove_dir(house.path("ideas")).unwrap();
-    house
+    let fixture = Fixture::new();
+    fixture.run(&["init"]).ends(0);
+    fs::remove_dir(fixture.path("ideas")).unwrap();
+    fixture
         .run(&["dream", "run"])
         .ends(0)
-        .says("skipped")
-        .says("ideas");
+        .expect_text("skipped")
+        .expect_text("ideas");
 }
 
 #[test]
 fn one_bad_idea_never_costs_the_others() {
-    let mut house = dreaming();
-    house.write("ideas/bytes.md", b"# caf\xe9\n\xff\xfe\n");
-    let huge = fs::File::create(house.path("ideas/huge.md")).unwrap();
+    let mut fixture = dreaming();
+    fixture.write("ideas/bytes.md", b"# caf\xe9\n\xff\xfe\n");
+    let huge = fs::File::create(fixture.path("ideas/huge.md")).unwrap();
     huge.set_len(500 * 1024 * 1024).unwrap();
-    symlink("/etc/passwd", house.path("ideas/link.md")).unwrap();
-    symlink(".", house.path("ideas/loop")).unwrap();
-    house
+    symlink("/etc/passwd", fixture.path("ideas/link.md")).unwrap();
+    symlink(".", fixture.path("ideas/loop")).unwrap();
+    fixture
         .command("mkfifo", &["ideas/pipe.md"])
         .status()
         .unwrap();
-    house.write("ideas/secret.md", "# closed\n");
-    fs::create_dir(house.path("ideas/deep")).unwrap();
-    house.write("ideas/deep/also.md", GOOD.replace("start", "shutdown"));
-    as_nobody(&mut house);
+    fixture.write("ideas/secret.md", "# closed\n");
+    fs::create_dir(fixture.path("ideas/deep")).unwrap();
+    fixture.write("ideas/deep/also.md", GOOD.replace("start", "shutdown"));
+    as_nobody(&mut fixture);
     fs::set_permissions(
-        house.path("ideas/secret.md"),
+        fixture.path("ideas/secret.md"),
         fs::Permissions::from_mode(0o000),
     )
     .unwrap();
-    let said = house.run(&["dream", "run"]).ends(0).says("degraded");
+    let said = fixture
+        .run(&["dream", "run"])
+        .ends(0)
+        .expect_text("degraded");
     for name in ["bytes.md", "huge.md", "link.md", "pipe.md", "secret.md"] {
         assert!(said.out.contains(name), "{name} is not named: {}", said.out);
     }
-    let mut targets = proposed(&house);
+    let mut targets = proposed(&fixture);
     targets.sort();
     assert_eq!(targets, ["ideas/deep/also.md", "ideas/good.md"]);
     // A pass that finds the same troubles and nothing new says both.
-    house.run(&["dream", "run"]).ends(0).says("no delta");
+    fixture
+        .run(&["dream", "run"])
+        .ends(0)
+        .expect_text("no delta");
 }
 
 #[test]
@@ -134,32 +143,35 @@ fn a_foreign_state_file_is_named_and_left_alone() {
         ("{\"version\": 3}", "state.json"),
         ("[{\"path\":", "state.json"),
     ] {
-        let house = dreaming();
-        house.write("dreams/state.json", content);
-        house
+        let fixture = dreaming();
+        fixture.write("dreams/state.json", content);
+        fixture
             .run(&["dream", "run"])
             .ends(1)
-            .says("malformed")
-            .says(word);
-        assert_eq!(house.read("dreams/state.json"), content);
-        assert!(house.path("dreams/.failed").exists());
+            .expect_text("malformed")
+            .expect_text(word);
+        assert_eq!(fixture.read("dreams/state.json"), content);
+        assert!(fixture.path("dreams/.failed").exists());
     }
 }
 
 #[test]
 fn a_folder_that_cannot_be_written_is_an_environment_failure() {
-    let mut house = dreaming();
-    as_nobody(&mut house);
-    let before = house.tree("ideas");
-    fs::set_permissions(house.path("dreams"), fs::Permissions::from_mode(0o555)).unwrap();
-    house
+    let mut fixture = dreaming();
+    as_nobody(&mut fixture);
+    let before = fixture.tree("ideas");
+    fs::set_permissions(fixture.path("dreams"), fs::Permissions::from_mode(0o555)).unwrap();
+    fixture
         .run(&["dream", "run"])
         .ends(78)
-        .says("environment")
-        .says("dreams");
-    assert_eq!(house.tree("ideas"), before);
-    fs::set_permissions(house.path("dreams"), fs::Permissions::from_mode(0o755)).unwrap();
-    house.run(&["dream", "run"]).ends(0).says("succeeded");
+        .expect_text("environment")
+        .expect_text("dreams");
+    assert_eq!(fixture.tree("ideas"), before);
+    fs::set_permissions(fixture.path("dreams"), fs::Permissions::from_mode(0o755)).unwrap();
+    fixture
+        .run(&["dream", "run"])
+        .ends(0)
+        .expect_text("succeeded");
 }
 
 /// A small file system, gone when dropped.
@@ -187,50 +199,53 @@ impl Drop for Mounted {
 fn a_full_disk_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let Some(_disk) = Mounted::at(&folder.path().join("project"), "24m") else {
-        tell("skipped 1: no small file system can be mounted here");
+        print_line("skipped 1: no small file system can be mounted here");
         return;
     };
-    let house = House::at(folder);
-    house.run(&["init"]).ends(0);
-    house.configure(
+    let fixture = Fixture::at(folder);
+    fixture.run(&["init"]).ends(0);
+    fixture.configure(
         "[jobs.fill]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\n\
          args = [\"-c\", \"seq 100000 > $RUNNER_OUT/a.txt; cat /dev/zero > fill 2>/dev/null; true\"]\n\
          artifacts = [{ from = \"a.txt\", to = \"out/a.txt\" }]\n\
          [jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\n\
          args = [\"-c\", \"echo new > $RUNNER_OUT/a.txt\"]\nartifacts = [{ from = \"a.txt\", to = \"out/a.txt\" }]\n",
     );
-    house.write("ideas/good.md", GOOD);
-    house.write("out/a.txt", "old\n");
+    fixture.write("ideas/good.md", GOOD);
+    fixture.write("out/a.txt", "old\n");
     // The disk fills while the run works.
-    house
+    fixture
         .run(&["run", "fill"])
         .ends(78)
-        .says("environment")
-        .says("space");
-    assert_eq!(house.read("out/a.txt"), "old\n");
+        .expect_text("environment")
+        .expect_text("space");
+    assert_eq!(fixture.read("out/a.txt"), "old\n");
     // It is full before anything begins.
-    house
+    fixture
         .run(&["dream", "run"])
         .ends(78)
-        .says("environment")
-        .says("No space left");
-    assert_eq!(house.read("ideas/good.md"), GOOD);
-    fs::remove_file(house.path("fill")).unwrap();
-    house.run(&["tick"]).ends(0);
-    house.run(&["run", "tidy"]).ends(0);
-    assert_eq!(house.read("out/a.txt"), "new\n");
-    house.run(&["dream", "run"]).ends(0).says("succeeded");
+        .expect_text("environment")
+        .expect_text("No space left");
+    assert_eq!(fixture.read("ideas/good.md"), GOOD);
+    fs::remove_file(fixture.path("fill")).unwrap();
+    fixture.run(&["tick"]).ends(0);
+    fixture.run(&["run", "tidy"]).ends(0);
+    assert_eq!(fixture.read("out/a.txt"), "new\n");
+    fixture
+        .run(&["dream", "run"])
+        .ends(0)
+        .expect_text("succeeded");
     assert_eq!(
-        house.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL"),
+        fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL"),
         0
     );
 }
 
 #[test]
-fn a_damaged_ledger_stops_everything_with_the_command_that_mends_it() {
-    let house = dreaming();
-    house.run(&["dream", "run"]).ends(0);
-    let path = house.state().join("ledger.sqlite");
+fn a_damaged_database_stops_everything_with_the_command_that_mends_it() {
+    let fixture = dreaming();
+    fixture.run(&["dream", "run"]).ends(0);
+    let path = fixture.state().join("database.sqlite");
     // All pages but the first into noise.
     let mut file = fs::File::options().write(true).open(&path).unwrap();
     let size = file.metadata().unwrap().len();
@@ -240,160 +255,170 @@ fn a_damaged_ledger_stops_everything_with_the_command_that_mends_it() {
     drop(file);
     let damaged = fs::read(&path).unwrap();
     for command in [&["tick"][..], &["status"], &["night"], &["run", "dream"]] {
-        let said: Said = house.run(command).ends(70);
+        let said: CommandOutput = fixture.run(command).ends(70);
         assert!(
-            said.err.contains("damaged") && said.err.contains("to mend it: runner ledger restore"),
+            said.err.contains("damaged") && said.err.contains("fix: runner db restore"),
             "{said:?}"
         );
     }
     assert_eq!(fs::read(&path).unwrap(), damaged, "nothing was made anew");
     assert!(
-        house.state().join("damaged.json").is_file(),
+        fixture.state().join("damaged.json").is_file(),
         "a failmark says so"
     );
     // The command that it names, word for word; there is no backup, so it names another.
-    let said = house.run(&["ledger", "restore"]).ends(65);
-    let mend = said
+    let said = fixture.run(&["db", "restore"]).ends(65);
+    let hint = said
         .err
-        .split("to mend it: ")
+        .split("fix: ")
         .nth(1)
         .unwrap()
         .split("   (")
         .next()
         .unwrap();
     assert!(
-        house
-            .command("sh", &["-c", mend])
+        fixture
+            .command("sh", &["-c", hint])
             .status()
             .unwrap()
             .success(),
-        "{mend}"
+        "{hint}"
     );
-    house.run(&["night"]).ends(0);
-    assert!(!house.state().join("damaged.json").exists());
+    fixture.run(&["night"]).ends(0);
+    assert!(!fixture.state().join("damaged.json").exists());
     fs::write(&path, "").unwrap();
-    house.run(&["tick"]).ends(70).says("it is empty");
+    fixture.run(&["tick"]).ends(70).expect_text("it is empty");
 }
 
 #[test]
-fn a_log_of_a_moved_ledger_is_not_replayed_onto_a_new_one() {
-    let house = dreaming();
-    house.run(&["dream", "run"]).ends(0);
-    let path = house.state().join("ledger.sqlite");
+fn a_log_of_a_moved_database_is_not_replayed_onto_a_new_one() {
+    let fixture = dreaming();
+    fixture.run(&["dream", "run"]).ends(0);
+    let path = fixture.state().join("database.sqlite");
     // A log with content, as a killed writer leaves it.
-    let held = house.ledger();
+    let held = fixture.store();
     held.execute_batch("PRAGMA wal_autocheckpoint = 0; UPDATE projects SET created = created + 1")
         .unwrap();
     fs::copy(
-        house.state().join("ledger.sqlite-wal"),
-        house.root().join("wal"),
+        fixture.state().join("database.sqlite-wal"),
+        fixture.root().join("wal"),
     )
     .unwrap();
     drop(held);
     fs::remove_file(&path).unwrap();
     fs::copy(
-        house.root().join("wal"),
-        house.state().join("ledger.sqlite-wal"),
+        fixture.root().join("wal"),
+        fixture.state().join("database.sqlite-wal"),
     )
     .unwrap();
-    // The rest of a lost ledger is no reason to begin a new one in silence: a person says so.
-    let said = house.run(&["night"]).ends(70);
+    // The rest of a lost database is no reason to begin a new one in silence: a person says so.
+    let said = fixture.run(&["night"]).ends(70);
     let anew = said.err.split("to begin anew: ").nth(1).unwrap();
     let anew = anew.split(")\n").next().unwrap();
-    let moved = house.command("sh", &["-c", anew]).status().unwrap();
+    let moved = fixture.command("sh", &["-c", anew]).status().unwrap();
     assert!(moved.success(), "{anew}");
-    house.run(&["night"]).ends(0);
-    let check: String = house
-        .ledger()
+    fixture.run(&["night"]).ends(0);
+    let check: String = fixture
+        .store()
         .query_row("PRAGMA integrity_check", [], |row| row.get(0))
         .unwrap();
     assert_eq!(check, "ok");
-    assert_eq!(house.count("SELECT count(*) FROM nights"), 1);
+    assert_eq!(fixture.count("SELECT count(*) FROM nights"), 1);
 }
 
 #[test]
 fn a_project_made_again_in_the_same_place_is_a_new_one() {
-    let house = dreaming();
-    house.run(&["night"]).ends(0);
-    fs::remove_file(house.path("runner.toml")).unwrap();
-    house.run(&["tick"]).ends(78).says("the project is gone");
-    house.run(&["tick"]).ends(0);
-    house.run(&["init"]).ends(0);
-    house.run(&["night"]).ends(0);
-    house.run(&["tick"]).ends(0);
+    let fixture = dreaming();
+    fixture.run(&["night"]).ends(0);
+    fs::remove_file(fixture.path("runner.toml")).unwrap();
+    fixture
+        .run(&["tick"])
+        .ends(78)
+        .expect_text("the project is gone");
+    fixture.run(&["tick"]).ends(0);
+    fixture.run(&["init"]).ends(0);
+    fixture.run(&["night"]).ends(0);
+    fixture.run(&["tick"]).ends(0);
     assert_eq!(
-        house.run(&["status", "--json"]).json()["projects"]
+        fixture.run(&["status", "--json"]).json()["projects"]
             .as_array()
             .unwrap()
             .len(),
         1
     );
     // A project table without an id gets one.
-    house.write("runner.toml", "[project]\n\n[night]\nat = \"03:00\"\n");
-    house.run(&["init"]).ends(0).says("added");
-    assert!(house.read("runner.toml").starts_with("[project]\nid = \""));
+    fixture.write("runner.toml", "[project]\n\n[night]\nat = \"03:00\"\n");
+    fixture.run(&["init"]).ends(0).expect_text("added");
+    assert!(
+        fixture
+            .read("runner.toml")
+            .starts_with("[project]\nid = \"")
+    );
 }
 
 #[test]
 fn init_keeps_every_byte_of_the_exclude_file() {
-    let house = House::new();
-    fs::write(house.path(".git/info/exclude"), b"caf\xe9/\n*.bak").unwrap();
-    fs::create_dir_all(house.path("a/b")).unwrap();
-    house.run(&["-C", "a/b", "init"]).ends(0);
-    let text = fs::read(house.path(".git/info/exclude")).unwrap();
+    let fixture = Fixture::new();
+    fs::write(fixture.path(".git/info/exclude"), b"caf\xe9/\n*.bak").unwrap();
+    fs::create_dir_all(fixture.path("a/b")).unwrap();
+    fixture.run(&["-C", "a/b", "init"]).ends(0);
+    let text = fs::read(fixture.path(".git/info/exclude")).unwrap();
     let own = "/dreams/\n/.runner/\n/_steps.jsonl\n/daydreams.json\n";
     assert_eq!(text, [b"caf\xe9/\n*.bak\n", own.as_bytes()].concat());
 }
 
 #[test]
 fn the_state_folder_is_private() {
-    let house = dreaming();
+    let fixture = dreaming();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&house.state()), 0o700);
-    fs::set_permissions(house.state(), fs::Permissions::from_mode(0o755)).unwrap();
-    house.run(&["tick"]).ends(0);
-    assert_eq!(mode(&house.state()), 0o700);
+    assert_eq!(mode(&fixture.state()), 0o700);
+    fs::set_permissions(fixture.state(), fs::Permissions::from_mode(0o755)).unwrap();
+    fixture.run(&["tick"]).ends(0);
+    assert_eq!(mode(&fixture.state()), 0o700);
 }
 
 #[test]
 fn a_lock_or_failmark_is_never_written_through_a_link() {
-    let house = dreaming();
-    let outside = house.root().join("outside");
+    let fixture = dreaming();
+    let outside = fixture.root().join("outside");
     fs::create_dir(&outside).unwrap();
-    fs::remove_dir(house.path("dreams")).unwrap();
-    symlink(&outside, house.path("dreams")).unwrap();
-    house.run(&["dream", "run"]).ends(78).says("symbolic link");
+    fs::remove_dir(fixture.path("dreams")).unwrap();
+    symlink(&outside, fixture.path("dreams")).unwrap();
+    fixture
+        .run(&["dream", "run"])
+        .ends(78)
+        .expect_text("symbolic link");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
 }
 
 #[test]
 fn a_copied_project_is_told_apart() {
-    let house = dreaming();
-    let copy = house.root().join("copy");
+    let fixture = dreaming();
+    let copy = fixture.root().join("copy");
     let done = Command::new("cp")
         .arg("-r")
-        .arg(house.project())
+        .arg(fixture.project())
         .arg(&copy)
         .status()
         .unwrap();
     assert!(done.success());
-    house
+    fixture
         .run(&["-C", copy.to_str().unwrap(), "night"])
         .ends(78)
-        .says("one of them is a copy")
-        .says("runner init");
+        .expect_text("one of them is a copy")
+        .expect_text("runner init");
 }
 
 #[test]
 fn mistakes_in_the_configuration_are_named_with_their_place() {
-    let house = dreaming();
-    house.configure("[jobs.dream]\nmax_idea = 3\n");
-    house
+    let fixture = dreaming();
+    fixture.configure("[jobs.dream]\nmax_idea = 3\n");
+    fixture
         .run(&["night"])
         .ends(78)
-        .says("runner.toml:")
-        .says("max_idea");
-    house.run(&["run", "dreem"]).ends(78);
+        .expect_text("runner.toml:")
+        .expect_text("max_idea");
+    fixture.run(&["run", "dreem"]).ends(78);
 }
 
 #[test]
@@ -409,56 +434,57 @@ fn mistakes_in_triggers_and_policies_are_named_with_their_place() {
         ("quite = \"09:00-17:00\"", "did you mean \"quiet\"?"),
         ("zone = \"Asia/Tokyo\"", "the zone of the night"),
     ] {
-        let house = House::with(&format!(
+        let fixture = Fixture::with(&format!(
             "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n{toml}\n"
         ));
-        house
+        fixture
             .run(&["night"])
             .ends(78)
-            .says("runner.toml:")
-            .says(words);
-        assert!(!house.path(".runner/reports").exists());
+            .expect_text("runner.toml:")
+            .expect_text(words);
+        assert!(!fixture.path(".runner/reports").exists());
     }
 }
 
 #[test]
 fn wrong_usage_is_2() {
-    let house = House::new();
-    house.run(&["nigth"]).ends(2).says("night");
-    house
-        .run(&["perform", "not-an-id"])
+    let fixture = Fixture::new();
+    fixture.run(&["nigth"]).ends(2).expect_text("night");
+    fixture
+        .run(&["execute", "not-an-id"])
         .ends(2)
-        .says("is not an id");
-    house
+        .expect_text("is not an id");
+    fixture
         .run(&["runs", "show", "01ZZZZZZZZ"])
         .ends(65)
-        .says("no run");
+        .expect_text("no run");
 }
 
 #[test]
 fn what_is_named_wrong_is_answered_with_what_there_is() {
-    let house = House::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
-    for command in ["run", "enqueue", "pause", "ack"] {
-        house
-            .run(&[command, "nobody"])
+    let fixture = Fixture::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
+    for command in [&["run"][..], &["enqueue"], &["pause"], &["jobs", "reset"]] {
+        fixture
+            .run(&[command, &["nobody"]].concat())
             .ends(78)
-            .says("tidy")
-            .says("dream");
+            .expect_text("tidy")
+            .expect_text("dream");
     }
-    house.run(&["run", "tidy"]).ends(0);
-    house.run(&["run", "tidy"]).ends(0);
-    let said = house.run(&["runs", "show", "0"]).ends(65);
+    fixture.run(&["run", "tidy"]).ends(0);
+    fixture.run(&["run", "tidy"]).ends(0);
+    let said = fixture.run(&["runs", "show", "0"]).ends(65);
     assert!(said.err.matches("(tidy)").count() == 2, "{said:?}");
-    let next = house
+    let next = fixture
         .run(&["schedule", "next", "--every", "15m", "--json"])
         .ends(0)
         .json();
     let at = next["next"][0]["at"].as_str().unwrap();
     assert!(!at.contains('.'), "{at}");
     // One of several mistakes says that it is not the only one.
-    house.configure("[nigth]\nat = \"01:00\"\n[jobs.two]\nkind = \"command\"\nprogam = \"true\"\n");
+    fixture
+        .configure("[nigth]\nat = \"01:00\"\n[jobs.two]\nkind = \"command\"\nprogam = \"true\"\n");
     for command in ["night", "init", "status"] {
-        let said = house.run(&[command]);
+        let said = fixture.run(&[command]);
         let said = format!("{}{}", said.out, said.err);
         assert!(
             said.contains("it shows this mistake and "),

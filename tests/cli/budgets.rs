@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::house::{Dice, House, Said, ended_within, scaled, tell};
+use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
 /// A second project of the same user.
-pub fn other(house: &House, toml: &str) -> PathBuf {
-    let path = house.root().join("other");
+pub fn other(fixture: &Fixture, toml: &str) -> PathBuf {
+    let path = fixture.root().join("other");
     fs::create_dir_all(&path).unwrap();
     let dir = path.to_str().unwrap();
-    house.git(&["init", "--quiet", "--initial-branch=main", dir]);
-    house.git(&[
+    fixture.git(&["init", "--quiet", "--initial-branch=main", dir]);
+    fixture.git(&[
         "-C",
         dir,
         "commit",
@@ -25,15 +25,15 @@ pub fn other(house: &House, toml: &str) -> PathBuf {
         "-m",
         "Begin",
     ]);
-    house.run(&["-C", dir, "init"]).ends(0);
+    fixture.run(&["-C", dir, "init"]).ends(0);
     let file = path.join("runner.toml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(file, format!("{text}\n{toml}")).unwrap();
     path
 }
 
-fn user(house: &House, toml: &str) {
-    let path = house.root().join("config/runner/config.toml");
+fn user(fixture: &Fixture, toml: &str) {
+    let path = fixture.root().join("config/runner/config.toml");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(path, format!("{text}\n{toml}")).unwrap();
 }
@@ -63,27 +63,27 @@ fn lines(path: &Path) -> i64 {
 #[test]
 fn fifty_runs_of_two_projects_do_not_overspend_their_pools_day_though_some_are_killed() {
     const CAP: i64 = 12;
-    let mut dice = Dice::new("budgets");
+    let mut dice = Random::new("budgets");
     let (rounds, began) = (scaled(1), Instant::now());
     let (mut made, mut killed) = (0, 0);
     for round in 0..rounds {
-        let house = House::new();
-        house.run(&["init"]).ends(0);
+        let fixture = Fixture::new();
+        fixture.run(&["init"]).ends(0);
         user(
-            &house,
+            &fixture,
             &format!("[pools.max.day]\ncalls = {CAP}\n[pools.max.window]\ncalls = {CAP}\n"),
         );
-        let calls = house.root().join("calls");
-        house.configure(&asks(&calls, 25, ""));
-        let second = other(&house, &asks(&calls, 25, ""));
+        let calls = fixture.root().join("calls");
+        fixture.configure(&asks(&calls, 25, ""));
+        let second = other(&fixture, &asks(&calls, 25, ""));
         let mut runs: Vec<(Child, Duration)> = Vec::new();
         for n in 0..50 {
             let folder = match n % 2 {
-                0 => house.project(),
+                0 => fixture.project(),
                 _ => second.clone(),
             };
             let job = format!("ask{}", n / 2);
-            let run = house
+            let run = fixture
                 .runner(&["-C", folder.to_str().unwrap(), "run", &job])
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
@@ -115,63 +115,63 @@ fn fifty_runs_of_two_projects_do_not_overspend_their_pools_day_though_some_are_k
         for (run, _) in &mut runs {
             run.wait().unwrap();
         }
-        house.run(&["tick"]);
+        fixture.run(&["tick"]);
         let charged =
-            house.count("SELECT coalesce(sum(calls), 0) FROM accounts WHERE level = 'pool-day'");
+            fixture.count("SELECT coalesce(sum(calls), 0) FROM accounts WHERE level = 'pool-day'");
         let asked = lines(&calls);
         made += asked;
         let why = format!("round {round}: {asked} calls, {charged} charged, cap {CAP}");
         assert!(asked <= charged && charged <= CAP, "{why}");
         assert_eq!(
-            house.count("SELECT count(*) FROM reservations WHERE open"),
+            fixture.count("SELECT count(*) FROM reservations WHERE open"),
             0,
             "{why}"
         );
         assert_eq!(
-            house.count("SELECT coalesce(sum(calls), 0) FROM requests"),
+            fixture.count("SELECT coalesce(sum(calls), 0) FROM requests"),
             charged,
             "{why}"
         );
         // What is left is there to be used: nothing was lost of it.
-        let left = house.run(&["budget", "--json"]).ends(0).json();
+        let left = fixture.run(&["budget", "--json"]).ends(0).json();
         let pool = account(&left, "pool-day");
         assert_eq!(pool["left"]["calls"], CAP - charged, "{why}");
-        assert!(house.survivors().is_empty());
+        assert!(fixture.survivors().is_empty());
     }
-    tell(&format!(
+    print_line(&format!(
         "budgets: {rounds} rounds of 50 runs, {made} calls made, {killed} killed, {:.1} s",
         began.elapsed().as_secs_f64()
     ));
 }
 
-fn account(told: &serde_json::Value, level: &str) -> serde_json::Value {
-    let accounts = told["accounts"].as_array().unwrap();
+fn account(reported: &serde_json::Value, level: &str) -> serde_json::Value {
+    let accounts = reported["accounts"].as_array().unwrap();
     let found = accounts.iter().find(|account| account["level"] == level);
     found
-        .unwrap_or_else(|| panic!("no {level} in {told}"))
+        .unwrap_or_else(|| panic!("no {level} in {reported}"))
         .clone()
 }
 
-fn at(house: &House, clock: &str, args: &[&str]) -> Said {
-    let path = house.root().join("clock");
+fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
+    let path = fixture.root().join("clock");
     fs::write(&path, clock).unwrap();
-    let mut command = house.runner(args);
+    let mut command = fixture.runner(args);
     command.env("RUNNER_TEST_CLOCK", &path).env("USER", "ann");
-    Said::of(command.output().unwrap())
+    CommandOutput::of(command.output().unwrap())
 }
 
 #[test]
 fn an_extra_is_counted_on_told_and_over_with_its_day() {
-    let house = House::new();
-    at(&house, "2026-11-21T20:00:00Z", &["init"]).ends(0);
-    user(&house, "[pools.max.day]\ncalls = 1\nmoney = 5\n");
-    let calls = house.root().join("calls");
-    house.configure(&asks(&calls, 2, ""));
+    let fixture = Fixture::new();
+    at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
+    user(&fixture, "[pools.max.day]\ncalls = 1\nmoney = 5\n");
+    let calls = fixture.root().join("calls");
+    fixture.configure(&asks(&calls, 2, ""));
     let noon = "2026-11-21T12:00:00Z";
-    at(&house, noon, &["run", "ask0"]).ends(0);
-    at(&house, noon, &["run", "ask1"])
+    at(&fixture, noon, &["run", "ask0"]).ends(0);
+    at(&fixture, noon, &["run", "ask1"])
         .ends(1)
-        .says("over-budget");
+        .expect_text("over-budget");
     let grant = ["budget", "grant", "pool:max:day"];
     for (bad, why) in [
         (&["calls=0", "--reason", "x"][..], "more than none"),
@@ -191,36 +191,36 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
             "is past",
         ),
     ] {
-        at(&house, noon, &[&grant[..], bad].concat())
+        at(&fixture, noon, &[&grant[..], bad].concat())
             .ends(2)
-            .says(why);
+            .expect_text(why);
     }
     at(
-        &house,
+        &fixture,
         noon,
         &["budget", "grant", "night", "calls=1", "--reason", "x"],
     )
     .ends(65)
-    .says("no night is open");
+    .expect_text("no night is open");
     let given = [
         &grant[..],
         &["calls=2", "money=2.50", "--reason", "the audit"],
     ]
     .concat();
-    at(&house, noon, &given)
+    at(&fixture, noon, &given)
         .ends(0)
-        .says("may spend 2 calls, $2.50 more; 2 calls");
-    at(&house, noon, &["run", "ask1"]).ends(0);
-    at(&house, noon, &["budget"])
+        .expect_text("may spend 2 calls, $2.50 more; 2 calls");
+    at(&fixture, noon, &["run", "ask1"]).ends(0);
+    at(&fixture, noon, &["budget"])
         .ends(0)
-        .says("2 used of 1 + 2 granted, 1 left")
-        .says("by ann")
-        .says("the audit")
-        .says("begins anew 2026-11-22 00:00 UTC");
-    let told = at(&house, noon, &["budget", "show", "--json"])
+        .expect_text("2 used of 1 + 2 granted, 1 left")
+        .expect_text("by ann")
+        .expect_text("the audit")
+        .expect_text("begins anew 2026-11-22 00:00 UTC");
+    let reported = at(&fixture, noon, &["budget", "show", "--json"])
         .ends(0)
         .json();
-    let pool = account(&told, "pool-day");
+    let pool = account(&reported, "pool-day");
     assert_eq!(
         (&pool["used"]["calls"], &pool["left"]["calls"]),
         (&2.into(), &1.into())
@@ -228,7 +228,7 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
     assert_eq!(pool["renews"], "2026-11-22T00:00:00Z");
     assert_eq!(pool["grants"][0]["who"], "ann");
     // The next day is as the file says.
-    let next = at(&house, "2026-11-22T12:00:00Z", &["budget", "--json"]).json();
+    let next = at(&fixture, "2026-11-22T12:00:00Z", &["budget", "--json"]).json();
     let pool = account(&next, "pool-day");
     assert_eq!(
         (&pool["used"]["calls"], &pool["left"]["calls"]),
@@ -240,12 +240,12 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
         ("day", "2026-11-21"),
         ("pool", "pool-day max"),
     ] {
-        at(&house, noon, &["budget", "history", "--by", by])
+        at(&fixture, noon, &["budget", "history", "--by", by])
             .ends(0)
-            .says(name);
+            .expect_text(name);
     }
     let by = at(
-        &house,
+        &fixture,
         noon,
         &["budget", "history", "--by", "backend", "--json"],
     )
@@ -255,30 +255,30 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
         (&by[0]["spent"]["calls"], &by[0]["unstated_calls"]),
         (&2.into(), &2.into())
     );
-    let runs = at(&house, noon, &["runs", "--json", "--job", "ask0"]).json();
+    let runs = at(&fixture, noon, &["runs", "--json", "--job", "ask0"]).json();
     let run = runs[0]["id"].as_str().unwrap();
-    at(&house, noon, &["runs", "show", run])
+    at(&fixture, noon, &["runs", "show", run])
         .ends(0)
-        .says("1 call charged at the reserved maximum")
-        .says("pool-day max 2026-11-21: had reserved 1 call");
-    let shown = at(&house, noon, &["runs", "show", run, "--json"]).json();
+        .expect_text("1 call charged at the reserved maximum")
+        .expect_text("pool-day max 2026-11-21: had reserved 1 call");
+    let shown = at(&fixture, noon, &["runs", "show", run, "--json"]).json();
     assert_eq!(shown["accounts"][1]["level"], "pool-day");
 }
 
 #[test]
 fn a_pools_limit_defers_the_jobs_of_every_project_without_a_call_and_passes() {
-    let house = House::new();
-    at(&house, "2026-11-21T20:00:00Z", &["init"]).ends(0);
-    user(&house, "[pools.max]\nunlimited = true\n");
-    let calls = house.root().join("calls");
-    house.configure(&asks(&calls, 5, ""));
-    let second = other(&house, &asks(&calls, 5, ""));
+    let fixture = Fixture::new();
+    at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
+    user(&fixture, "[pools.max]\nunlimited = true\n");
+    let calls = fixture.root().join("calls");
+    fixture.configure(&asks(&calls, 5, ""));
+    let second = other(&fixture, &asks(&calls, 5, ""));
     let second = second.to_str().unwrap().to_owned();
     let now = "2026-11-21T20:30:00Z";
     let until: jiff::Timestamp = "2026-11-21T22:00:00Z".parse().unwrap();
-    at(&house, now, &["tick"]).ends(0);
-    house
-        .ledger()
+    at(&fixture, now, &["tick"]).ends(0);
+    fixture
+        .store()
         .execute(
             "INSERT INTO limits (pool, until, streak, noted, why) VALUES ('max', ?1, 1, 0, '5-hour limit')",
             [until.as_millisecond()],
@@ -286,14 +286,14 @@ fn a_pools_limit_defers_the_jobs_of_every_project_without_a_call_and_passes() {
         .unwrap();
     for job in 0..5 {
         let job = format!("ask{job}");
-        at(&house, now, &["enqueue", &job]).ends(0);
-        at(&house, now, &["-C", &second, "enqueue", &job]).ends(0);
+        at(&fixture, now, &["enqueue", &job]).ends(0);
+        at(&fixture, now, &["-C", &second, "enqueue", &job]).ends(0);
     }
-    at(&house, now, &["tick"]).ends(0);
+    at(&fixture, now, &["tick"]).ends(0);
     assert_eq!(lines(&calls), 0, "nobody was asked");
     let mut back: Vec<i64> = Vec::new();
-    let ledger = house.ledger();
-    let mut statement = ledger
+    let store = fixture.store();
+    let mut statement = store
         .prepare("SELECT ready_at FROM runs WHERE state = 'queued' ORDER BY ready_at")
         .unwrap();
     let rows = statement.query_map([], |row| row.get::<_, i64>(0)).unwrap();
@@ -307,137 +307,154 @@ fn a_pools_limit_defers_the_jobs_of_every_project_without_a_call_and_passes() {
         first >= 0 && last <= 60_000 && last - first > 1_000,
         "{back:?}"
     );
-    at(&house, now, &["budget"])
+    at(&fixture, now, &["budget"])
         .ends(0)
-        .says("pool max is rate-limited until 2026-11-21 22:00 UTC");
+        .expect_text("pool max is rate-limited until 2026-11-21 22:00 UTC");
     // No attempt was taken for it, and after the reset everything goes on by itself.
-    at(&house, "2026-11-21T22:02:00Z", &["tick"]).ends(0);
+    at(&fixture, "2026-11-21T22:02:00Z", &["tick"]).ends(0);
     assert_eq!(lines(&calls), 10);
-    assert_eq!(house.count("SELECT count(*) FROM limits"), 0, "it answers");
+    assert_eq!(
+        fixture.count("SELECT count(*) FROM limits"),
+        0,
+        "it answers"
+    );
     // A person may know better.
-    house
-        .ledger()
+    fixture
+        .store()
         .execute(
             "INSERT INTO limits (pool, until, streak, noted, why) VALUES ('max', ?1, 1, 0, 'x')",
             [until.as_millisecond()],
         )
         .unwrap();
-    at(&house, now, &["run", "ask0"]).ends(0);
+    at(&fixture, now, &["run", "ask0"]).ends(0);
     assert_eq!(lines(&calls), 11);
 }
 
 #[test]
 fn a_broken_job_is_stopped_and_starts_again_once_somebody_acknowledges_it() {
-    let house = House::new();
-    at(&house, "2026-11-21T20:00:00Z", &["init"]).ends(0);
-    house.configure(
+    let fixture = Fixture::new();
+    at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
+    fixture.configure(
         "[jobs.dream]\nenabled = false\n[jobs.bad]\nkind = \"command\"\nprogram = \"false\"\n\
          trigger = \"every 1h\"\nretries = 0\n",
     );
-    at(&house, "2026-11-21T20:30:00Z", &["tick"]).ends(0);
+    at(&fixture, "2026-11-21T20:30:00Z", &["tick"]).ends(0);
     for hour in ["21", "22", "23"] {
-        at(&house, &format!("2026-11-21T{hour}:30:00Z"), &["tick"]).ends(1);
+        at(&fixture, &format!("2026-11-21T{hour}:30:00Z"), &["tick"]).ends(1);
     }
-    at(&house, "2026-11-22T00:30:00Z", &["tick"]).ends(0);
-    at(&house, "2026-11-22T00:31:00Z", &["runs"])
+    at(&fixture, "2026-11-22T00:30:00Z", &["tick"]).ends(0);
+    at(&fixture, "2026-11-22T00:31:00Z", &["runs"])
         .ends(0)
-        .says("stopped after 3 failures in a row; `runner ack`");
-    at(&house, "2026-11-22T00:31:00Z", &["status"])
-        .says("bad: 3 failures in a row; `runner ack bad`");
-    let runs = at(&house, "2026-11-22T00:31:00Z", &["runs", "--json"]).json();
+        .expect_text("stopped after 3 failures in a row; `runner jobs reset`");
+    at(&fixture, "2026-11-22T00:31:00Z", &["status"])
+        .expect_text("bad: 3 failures in a row; `runner jobs reset bad`");
+    let runs = at(&fixture, "2026-11-22T00:31:00Z", &["runs", "--json"]).json();
     let failed = runs[1]["id"].as_str().unwrap();
-    at(&house, "2026-11-22T00:31:00Z", &["runs", "show", failed]).says("then `runner ack bad`");
-    assert!(house.path(".runner/failed/bad.json").is_file());
-    let told = at(&house, "2026-11-22T00:32:00Z", &["ack", "bad", "--json"])
-        .ends(0)
-        .json();
+    at(&fixture, "2026-11-22T00:31:00Z", &["runs", "show", failed])
+        .expect_text("then `runner jobs reset bad`");
+    assert!(fixture.path(".runner/failed/bad.json").is_file());
+    let reported = at(
+        &fixture,
+        "2026-11-22T00:32:00Z",
+        &["jobs", "reset", "bad", "--json"],
+    )
+    .ends(0)
+    .json();
     assert_eq!(
-        (&told[0]["failures"], &told[0]["was_stopped"]),
+        (&reported[0]["failures"], &reported[0]["was_stopped"]),
         (&3.into(), &true.into())
     );
-    assert!(!house.path(".runner/failed/bad.json").exists());
+    assert!(!fixture.path(".runner/failed/bad.json").exists());
     assert_eq!(
-        house.count(
+        fixture.count(
             "SELECT count(*) FROM events WHERE kind = 'acknowledged' AND detail LIKE '%by ann'"
         ),
         1
     );
-    let quiet = at(&house, "2026-11-22T00:33:00Z", &["status", "--json"]).json();
+    let quiet = at(&fixture, "2026-11-22T00:33:00Z", &["status", "--json"]).json();
     assert_eq!(quiet["projects"][0]["stopped"].as_array().unwrap().len(), 0);
-    at(&house, "2026-11-22T01:30:00Z", &["tick"]).ends(1);
-    at(&house, "2026-11-22T01:31:00Z", &["ack", "--all"])
-        .ends(0)
-        .says("bad: its 1 failure in a row");
-    at(&house, "2026-11-22T01:31:00Z", &["ack", "--all"])
-        .ends(0)
-        .says("nothing to acknowledge");
-    at(&house, "2026-11-22T01:31:00Z", &["ack", "bda"])
+    at(&fixture, "2026-11-22T01:30:00Z", &["tick"]).ends(1);
+    at(
+        &fixture,
+        "2026-11-22T01:31:00Z",
+        &["jobs", "reset", "--all"],
+    )
+    .ends(0)
+    .expect_text("bad: its 1 failure in a row");
+    at(
+        &fixture,
+        "2026-11-22T01:31:00Z",
+        &["jobs", "reset", "--all"],
+    )
+    .ends(0)
+    .expect_text("nothing to acknowledge");
+    at(&fixture, "2026-11-22T01:31:00Z", &["jobs", "reset", "bda"])
         .ends(78)
-        .says("did you mean \"bad\"");
+        .expect_text("did you mean \"bad\"");
 }
 
 #[test]
 fn what_a_check_refuses_is_told_once_and_goes_on_by_itself_once_it_is_mended() {
-    let house = House::new();
-    at(&house, "2026-11-21T20:00:00Z", &["init"]).ends(0);
-    house.configure(
+    let fixture = Fixture::new();
+    at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
+    fixture.configure(
         "[jobs.dream]\nenabled = false\n[backends.model]\ntype = \"command\"\nprogram = \"my-model\"\n\
          [jobs.ask]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"notes/a.md\"\nbackend = \"model\"\n\
          trigger = \"every 1h\"\n",
     );
-    at(&house, "2026-11-21T20:30:00Z", &["tick"]).ends(0);
-    at(&house, "2026-11-21T21:30:00Z", &["tick"]).ends(69);
+    at(&fixture, "2026-11-21T20:30:00Z", &["tick"]).ends(0);
+    at(&fixture, "2026-11-21T21:30:00Z", &["tick"]).ends(69);
     for hour in ["22", "23"] {
-        at(&house, &format!("2026-11-21T{hour}:30:00Z"), &["tick"]).ends(0);
+        at(&fixture, &format!("2026-11-21T{hour}:30:00Z"), &["tick"]).ends(0);
     }
-    at(&house, "2026-11-21T23:40:00Z", &["runs"])
+    at(&fixture, "2026-11-21T23:40:00Z", &["runs"])
         .ends(0)
-        .says("still not-installed, as it was told before");
+        .expect_text("still not-installed, as it was told before");
     let failed = "SELECT count(*) FROM runs WHERE outcome ->> 'outcome' = 'failed'";
-    assert_eq!(house.count(failed), 1, "one alert");
-    let program = house.root().join("my-model");
+    assert_eq!(fixture.count(failed), 1, "one alert");
+    let program = fixture.root().join("my-model");
     fs::write(&program, "#!/bin/sh\necho an answer\n").unwrap();
     assert!(
-        house
+        fixture
             .command("chmod", &["+x", program.to_str().unwrap()])
             .status()
             .unwrap()
             .success()
     );
-    let text = house
+    let text = fixture
         .read("runner.toml")
         .replace("\"my-model\"", &format!("{:?}", program));
-    house.write("runner.toml", text);
-    at(&house, "2026-11-22T00:30:00Z", &["tick"]).ends(0);
-    assert!(house.path("notes/a.md").is_file());
-    assert!(!house.path(".runner/failed/ask.json").exists());
+    fixture.write("runner.toml", text);
+    at(&fixture, "2026-11-22T00:30:00Z", &["tick"]).ends(0);
+    assert!(fixture.path("notes/a.md").is_file());
+    assert!(!fixture.path(".runner/failed/ask.json").exists());
 }
 
 #[test]
 fn pools_and_prices_are_the_users_own() {
-    let house = House::with("");
+    let fixture = Fixture::with("");
     for toml in [
         "[pools.max]\nunlimited = true\n",
         "[prices.x]\ninput_cost_per_token = 0\n",
     ] {
-        let before = house.read("runner.toml");
-        house.configure(toml);
-        house
+        let before = fixture.read("runner.toml");
+        fixture.configure(toml);
+        fixture
             .run(&["config", "check"])
             .ends(78)
-            .says("the user's own");
-        house.write("runner.toml", before);
+            .expect_text("the user's own");
+        fixture.write("runner.toml", before);
     }
-    house
+    fixture
         .run(&["config", "set", "pools.max.unlimited", "true"])
         .ends(78)
-        .says("--user");
-    house
+        .expect_text("--user");
+    fixture
         .run(&["config", "set", "--user", "pools.max.unlimited", "true"])
         .ends(0);
-    user(&house, "[pools.empty]\noverage = true\n");
-    house
+    user(&fixture, "[pools.empty]\noverage = true\n");
+    fixture
         .run(&["config", "check"])
         .ends(78)
-        .says("it bounds nothing");
+        .expect_text("it bounds nothing");
 }

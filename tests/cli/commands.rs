@@ -1,9 +1,9 @@
 //! Command jobs: what counts as done.
 
-use crate::house::House;
+use crate::fixture::Fixture;
 
-fn job(script: &str, more: &str) -> House {
-    House::with(&format!(
+fn job(script: &str, more: &str) -> Fixture {
+    Fixture::with(&format!(
         "[jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}]\n{more}"
     ))
 }
@@ -12,101 +12,105 @@ const ARTIFACT: &str = "artifacts = [{ from = \"a.json\", to = \"out/a.json\" }]
 
 #[test]
 fn a_declared_artifact_is_placed_and_told() {
-    let house = job("echo '{\"n\": 1}' > \"$RUNNER_OUT/a.json\"", ARTIFACT);
-    house
+    let fixture = job("echo '{\"n\": 1}' > \"$RUNNER_OUT/a.json\"", ARTIFACT);
+    fixture
         .run(&["run", "tidy"])
         .ends(0)
-        .says("tidy: succeeded")
-        .says("out/a.json");
-    assert_eq!(house.read("out/a.json"), "{\"n\": 1}\n");
-    let runs = house.run(&["runs", "--json"]).ends(0).json();
+        .expect_text("tidy: succeeded")
+        .expect_text("out/a.json");
+    assert_eq!(fixture.read("out/a.json"), "{\"n\": 1}\n");
+    let runs = fixture.run(&["runs", "--json"]).ends(0).json();
     assert_eq!(runs[0]["outcome"], "succeeded");
-    assert_confined(&runs[0]);
+    assert_sandboxed(&runs[0]);
     assert!(
-        !house
+        !fixture
             .path(".runner/staging")
             .join(runs[0]["id"].as_str().unwrap())
             .exists()
     );
-    assert!(house.survivors().is_empty());
+    assert!(fixture.survivors().is_empty());
 }
 
 #[test]
 fn exit_0_without_the_artifact_is_a_failure() {
-    let house = job("true", ARTIFACT);
-    house
+    let fixture = job("true", ARTIFACT);
+    fixture
         .run(&["run", "tidy"])
         .ends(1)
-        .says("artifact-missing")
-        .says("a.json");
+        .expect_text("artifact-missing")
+        .expect_text("a.json");
     let mark: serde_json::Value =
-        serde_json::from_str(&house.read(".runner/failed/tidy.json")).unwrap();
+        serde_json::from_str(&fixture.read(".runner/failed/tidy.json")).unwrap();
     assert_eq!(mark["class"], "artifact-missing");
-    house.run(&["status"]).ends(0).says("FAILED").says("tidy");
+    fixture
+        .run(&["status"])
+        .ends(0)
+        .expect_text("FAILED")
+        .expect_text("tidy");
 }
 
 #[test]
 fn a_failmark_goes_with_the_next_success() {
-    let house = job("[ -e good ] && echo 1 > \"$RUNNER_OUT/a.json\"", ARTIFACT);
-    house
+    let fixture = job("[ -e good ] && echo 1 > \"$RUNNER_OUT/a.json\"", ARTIFACT);
+    fixture
         .run(&["run", "tidy"])
         .ends(1)
-        .says("crash")
-        .says("exit 1");
-    assert!(house.path(".runner/failed/tidy.json").exists());
-    house.write("good", "");
-    house.run(&["run", "tidy"]).ends(0);
-    assert!(!house.path(".runner/failed/tidy.json").exists());
+        .expect_text("crash")
+        .expect_text("exit 1");
+    assert!(fixture.path(".runner/failed/tidy.json").exists());
+    fixture.write("good", "");
+    fixture.run(&["run", "tidy"]).ends(0);
+    assert!(!fixture.path(".runner/failed/tidy.json").exists());
 }
 
 #[test]
 fn a_torn_artifact_replaces_nothing() {
-    let house = job("printf '{\"n\": ' > \"$RUNNER_OUT/a.json\"", ARTIFACT);
-    house.write("out/a.json", "{\"old\": true}\n");
-    house
+    let fixture = job("printf '{\"n\": ' > \"$RUNNER_OUT/a.json\"", ARTIFACT);
+    fixture.write("out/a.json", "{\"old\": true}\n");
+    fixture
         .run(&["run", "tidy"])
         .ends(1)
-        .says("malformed")
-        .says("not JSON");
-    assert_eq!(house.read("out/a.json"), "{\"old\": true}\n");
+        .expect_text("malformed")
+        .expect_text("not JSON");
+    assert_eq!(fixture.read("out/a.json"), "{\"old\": true}\n");
 }
 
 #[test]
 fn a_program_that_is_not_there_is_not_installed() {
-    let house =
-        House::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"no-such-program-at-all\"\n");
-    house
+    let fixture =
+        Fixture::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"no-such-program-at-all\"\n");
+    fixture
         .run(&["run", "tidy"])
         .ends(69)
-        .says("not-installed")
-        .says("no-such-program-at-all");
+        .expect_text("not-installed")
+        .expect_text("no-such-program-at-all");
 }
 
 #[test]
 fn a_run_past_its_deadline_is_ended_with_its_tree() {
-    let house = job("setsid sleep 1000 & sleep 1000", "timeout = \"300ms\"\n");
-    house
+    let fixture = job("setsid sleep 1000 & sleep 1000", "timeout = \"300ms\"\n");
+    fixture
         .run(&["run", "tidy"])
         .ends(1)
-        .says("timed-out")
-        .says("total deadline");
-    assert_eq!(house.survivors(), Vec::<String>::new());
+        .expect_text("timed-out")
+        .expect_text("total deadline");
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
 }
 
 #[test]
 fn the_environment_is_an_allowlist() {
-    let house = job(
+    let fixture = job(
         "env | cut -d= -f1 | sort | tr '\\n' ' ' > \"$RUNNER_OUT/a.txt\"",
         "env = [\"WANTED\"]\nartifacts = [{ from = \"a.txt\", to = \"out/a.txt\" }]\n",
     );
-    let output = house
+    let output = fixture
         .runner(&["run", "tidy"])
         .env("WANTED", "1")
         .env("SECRET_KEY", "s3cr3t")
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    let names = house.read("out/a.txt");
+    let names = fixture.read("out/a.txt");
     let names: Vec<&str> = names
         .split_whitespace()
         .filter(|name| !["_", "PWD", "SHLVL", "OLDPWD"].contains(name))
@@ -128,13 +132,13 @@ fn the_environment_is_an_allowlist() {
 #[test]
 fn secrets_in_a_programs_words_do_not_reach_the_report() {
     let key = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
-    let house = job(&format!("echo token {key} >&2; exit 3"), "");
-    let said = house.run(&["run", "tidy"]).ends(1).says("exit 3");
-    let id = house.run(&["runs", "--json"]).json()[0]["id"]
+    let fixture = job(&format!("echo token {key} >&2; exit 3"), "");
+    let said = fixture.run(&["run", "tidy"]).ends(1).expect_text("exit 3");
+    let id = fixture.run(&["runs", "--json"]).json()[0]["id"]
         .as_str()
         .unwrap()
         .to_owned();
-    let logs = house.run(&["runs", "logs", &id]).ends(0);
+    let logs = fixture.run(&["runs", "logs", &id]).ends(0);
     for text in [&said.err, &said.out, &logs.out] {
         assert!(!text.contains(&key), "{text}");
     }
@@ -143,21 +147,21 @@ fn secrets_in_a_programs_words_do_not_reach_the_report() {
 
 #[test]
 fn what_was_handed_to_a_program_is_hidden_everywhere() {
-    let house = job("echo $MY_TOKEN >&2; exit 3", "env = [\"MY_TOKEN\"]\n");
-    let output = house
+    let fixture = job("echo $MY_TOKEN >&2; exit 3", "env = [\"MY_TOKEN\"]\n");
+    let output = fixture
         .runner(&["run", "tidy"])
         .env("MY_TOKEN", "correct-horse-battery")
         .output()
         .unwrap();
-    let id = house.run(&["runs", "--json"]).json()[0]["id"]
+    let id = fixture.run(&["runs", "--json"]).json()[0]["id"]
         .as_str()
         .unwrap()
         .to_owned();
-    let logs = house.run(&["runs", "logs", &id]).ends(0);
+    let logs = fixture.run(&["runs", "logs", &id]).ends(0);
     let sinks = [
         String::from_utf8_lossy(&output.stderr).into_owned(),
-        house.read(".runner/failed/tidy.json"),
-        house.run(&["runs", "--json"]).out,
+        fixture.read(".runner/failed/tidy.json"),
+        fixture.run(&["runs", "--json"]).out,
         logs.out,
     ];
     for sink in sinks {
@@ -167,36 +171,36 @@ fn what_was_handed_to_a_program_is_hidden_everywhere() {
 
 #[test]
 fn a_killed_run_leaves_its_failmark() {
-    let house = job(
-        // The launcher's parent: without walls it can be reached.
+    let fixture = job(
+        // The launcher's parent: without a sandbox it can be reached.
         "read _ _ _ run _ < /proc/$PPID/stat; kill -9 $run; sleep 1000",
         "sandbox = \"off\"\n",
     );
-    house.run(&["run", "tidy"]).ends(1).says("lost");
-    assert!(house.read(".runner/failed/tidy.json").contains("lost"));
-    assert!(house.survivors().is_empty());
+    fixture.run(&["run", "tidy"]).ends(1).expect_text("lost");
+    assert!(fixture.read(".runner/failed/tidy.json").contains("lost"));
+    assert!(fixture.survivors().is_empty());
 }
 
 #[test]
 fn the_same_key_runs_once() {
-    let house = job("echo x >> times", "");
-    house.run(&["run", "tidy", "--key", "monday"]).ends(0);
-    house
+    let fixture = job("echo x >> times", "");
+    fixture.run(&["run", "tidy", "--key", "monday"]).ends(0);
+    fixture
         .run(&["run", "tidy", "--key", "monday"])
         .ends(0)
-        .says("asked for with this key before");
-    assert_eq!(house.read("times"), "x\n");
-    house.run(&["run", "tidy", "--key", "tuesday"]).ends(0);
-    assert_eq!(house.read("times"), "x\nx\n");
+        .expect_text("asked for with this key before");
+    assert_eq!(fixture.read("times"), "x\n");
+    fixture.run(&["run", "tidy", "--key", "tuesday"]).ends(0);
+    assert_eq!(fixture.read("times"), "x\nx\n");
 }
 
 #[test]
 fn term_cancels_a_run_that_settles_itself() {
-    let house = job("echo ready > ready.fifo; exec sleep 1000", "");
-    house.command("mkfifo", &["ready.fifo"]).status().unwrap();
-    let mut child = house.runner(&["run", "tidy", "--json"]).spawn().unwrap();
+    let fixture = job("echo ready > ready.fifo; exec sleep 1000", "");
+    fixture.command("mkfifo", &["ready.fifo"]).status().unwrap();
+    let mut child = fixture.runner(&["run", "tidy", "--json"]).spawn().unwrap();
     assert_eq!(
-        std::fs::read_to_string(house.path("ready.fifo")).unwrap(),
+        std::fs::read_to_string(fixture.path("ready.fifo")).unwrap(),
         "ready\n"
     );
     let pid = rustix::process::Pid::from_child(&child);
@@ -204,23 +208,23 @@ fn term_cancels_a_run_that_settles_itself() {
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(130), "{status:?}");
     assert_eq!(
-        house.run(&["runs", "--json"]).json()[0]["outcome"],
+        fixture.run(&["runs", "--json"]).json()[0]["outcome"],
         "cancelled"
     );
-    assert!(house.survivors().is_empty());
+    assert!(fixture.survivors().is_empty());
 }
 
 #[test]
 fn a_prompt_without_a_model_leaves_an_honest_index() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[jobs.digest]\nkind = \"prompt\"\nprompt = \"What is new?\"\nsources = [\"README.md\", \"gone.md\"]\nto = \"notes/digest.md\"\n",
     );
-    house
+    fixture
         .run(&["run", "digest"])
         .ends(0)
-        .says("degraded")
-        .says("gone.md");
-    let text = house.read("notes/digest.md");
+        .expect_text("degraded")
+        .expect_text("gone.md");
+    let text = fixture.read("notes/digest.md");
     assert!(
         text.contains("No model was asked") && text.contains("README.md: a project"),
         "{text}"
@@ -229,21 +233,21 @@ fn a_prompt_without_a_model_leaves_an_honest_index() {
 
 #[test]
 fn a_command_backend_answers_a_prompt() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[backends.mine]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"cat > seen.json; echo '\\\"the answer\\\"'\"]\n\
          [jobs.digest]\nkind = \"prompt\"\nprompt = \"What?\"\nsources = [\"README.md\"]\nto = \"d.md\"\nbackend = \"mine\"\n",
     );
-    house
+    fixture
         .run(&["run", "digest"])
         .ends(0)
-        .says("mine wrote d.md");
-    assert_eq!(house.read("d.md"), "the answer\n");
-    let row = &house.run(&["runs", "--json"]).json()[0];
+        .expect_text("mine wrote d.md");
+    assert_eq!(fixture.read("d.md"), "the answer\n");
+    let row = &fixture.run(&["runs", "--json"]).json()[0];
     assert_eq!(
         (row["backend"].as_str(), row["model_calls"].as_i64()),
         (Some("mine"), Some(1))
     );
-    assert_confined(row);
+    assert_sandboxed(row);
 }
 
 /// The guide's smallest backend, word for word, as both kinds of job would use it.
@@ -257,30 +261,30 @@ fn the_guides_backend_works() {
         .split("```")
         .next()
         .unwrap();
-    let house = House::with("");
-    house.write("echo.py", script);
-    let path = house.path("echo.py").display().to_string();
-    house.configure(&format!(
+    let fixture = Fixture::with("");
+    fixture.write("echo.py", script);
+    let path = fixture.path("echo.py").display().to_string();
+    fixture.configure(&format!(
         "[backends.mine]\ntype = \"command\"\nprogram = \"python3\"\nargs = [{path:?}]\nquiet = true\n\
          [jobs.dream]\nbackend = \"mine\"\n\
          [jobs.digest]\nkind = \"prompt\"\nprompt = \"What?\"\nsources = [\"README.md\"]\nto = \"d.md\"\nbackend = \"mine\"\n"
     ));
-    house.write("ideas/note.md", "Maybe use a shorter name?\n");
-    let night = house.run(&["night", "--json"]).ends(0).json();
+    fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
+    let night = fixture.run(&["night", "--json"]).ends(0).json();
     assert_eq!(night["worst"], "succeeded", "{night:#}");
-    assert!(house.read("d.md").contains("README.md: a project"));
+    assert!(fixture.read("d.md").contains("README.md: a project"));
     assert_eq!(night["runs"][1]["unstated_calls"], 1);
 }
 
-/// Its walls and what they are made of are told, and they are not off.
-fn assert_confined(run: &serde_json::Value) {
-    let told = run["containment"].as_str().unwrap();
+/// Its sandbox and what they are made of are told, and they are not off.
+fn assert_sandboxed(run: &serde_json::Value) {
+    let reported = run["containment"].as_str().unwrap();
     assert!(
-        told.starts_with("walls full (") || told.starts_with("walls files-only ("),
-        "{told}"
+        reported.starts_with("walls full (") || reported.starts_with("walls files-only ("),
+        "{reported}"
     );
     assert!(
-        told.contains("seccomp") && told.contains(", tree "),
-        "{told}"
+        reported.contains("seccomp") && reported.contains(", tree "),
+        "{reported}"
     );
 }

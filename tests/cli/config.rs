@@ -3,18 +3,18 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use crate::house::{House, Said};
-use crate::look::snapshot;
+use crate::fixture::{CommandOutput, Fixture};
+use crate::output::snapshot;
 
-const SAYS: &str = "# By hand.\n[jobs.say]\nkind = \"command\"\ntrigger = \"manual\" # when asked\nprogram = \"sh\"\nargs = [\"-c\", \"echo file >> said\"]\n";
+const SAYS: &str = "# Manually.\n[jobs.say]\nkind = \"command\"\ntrigger = \"manual\" # when asked\nprogram = \"sh\"\nargs = [\"-c\", \"echo file >> said\"]\n";
 
-fn with_env(house: &House, args: &[&str], name: &str, value: &str) -> Said {
-    Said::of(house.runner(args).env(name, value).output().unwrap())
+fn with_env(fixture: &Fixture, args: &[&str], name: &str, value: &str) -> CommandOutput {
+    CommandOutput::of(fixture.runner(args).env(name, value).output().unwrap())
 }
 
 #[test]
 fn each_value_names_its_layer() {
-    let house = House::with("[night]\nat = \"01:00\" # early\n");
+    let fixture = Fixture::with("[night]\nat = \"01:00\" # early\n");
     let args = [
         "config",
         "show",
@@ -23,7 +23,7 @@ fn each_value_names_its_layer() {
         "--config",
         "night.budget.calls=7",
     ];
-    let shown = with_env(&house, &args, "RUNNER_CONFIG__NIGHT__LENGTH", "6h")
+    let shown = with_env(&fixture, &args, "RUNNER_CONFIG__NIGHT__LENGTH", "6h")
         .ends(0)
         .json();
     let of = |key: &str| (shown[key]["value"].clone(), shown[key]["layer"].clone());
@@ -32,7 +32,7 @@ fn each_value_names_its_layer() {
     assert_eq!(of("night.budget.calls"), (7.into(), "flag".into()));
     assert_eq!(of("defaults.stagger"), ("0s".into(), "user".into()));
     assert_eq!(of("night.zone"), ("system".into(), "default".into()));
-    let text = house.read("runner.toml");
+    let text = fixture.read("runner.toml");
     let line = 1 + text
         .lines()
         .position(|line| line.starts_with("at ="))
@@ -42,21 +42,21 @@ fn each_value_names_its_layer() {
         shown["night.length"]["given"],
         "RUNNER_CONFIG__NIGHT__LENGTH"
     );
-    house
+    fixture
         .run(&["config", "show", "--origin"])
         .ends(0)
-        .says(&format!(
+        .expect_text(&format!(
             "# project {}:{line}\n",
-            house.path("runner.toml").display()
+            fixture.path("runner.toml").display()
         ))
-        .says("# default config/default.toml:");
+        .expect_text("# default config/default.toml:");
 }
 
 #[test]
 fn what_is_shown_can_be_read_again() {
-    let house = House::with(SAYS);
-    let shown = house.run(&["config", "show"]).ends(0).out;
-    let full = house.run(&["config", "show", "--json"]).ends(0).json();
+    let fixture = Fixture::with(SAYS);
+    let shown = fixture.run(&["config", "show"]).ends(0).out;
+    let full = fixture.run(&["config", "show", "--json"]).ends(0).json();
     // All but the tables that are the user's alone may stand in a project's file.
     let users = ["daemon]", "retention]", "pools.local]"];
     let tables: Vec<&str> = shown.split("\n[").collect();
@@ -65,41 +65,41 @@ fn what_is_shown_can_be_read_again() {
         .filter(|table| !users.iter().any(|name| table.starts_with(name)));
     let own: Vec<&str> = own.copied().collect();
     assert_eq!(own.len() + users.len(), tables.len());
-    house.write("runner.toml", own.join("\n["));
-    assert_eq!(house.run(&["config", "show"]).ends(0).out, shown);
+    fixture.write("runner.toml", own.join("\n["));
+    assert_eq!(fixture.run(&["config", "show"]).ends(0).out, shown);
     assert_eq!(
-        house.run(&["config", "show", "--json"]).ends(0).json(),
+        fixture.run(&["config", "show", "--json"]).ends(0).json(),
         full
     );
     // Outside of a project, the default and the user's file.
-    let bare = house.root().join("bare");
+    let bare = fixture.root().join("bare");
     fs::create_dir(&bare).unwrap();
     let bare = bare.to_str().unwrap();
-    house
+    fixture
         .run(&["-C", bare, "config", "show"])
         .ends(0)
-        .says("stagger = \"0s\"");
-    house
+        .expect_text("stagger = \"0s\"");
+    fixture
         .run(&["-C", bare, "config", "check"])
         .ends(0)
-        .says("ok");
+        .expect_text("ok");
     assert_eq!(
-        house
+        fixture
             .run(&["-C", bare, "config", "get", "night.at"])
             .ends(0)
             .out,
         "02:30\n"
     );
-    house
+    fixture
         .run(&["-C", bare, "config", "set", "night.at", "01:00"])
         .ends(78)
-        .says("runner init");
+        .expect_text("runner init");
 }
 
 #[test]
 fn one_value_is_got_by_its_name() {
-    let house = House::with(SAYS);
-    let get = |key: &str| house.run(&["config", "get", key]);
+    let fixture = Fixture::with(SAYS);
+    let get = |key: &str| fixture.run(&["config", "get", key]);
     assert_eq!(get("jobs.say.program").ends(0).out, "sh\n");
     assert_eq!(
         get("jobs.say.args").ends(0).out,
@@ -108,15 +108,15 @@ fn one_value_is_got_by_its_name() {
     assert_eq!(get("jobs.dream.budget").ends(0).out, "{ calls = 10 }\n");
     // What the job does not say is as in [defaults].
     assert_eq!(get("jobs.say.retries").ends(0).out, "2\n");
-    get("jobs.say.timeout").ends(1).says("not set");
+    get("jobs.say.timeout").ends(1).expect_text("not set");
     get("night.lenght")
         .ends(78)
-        .says("runner config get night.length");
+        .expect_text("runner config get night.length");
     get("jobs.sey.program")
         .ends(78)
-        .says("runner config get jobs.say.program");
+        .expect_text("runner config get jobs.say.program");
     assert_eq!(
-        house
+        fixture
             .run(&["config", "get", "night.at", "--json"])
             .ends(0)
             .json(),
@@ -126,48 +126,48 @@ fn one_value_is_got_by_its_name() {
 
 #[test]
 fn set_changes_one_line_and_nothing_when_it_is_wrong() {
-    let house = House::with(SAYS);
-    let before = house.read("runner.toml");
-    house
+    let fixture = Fixture::with(SAYS);
+    let before = fixture.read("runner.toml");
+    fixture
         .run(&["config", "set", "jobs.say.trigger", "every 15m"])
         .ends(0)
-        .says("runner.toml");
-    let after = house.read("runner.toml");
+        .expect_text("runner.toml");
+    let after = fixture.read("runner.toml");
     assert_eq!(after, before.replace("\"manual\"", "\"every 15m\""));
-    house
+    fixture
         .run(&["config", "set", "jobs.say.trigger", "evry 15m"])
         .ends(78)
-        .says("did you mean \"every\"");
-    house
+        .expect_text("did you mean \"every\"");
+    fixture
         .run(&["config", "set", "jobs.say.triger", "manual"])
         .ends(78)
-        .says("jobs.say.trigger manual");
-    assert_eq!(house.read("runner.toml"), after);
-    house
+        .expect_text("jobs.say.trigger manual");
+    assert_eq!(fixture.read("runner.toml"), after);
+    fixture
         .run(&["config", "set", "jobs.say.trigger", "every 15m"])
         .ends(0)
-        .says("nothing was written");
+        .expect_text("nothing was written");
     // A link in a project is not followed: whoever may write there could show any file of the user.
-    let kept = house.root().join("kept.toml");
-    fs::rename(house.path("runner.toml"), &kept).unwrap();
-    symlink(&kept, house.path("runner.toml")).unwrap();
+    let kept = fixture.root().join("kept.toml");
+    fs::rename(fixture.path("runner.toml"), &kept).unwrap();
+    symlink(&kept, fixture.path("runner.toml")).unwrap();
     for args in [
         &["config", "set", "defaults.priority", "-2"][..],
         &["config", "get", "defaults.priority"],
     ] {
-        house
+        fixture
             .run(args)
             .ends(78)
-            .says("it is a symbolic link, not a regular file");
+            .expect_text("it is a symbolic link, not a regular file");
     }
-    fs::remove_file(house.path("runner.toml")).unwrap();
-    fs::rename(&kept, house.path("runner.toml")).unwrap();
+    fs::remove_file(fixture.path("runner.toml")).unwrap();
+    fs::rename(&kept, fixture.path("runner.toml")).unwrap();
     // A file of the user's that is kept elsewhere stays a link and keeps its permissions.
-    let own = house.root().join("config/runner/config.toml");
+    let own = fixture.root().join("config/runner/config.toml");
     fs::rename(&own, &kept).unwrap();
     fs::set_permissions(&kept, fs::Permissions::from_mode(0o640)).unwrap();
     symlink(&kept, &own).unwrap();
-    house
+    fixture
         .run(&["config", "set", "--user", "defaults.priority", "-2"])
         .ends(0);
     assert!(own.is_symlink());
@@ -176,12 +176,12 @@ fn set_changes_one_line_and_nothing_when_it_is_wrong() {
         0o640
     );
     assert_eq!(
-        house.run(&["config", "get", "defaults.priority"]).out,
+        fixture.run(&["config", "get", "defaults.priority"]).out,
         "-2\n"
     );
     // It need not be there.
     fs::remove_file(&own).unwrap();
-    house
+    fixture
         .run(&["config", "set", "--user", "daemon.drain", "5s"])
         .ends(0);
     assert_eq!(
@@ -192,10 +192,10 @@ fn set_changes_one_line_and_nothing_when_it_is_wrong() {
 
 #[test]
 fn check_tells_every_mistake_with_its_place() {
-    let house = House::with(SAYS);
-    assert_eq!(house.run(&["config", "check"]).ends(0).out, "ok\n");
-    house.configure("[night]\nlenght = \"8h\"\nat = \"25:00\"\n[defaults]\nretries = -1\n[jobs.b]\nkind = \"comand\"\n");
-    let said = house.run(&["config", "check"]).ends(78);
+    let fixture = Fixture::with(SAYS);
+    assert_eq!(fixture.run(&["config", "check"]).ends(0).out, "ok\n");
+    fixture.configure("[night]\nlenght = \"8h\"\nat = \"25:00\"\n[defaults]\nretries = -1\n[jobs.b]\nkind = \"comand\"\n");
+    let said = fixture.run(&["config", "check"]).ends(78);
     let carets = said
         .err
         .lines()
@@ -203,44 +203,44 @@ fn check_tells_every_mistake_with_its_place() {
         .count();
     assert_eq!(carets, 4, "{}", said.err);
     let said = said
-        .says("did you mean \"length\"?")
-        .says("25:00")
-        .says("retries")
-        .says("comand");
+        .expect_text("did you mean \"length\"?")
+        .expect_text("25:00")
+        .expect_text("retries")
+        .expect_text("comand");
     assert!(said.out.is_empty());
-    let told = house.run(&["config", "check", "--json"]).ends(78).json();
-    assert_eq!(told["mistakes"].as_array().unwrap().len(), 4);
-    house.write("runner.toml", "[night]\nat = 3 3\nlength = = 2\n");
-    house
+    let reported = fixture.run(&["config", "check", "--json"]).ends(78).json();
+    assert_eq!(reported["mistakes"].as_array().unwrap().len(), 4);
+    fixture.write("runner.toml", "[night]\nat = 3 3\nlength = = 2\n");
+    fixture
         .run(&["config", "check"])
         .ends(78)
-        .says("runner.toml:2:")
-        .says("runner.toml:3:");
+        .expect_text("runner.toml:2:")
+        .expect_text("runner.toml:3:");
     for bad in [
         &b"\xff\xfe"[..],
         b"a = \"\0\"",
         b"\xef\xbb\xbfa",
         b"[night]\r\nat = 3\r\n",
     ] {
-        house.write("runner.toml", bad);
-        house
+        fixture.write("runner.toml", bad);
+        fixture
             .run(&["config", "check"])
             .ends(78)
-            .says("runner.toml:")
-            .says("^");
-        house.run(&["night"]).ends(78).says("runner.toml:");
-        house.run(&["init"]).ends(78).says("runner.toml:");
+            .expect_text("runner.toml:")
+            .expect_text("^");
+        fixture.run(&["night"]).ends(78).expect_text("runner.toml:");
+        fixture.run(&["init"]).ends(78).expect_text("runner.toml:");
     }
 }
 
 #[test]
 fn a_command_and_its_runs_take_what_is_in_no_file() {
-    let house = House::with(SAYS);
-    let said = |house: &House| house.read("said");
-    house.run(&["run", "say"]).ends(0);
+    let fixture = Fixture::with(SAYS);
+    let said = |fixture: &Fixture| fixture.read("said");
+    fixture.run(&["run", "say"]).ends(0);
     let args = "[\"-c\", \"echo env >> said\"]";
     with_env(
-        &house,
+        &fixture,
         &["run", "say"],
         "RUNNER_CONFIG__JOBS__SAY__ARGS",
         args,
@@ -248,33 +248,33 @@ fn a_command_and_its_runs_take_what_is_in_no_file() {
     .ends(0);
     let flag = "jobs.say.args=[\"-c\", \"echo flag >> said\"]";
     let both = ["run", "say", "--config", flag];
-    with_env(&house, &both, "RUNNER_CONFIG__JOBS__SAY__ARGS", args).ends(0);
-    house.run(&["run", "say"]).ends(0);
-    assert_eq!(said(&house), "file\nenv\nflag\nfile\n");
+    with_env(&fixture, &both, "RUNNER_CONFIG__JOBS__SAY__ARGS", args).ends(0);
+    fixture.run(&["run", "say"]).ends(0);
+    assert_eq!(said(&fixture), "file\nenv\nflag\nfile\n");
 }
 
 #[test]
 fn what_cannot_be_honoured_is_refused() {
-    let house = House::with(SAYS);
+    let fixture = Fixture::with(SAYS);
     let schedule = |command: &[&str], code| {
         let args = [command, &["--config", "night.at=23:00"]].concat();
-        house.run(&args).ends(code)
+        fixture.run(&args).ends(code)
     };
     schedule(&["night"], 2)
-        .says("--config night.at: ")
-        .says("runner config set night.at");
-    schedule(&["tick"], 2).says("--config night.at: ");
-    schedule(&["enqueue", "say"], 2).says("--set");
+        .expect_text("--config night.at: ")
+        .expect_text("runner config set night.at");
+    schedule(&["tick"], 2).expect_text("--config night.at: ");
+    schedule(&["enqueue", "say"], 2).expect_text("--set");
     schedule(&["status"], 2);
-    schedule(&["schedule", "next", "dream", "-n", "1"], 0).says("23:00");
-    house
+    schedule(&["schedule", "next", "dream", "-n", "1"], 0).expect_text("23:00");
+    fixture
         .run(&["night", "--config", "night.at"])
         .ends(2)
-        .says("KEY=VALUE");
-    house
+        .expect_text("KEY=VALUE");
+    fixture
         .run(&["night", "--config", "nigth.budget.calls=3"])
         .ends(2)
-        .says("did you mean \"night\"");
+        .expect_text("did you mean \"night\"");
     for (name, words) in [
         ("RUNNER_CONFIG__NIGHT__AT", "a matter of the schedule"),
         ("RUNNER_CONFIG__JOBS__SEY__ARGS", "did you mean \"say\"?"),
@@ -282,32 +282,32 @@ fn what_cannot_be_honoured_is_refused() {
         ("RUNNER_CONFIG_NIGHT_AT", "two underscores"),
         ("RUNNER_CONFIG__PROJECT__ID", "history"),
     ] {
-        with_env(&house, &["night"], name, "23:00")
+        with_env(&fixture, &["night"], name, "23:00")
             .ends(78)
-            .says(name)
-            .says(words);
+            .expect_text(name)
+            .expect_text(words);
     }
-    assert!(!house.path(".runner/reports").exists());
+    assert!(!fixture.path(".runner/reports").exists());
 }
 
 #[test]
 fn the_published_schema_is_the_one_that_is_printed() {
-    let house = House::new();
-    let schema = house.run(&["config", "schema"]).ends(0);
+    let fixture = Fixture::new();
+    let schema = fixture.run(&["config", "schema"]).ends(0);
     snapshot("../../config/schemas/runner.schema.json", &schema.out);
 }
 
 #[test]
 fn a_mistake_is_an_object_for_scripts() {
-    let house = House::with("[night]\nlenght = \"8h\"\n[jobs.dream]\nmax_ideas = \"x\"\n");
-    let told = house.run(&["config", "check", "--json"]).ends(78).json();
-    let first = &told["mistakes"][0];
-    let text = house.read("runner.toml");
+    let fixture = Fixture::with("[night]\nlenght = \"8h\"\n[jobs.dream]\nmax_ideas = \"x\"\n");
+    let reported = fixture.run(&["config", "check", "--json"]).ends(78).json();
+    let first = &reported["mistakes"][0];
+    let text = fixture.read("runner.toml");
     let line = 1 + text
         .lines()
         .position(|line| line.starts_with("lenght"))
         .unwrap();
-    let file = house.path("runner.toml").canonicalize().unwrap();
+    let file = fixture.path("runner.toml").canonicalize().unwrap();
     assert_eq!(
         *first,
         serde_json::json!({
@@ -315,7 +315,7 @@ fn a_mistake_is_an_object_for_scripts() {
             "message": "there is no such setting", "hint": "did you mean \"length\"?", "nearest": "length",
         })
     );
-    let second = &told["mistakes"][1];
+    let second = &reported["mistakes"][1];
     assert_eq!(second["key"], "jobs.dream.max_ideas");
     assert_eq!(
         second["message"],
@@ -326,58 +326,61 @@ fn a_mistake_is_an_object_for_scripts() {
 
 #[test]
 fn what_is_set_beside_a_mistake_says_that_it_remains() {
-    let house = House::with("[night]\nlenght = \"8h\"\n");
-    house
+    let fixture = Fixture::with("[night]\nlenght = \"8h\"\n");
+    fixture
         .run(&["config", "set", "jobs.dream.max_ideas", "9"])
         .ends(0)
-        .says("1 mistake remains")
-        .says("runner config check");
-    assert!(house.read("runner.toml").contains("max_ideas = 9"));
+        .expect_text("1 mistake remains")
+        .expect_text("runner config check");
+    assert!(fixture.read("runner.toml").contains("max_ideas = 9"));
 }
 
 #[test]
 fn a_broken_file_keeps_init_from_writing_anything() {
-    let house = House::new();
-    house.write("runner.toml", "[night]\nlenght = \"8h\"\n");
-    let before = house.tree(".");
-    house
+    let fixture = Fixture::new();
+    fixture.write("runner.toml", "[night]\nlenght = \"8h\"\n");
+    let before = fixture.tree(".");
+    fixture
         .run(&["init"])
         .ends(78)
-        .says("runner.toml:2:1: night.lenght");
-    assert_eq!(house.tree("."), before);
-    assert!(!house.path("ideas").exists() && !house.state().exists());
-    house.write("runner.toml", "[night]\nlength = \"8h\"\n");
-    house.write(".ctxrc", "dream:\n  max: many\n");
-    house.run(&["init"]).ends(78).says(".ctxrc:2:8: dream.max");
-    house.write(".ctxrc", "dream:\n  max: 4\n");
-    house.run(&["init"]).ends(0);
-    house
+        .expect_text("runner.toml:2:1: night.lenght");
+    assert_eq!(fixture.tree("."), before);
+    assert!(!fixture.path("ideas").exists() && !fixture.state().exists());
+    fixture.write("runner.toml", "[night]\nlength = \"8h\"\n");
+    fixture.write(".ctxrc", "dream:\n  max: many\n");
+    fixture
+        .run(&["init"])
+        .ends(78)
+        .expect_text(".ctxrc:2:8: dream.max");
+    fixture.write(".ctxrc", "dream:\n  max: 4\n");
+    fixture.run(&["init"]).ends(0);
+    fixture
         .run(&["config", "show", "--origin"])
         .ends(0)
-        .says("max_ideas = 4")
-        .says("# ctxrc ");
-    house.run(&["status"]).ends(0);
+        .expect_text("max_ideas = 4")
+        .expect_text("# ctxrc ");
+    fixture.run(&["status"]).ends(0);
     // What it says is followed as soon as it changes.
-    house.write(".ctxrc", "dream:\n  cadence: '0 9 * * *'\n");
-    house
+    fixture.write(".ctxrc", "dream:\n  cadence: '0 9 * * *'\n");
+    fixture
         .run(&["schedule", "explain", "dream"])
         .ends(0)
-        .says("09:00");
+        .expect_text("09:00");
 }
 
 #[test]
 fn a_schedule_that_is_set_counts_from_then_on() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 1h\"\n",
     );
-    let clock = house.root().join("clock");
+    let clock = fixture.root().join("clock");
     let at = |now: &str, args: &[&str]| {
         std::fs::write(&clock, now).unwrap();
-        let mut command = house.runner(args);
+        let mut command = fixture.runner(args);
         let done = command.env("RUNNER_TEST_CLOCK", &clock).output().unwrap();
-        crate::house::Said::of(done).ends(0)
+        crate::fixture::CommandOutput::of(done).ends(0)
     };
-    let next = || house.count("SELECT next_due / 60000 FROM jobs WHERE name = 'tidy'");
+    let next = || fixture.count("SELECT next_due / 60000 FROM jobs WHERE name = 'tidy'");
     at("2030-01-10T10:00:00Z", &["tick"]);
     let hourly = next();
     at(
@@ -395,6 +398,6 @@ fn a_schedule_that_is_set_counts_from_then_on() {
         &["config", "set", "--user", "defaults.catch_up", "none"],
     );
     let kept = "SELECT count(*) FROM jobs WHERE name = 'tidy' AND policy LIKE '%none%'";
-    assert_eq!(house.count(kept), 1);
+    assert_eq!(fixture.count(kept), 1);
     assert_eq!(next(), hourly - 30, "the schedule is the same");
 }

@@ -5,7 +5,7 @@ use std::fs;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
-use crate::house::{House, Said};
+use crate::fixture::{CommandOutput, Fixture};
 
 const LATEST: &str = ".agents/overnight/latest";
 const WORK: &str = concat!(
@@ -41,45 +41,45 @@ fn answer(kind: &str, action: &str, confidence: &str, backs: &str) -> String {
 const ONE: &str = "\\\"$one\\\"";
 const TWO: &str = "\\\"$two\\\"";
 
-fn house(job: &str, backends: &[String]) -> House {
-    let house = House::with(&format!(
+fn fixture(job: &str, backends: &[String]) -> Fixture {
+    let fixture = Fixture::with(&format!(
         "{}\n[jobs.overnight]\nkind = \"overnight\"\ntrigger = \"manual\"\nretries = 0\n{job}",
         backends.concat()
     ));
-    house.write(".agents/rpi/next-work.jsonl", WORK);
-    house.write(
+    fixture.write(".agents/rpi/next-work.jsonl", WORK);
+    fixture.write(
         ".agents/learnings/net.md",
         "---\ndate: 2026-10-01\nmaturity: provisional\nutility: 0.8\n---\n# The net gives up\n\nsrc/net.rs gives up at the first error, which is why the retry must be mended before anything else.\n",
     );
     for path in ["src/net.rs", "docs/guide.md"] {
-        house.write(path, "old\n");
-        house.git(&["add", path]);
+        fixture.write(path, "old\n");
+        fixture.git(&["add", path]);
     }
-    house.git(&["commit", "--quiet", "-m", "Give up in src/net.rs"]);
-    house.write("../clock", "2026-11-22T02:30:00Z\n");
-    house
+    fixture.git(&["commit", "--quiet", "-m", "Give up in src/net.rs"]);
+    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture
 }
 
-fn said(house: &House, args: &[&str]) -> Said {
-    let mut command = house.runner(args);
-    command.env("RUNNER_TEST_CLOCK", house.root().join("clock"));
-    Said::of(command.output().unwrap())
+fn run_ok(fixture: &Fixture, args: &[&str]) -> CommandOutput {
+    let mut command = fixture.runner(args);
+    command.env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));
+    CommandOutput::of(command.output().unwrap())
 }
 
-fn artifact(house: &House, name: &str) -> Value {
-    serde_json::from_str(&house.read(&format!("{LATEST}/{name}"))).unwrap()
+fn artifact(fixture: &Fixture, name: &str) -> Value {
+    serde_json::from_str(&fixture.read(&format!("{LATEST}/{name}"))).unwrap()
 }
 
-fn valid(house: &House) {
-    said(house, &["overnight", "report", "--validate"])
+fn valid(fixture: &Fixture) {
+    run_ok(fixture, &["overnight", "report", "--validate"])
         .ends(0)
-        .says("each as its schema says");
+        .expect_text("each as its schema says");
 }
 
 #[test]
 fn the_rest_is_put_together_without_those_who_fail() {
     let hostile = "</script><script>alert(1)</script>\u{202e} `rm -rf ~` [x](javascript:alert(1))";
-    let house = house(
+    let fixture = fixture(
         "runners = [\"builtin\", \"yes\", \"no\", \"liar\", \"slow\", \"gone\", \"prose\"]\ncouncil_timeout = \"4s\"\ncreative_lane = true\n",
         &[
             voice("yes", &answer("implement", "Mend the retry", "high", TWO)),
@@ -105,8 +105,8 @@ fn the_rest_is_put_together_without_those_who_fail() {
             ),
         ],
     );
-    let night = said(
-        &house,
+    let night = run_ok(
+        &fixture,
         &[
             "overnight",
             "start",
@@ -114,12 +114,12 @@ fn the_rest_is_put_together_without_those_who_fail() {
             "a net that does not give up",
         ],
     );
-    let summary = artifact(&house, "summary.json");
+    let summary = artifact(&fixture, "summary.json");
     assert_eq!(summary["status"], "done", "{night:?}");
-    valid(&house);
+    valid(&fixture);
 
-    let ledger = artifact(&house, "council/ledger.json");
-    let passes: Vec<(&str, &str, &str)> = ledger["passes"]
+    let store = artifact(&fixture, "council/ledger.json");
+    let passes: Vec<(&str, &str, &str)> = store["passes"]
         .as_array()
         .unwrap()
         .iter()
@@ -144,7 +144,7 @@ fn the_rest_is_put_together_without_those_who_fail() {
     );
     for runner in ["liar", "slow", "gone", "prose"] {
         assert!(
-            !house
+            !fixture
                 .path(&format!("{LATEST}/council/{runner}.json"))
                 .exists()
         );
@@ -154,9 +154,9 @@ fn the_rest_is_put_together_without_those_who_fail() {
             summary["degraded"]
         );
     }
-    assert!(!house.path("evil").exists());
+    assert!(!fixture.path("evil").exists());
 
-    let synthesis = artifact(&house, "council/synthesis.json");
+    let synthesis = artifact(&fixture, "council/synthesis.json");
     assert_eq!(synthesis["voices"], json!(["builtin", "no", "yes"]));
     assert_eq!(synthesis["unheard"].as_array().unwrap().len(), 5);
     assert_eq!(synthesis["agreement"]["of"], 3);
@@ -174,8 +174,8 @@ fn the_rest_is_put_together_without_those_who_fail() {
 
     // From each packet back to its evidence and its voices.
     let packets = summary["morning_packets"].as_array().unwrap();
-    assert_eq!(ledger["packets"].as_array().unwrap().len(), packets.len());
-    let backed = &ledger["packets"][0];
+    assert_eq!(store["packets"].as_array().unwrap().len(), packets.len());
+    let backed = &store["packets"][0];
     assert_eq!(backed["id"], packets[0]["id"]);
     let voices: Vec<&str> = backed["voices"]
         .as_array()
@@ -183,28 +183,28 @@ fn the_rest_is_put_together_without_those_who_fail() {
         .iter()
         .map(|it| it["runner"].as_str().unwrap())
         .collect();
-    assert!(!voices.is_empty(), "{ledger}");
+    assert!(!voices.is_empty(), "{store}");
     for voice in backed["voices"].as_array().unwrap() {
-        let words = artifact(&house, voice["artifact"].as_str().unwrap());
+        let words = artifact(&fixture, voice["artifact"].as_str().unwrap());
         assert!(words["backs"].as_array().unwrap().contains(&backed["id"]));
     }
     assert!(!backed["evidence"].as_array().unwrap().is_empty());
 
-    // Paid calls are in the ledger like any others, each by who was asked.
-    let asked = house.count("SELECT count(*) FROM requests");
+    // Paid calls are in the database like any others, each by who was asked.
+    let asked = fixture.count("SELECT count(*) FROM requests");
     assert_eq!(asked, 7, "six were asked once, one of them twice");
     assert_eq!(
-        house.count("SELECT count(DISTINCT backend) FROM requests"),
+        fixture.count("SELECT count(DISTINCT backend) FROM requests"),
         6
     );
-    let runs = said(&house, &["runs", "--json"]).ends(0).json();
+    let runs = run_ok(&fixture, &["runs", "--json"]).ends(0).json();
     assert!(
         runs[0]["backend"].as_str().unwrap().contains("yes, no"),
         "{runs}"
     );
-    assert!(house.survivors().is_empty(), "{:?}", house.survivors());
+    assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
     // A councillor's words are text in every form.
-    let markdown = said(&house, &["overnight", "report", "--markdown"])
+    let markdown = run_ok(&fixture, &["overnight", "report", "--markdown"])
         .ends(0)
         .out;
     assert!(
@@ -215,8 +215,8 @@ fn the_rest_is_put_together_without_those_who_fail() {
 
 #[test]
 fn they_are_asked_at_the_same_time() {
-    let house = House::new();
-    let pipe = house.root().join("pipe");
+    let fixture = Fixture::new();
+    let pipe = fixture.root().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let pipe = pipe.display();
     // Each waits for the other: one after the other, neither would ever answer.
@@ -228,28 +228,28 @@ fn they_are_asked_at_the_same_time() {
         "read line < '{pipe}'; {}",
         answer("implement", "Mend the retry", "high", ONE)
     );
-    let house = self::house(
+    let fixture = self::fixture(
         "runners = [\"give\", \"take\"]\nsandbox = \"off\"\ncouncil_timeout = \"60s\"\n",
         &[voice("give", &give), voice("take", &take)],
     );
-    said(&house, &["overnight", "start"]).ends(0);
-    let synthesis = artifact(&house, "council/synthesis.json");
+    run_ok(&fixture, &["overnight", "start"]).ends(0);
+    let synthesis = artifact(&fixture, "council/synthesis.json");
     assert_eq!(synthesis["voices"], json!(["give", "take"]));
     assert_eq!(synthesis.get("tension"), None);
-    valid(&house);
+    valid(&fixture);
 }
 
 #[test]
 fn without_money_the_night_goes_on_without_those_who_cost() {
-    let house = house(
+    let fixture = fixture(
         "runners = [\"builtin\", \"dear\"]\n[day.budget]\ncalls = 5\ntokens = 0\n",
         &[voice(
             "dear",
             &answer("implement", "Mend the retry", "high", ONE),
         )],
     );
-    said(&house, &["overnight", "start"]);
-    let summary = artifact(&house, "summary.json");
+    run_ok(&fixture, &["overnight", "start"]);
+    let summary = artifact(&fixture, "summary.json");
     assert_eq!(summary["status"], "done");
     assert!(
         summary["degraded"]
@@ -259,36 +259,36 @@ fn without_money_the_night_goes_on_without_those_who_cost() {
         summary["degraded"]
     );
     assert_eq!(
-        artifact(&house, "council/synthesis.json")["voices"],
+        artifact(&fixture, "council/synthesis.json")["voices"],
         json!(["builtin"])
     );
     assert_eq!(
-        house.count("SELECT coalesce(sum(tokens), 0) FROM requests"),
+        fixture.count("SELECT coalesce(sum(tokens), 0) FROM requests"),
         0
     );
-    valid(&house);
+    valid(&fixture);
 }
 
 #[test]
 fn what_was_paid_for_is_not_asked_again_when_a_night_goes_on() {
-    let house = house(
+    let fixture = fixture(
         "runners = [\"one\"]\n",
         &[voice(
             "one",
             &answer("implement", "Mend the retry", "high", ONE),
         )],
     );
-    said(&house, &["overnight", "start"]).ends(0);
-    let asked = || house.count("SELECT count(*) FROM requests");
+    run_ok(&fixture, &["overnight", "start"]).ends(0);
+    let asked = || fixture.count("SELECT count(*) FROM requests");
     assert_eq!(asked(), 1);
     // As if it had died once they were heard.
-    house.write(".agents/rpi/next-work.jsonl", WORK);
+    fixture.write(".agents/rpi/next-work.jsonl", WORK);
     for name in ["summary.json", "summary.md"] {
-        fs::remove_file(house.path(&format!("{LATEST}/{name}"))).unwrap();
+        fs::remove_file(fixture.path(&format!("{LATEST}/{name}"))).unwrap();
     }
-    let first = artifact(&house, "council/packet.json");
-    said(&house, &["overnight", "start"]);
-    let second = artifact(&house, "council/packet.json");
+    let first = artifact(&fixture, "council/packet.json");
+    run_ok(&fixture, &["overnight", "start"]);
+    let second = artifact(&fixture, "council/packet.json");
     assert_eq!(first["run_id"], second["run_id"], "it goes on");
     // It has more to tell of itself, and the same things to begin with.
     assert_eq!(first["candidates"], second["candidates"]);
@@ -296,28 +296,28 @@ fn what_was_paid_for_is_not_asked_again_when_a_night_goes_on() {
     assert_eq!(asked(), 1, "the same question is answered already");
     // Another question is asked.
     for name in ["summary.json", "summary.md"] {
-        fs::remove_file(house.path(&format!("{LATEST}/{name}"))).unwrap();
+        fs::remove_file(fixture.path(&format!("{LATEST}/{name}"))).unwrap();
     }
     let more = WORK.replace("Count the calls", "Count all calls");
-    house.write(".agents/rpi/next-work.jsonl", more);
-    said(&house, &["overnight", "start"]);
+    fixture.write(".agents/rpi/next-work.jsonl", more);
+    run_ok(&fixture, &["overnight", "start"]);
     assert_eq!(asked(), 2);
     assert_eq!(
-        artifact(&house, "council/synthesis.json")["voices"],
+        artifact(&fixture, "council/synthesis.json")["voices"],
         json!(["one"])
     );
-    valid(&house);
+    valid(&fixture);
 }
 
 #[test]
 fn a_councillor_that_is_not_configured_is_named_before_anything_begins() {
-    let house = house("", &[]);
-    said(&house, &["overnight", "start", "--runner", "bulitin"])
+    let fixture = fixture("", &[]);
+    run_ok(&fixture, &["overnight", "start", "--runner", "bulitin"])
         .ends(2)
-        .says("--runner bulitin: there is no such backend")
-        .says("did you mean \"builtin\"");
-    said(
-        &house,
+        .expect_text("--runner bulitin: there is no such backend")
+        .expect_text("did you mean \"builtin\"");
+    run_ok(
+        &fixture,
         &[
             "overnight",
             "start",
@@ -328,14 +328,14 @@ fn a_councillor_that_is_not_configured_is_named_before_anything_begins() {
         ],
     )
     .ends(2)
-    .says("named twice");
-    assert!(!house.path(LATEST).exists());
+    .expect_text("named twice");
+    assert!(!fixture.path(LATEST).exists());
 }
 
 /// As others write it: the first version, and the second with fields and words of their own.
 #[test]
 fn summaries_of_others_are_told_in_every_form() {
-    let house = House::with("");
+    let fixture = Fixture::with("");
     let first = json!({
         "schema_version": 1, "mode": "dream.local-bedtime", "run_id": "20260409T220000Z", "status": "done",
         "repo_root": "/p", "output_dir": "out", "started_at": "2026-04-09T22:00:00Z", "duration": 7_200_000_000_000_u64,
@@ -350,15 +350,15 @@ fn summaries_of_others_are_told_in_every_form() {
         ("old", first, "version 1"),
         ("new", second, "iterations[1]"),
     ] {
-        house.write(&format!("{folder}/summary.json"), summary.to_string());
+        fixture.write(&format!("{folder}/summary.json"), summary.to_string());
         for from in [folder.to_owned(), format!("{folder}/summary.json")] {
             let report = |more: &[&str]| {
-                house.run(&[&["overnight", "report", "--from", &from][..], more].concat())
+                fixture.run(&[&["overnight", "report", "--from", &from][..], more].concat())
             };
             let plain = report(&[])
                 .ends(0)
-                .says("terrain")
-                .says("Mend <b>it</b>")
+                .expect_text("terrain")
+                .expect_text("Mend <b>it</b>")
                 .out;
             assert!(!plain.contains("**"), "{plain}");
             let markdown = report(&["--markdown"]).ends(0).out;
@@ -376,18 +376,18 @@ fn summaries_of_others_are_told_in_every_form() {
         ("nowhere/summary.json", "nowhere"),
         ("README.md", "no summary"),
     ] {
-        house
+        fixture
             .run(&["overnight", "report", "--from", from])
             .ends(65)
-            .says(words);
+            .expect_text(words);
     }
-    house
+    fixture
         .run(&["overnight", "report", "--from", "nowhere", "--validate"])
         .ends(65)
-        .says("nowhere");
-    house.write("list.json", "[1]");
-    house
+        .expect_text("nowhere");
+    fixture.write("list.json", "[1]");
+    fixture
         .run(&["overnight", "report", "--from", "list.json"])
         .ends(65)
-        .says("no JSON object");
+        .expect_text("no JSON object");
 }

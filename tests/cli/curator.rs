@@ -11,7 +11,7 @@ use runner_engine::time::boot_time;
 use rustix::net;
 use serde_json::{Value, json};
 
-use crate::house::House;
+use crate::fixture::Fixture;
 
 const JOB: &str = "[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\n";
 
@@ -83,7 +83,7 @@ fn ollama(models: &'static [&'static str]) -> u16 {
 
 #[test]
 fn each_truth_about_an_engine_is_told_within_two_seconds() {
-    let house = House::with(JOB);
+    let fixture = Fixture::with(JOB);
     let dead = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
@@ -114,85 +114,89 @@ fn each_truth_about_an_engine_is_told_within_two_seconds() {
     ];
     for (port, state, field) in cases {
         let endpoint = format!("http://127.0.0.1:{port}");
-        house
+        fixture
             .run(&["config", "set", "curator.endpoint", &endpoint])
             .ends(0);
         let begun = boot_time();
-        let told = house.run(&["curator", "status", "--json"]).ends(0).json();
+        let reported = fixture.run(&["curator", "status", "--json"]).ends(0).json();
         let took = boot_time() - begun;
-        assert_eq!(told["health"]["state"], state, "{told}");
-        assert!(told["health"].get(field).is_some(), "{told}");
+        assert_eq!(reported["health"]["state"], state, "{reported}");
+        assert!(reported["health"].get(field).is_some(), "{reported}");
         assert!(took < Duration::from_secs(10), "{took:?}");
-        house.run(&["curator", "status"]).ends(0).says(&endpoint);
+        fixture
+            .run(&["curator", "status"])
+            .ends(0)
+            .expect_text(&endpoint);
     }
     let schema: Value =
-        serde_json::from_str(&house.run(&["curator", "status", "--schema"]).ends(0).out).unwrap();
-    let told = house.run(&["curator", "status", "--json"]).json();
+        serde_json::from_str(&fixture.run(&["curator", "status", "--schema"]).ends(0).out).unwrap();
+    let reported = fixture.run(&["curator", "status", "--json"]).json();
     for name in schema["required"].as_array().unwrap() {
         assert!(
-            told.get(name.as_str().unwrap()).is_some(),
-            "no {name} in {told}"
+            reported.get(name.as_str().unwrap()).is_some(),
+            "no {name} in {reported}"
         );
     }
 }
 
 #[test]
 fn a_job_file_becomes_findings_and_a_row_in_runs() {
-    let house = House::with(JOB);
-    house.write("docs/index.md", "# Index\n\n[a](a.md) [gone](gone.md)\n");
-    house.write("docs/a.md", "# A\n");
-    house
+    let fixture = Fixture::with(JOB);
+    fixture.write("docs/index.md", "# Index\n\n[a](a.md) [gone](gone.md)\n");
+    fixture.write("docs/a.md", "# A\n");
+    fixture
         .run(&["curator", "enqueue", "--kind", "rm-rf"])
         .ends(2)
-        .says("lint-wiki, dream-seed, ingest-claude-session");
-    let job = house
+        .expect_text("lint-wiki, dream-seed, ingest-claude-session");
+    let job = fixture
         .run(&["curator", "enqueue", "--kind", "lint-wiki", "--json"])
         .ends(0)
         .json();
     let id = job["id"].as_str().unwrap();
-    house.write(".runner/curator/queue/bad.json", "[]");
-    house
+    fixture.write(".runner/curator/queue/bad.json", "[]");
+    fixture
         .run(&["curator", "work"])
         .ends(0)
-        .says("1 finding in 2 notes");
+        .expect_text("1 finding in 2 notes");
     let findings: Value =
-        serde_json::from_str(&house.read(&format!(".runner/curator/findings/{id}.json"))).unwrap();
+        serde_json::from_str(&fixture.read(&format!(".runner/curator/findings/{id}.json")))
+            .unwrap();
     assert_eq!(findings["findings"][0]["file"], "index.md");
     assert_eq!(findings["findings"][0]["line"], 3);
     assert_eq!(findings["findings"][0]["rule"], "broken-link");
     let done: Value =
-        serde_json::from_str(&house.read(&format!(".runner/curator/done/{id}.json"))).unwrap();
+        serde_json::from_str(&fixture.read(&format!(".runner/curator/done/{id}.json"))).unwrap();
     assert_eq!(done["result"]["artifacts"].as_array().unwrap().len(), 2);
     assert!(
-        house
+        fixture
             .read(".runner/curator/failed/bad.reason.txt")
             .contains("no kind")
     );
-    assert!(house.read(".runner/curator/logs/audit.md").contains(id));
-    let runs = house.run(&["runs", "--json"]).ends(0).json();
+    assert!(fixture.read(".runner/curator/logs/audit.md").contains(id));
+    let runs = fixture.run(&["runs", "--json"]).ends(0).json();
     assert_eq!(
         (&runs[0]["job"], &runs[0]["outcome"]),
         (&json!("curator"), &json!("degraded"))
     );
-    let told = house.run(&["curator", "status", "--json"]).ends(0).json();
+    let reported = fixture.run(&["curator", "status", "--json"]).ends(0).json();
     assert_eq!(
-        told["queue"],
+        reported["queue"],
         json!({ "queue": 0, "processing": 0, "done": 1, "failed": 1 })
     );
     assert_eq!(
-        (&told["left_this_hour"], &told["alive"]),
+        (&reported["left_this_hour"], &reported["alive"]),
         (&json!(19), &json!(false))
     );
-    assert_eq!(told["status"]["state"], "idle");
-    house
+    assert_eq!(reported["status"]["state"], "idle");
+    fixture
         .run(&["curator", "work", "--once"])
         .ends(0)
-        .says("the queue is empty");
+        .expect_text("the queue is empty");
 }
 
 #[test]
 fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
-    let house = House::with(JOB);
+    let fixture = Fixture::with(JOB);
     let mut lines = String::new();
     for at in 0..5_200 {
         let said = match at {
@@ -206,8 +210,8 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
         ));
     }
     lines.push_str("{\"type\":\"user\",\"torn");
-    house.write("s.jsonl", &lines);
-    house
+    fixture.write("s.jsonl", &lines);
+    fixture
         .run(&[
             "curator",
             "enqueue",
@@ -217,11 +221,11 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
             "s.jsonl",
         ])
         .ends(0);
-    house
+    fixture
         .run(&["curator", "work"])
         .ends(0)
-        .says("goes on at line 5001");
-    let learnings: Vec<String> = house
+        .expect_text("goes on at line 5001");
+    let learnings: Vec<String> = fixture
         .tree(".agents/learnings")
         .into_iter()
         .map(|(_, text)| String::from_utf8(text).unwrap())
@@ -238,20 +242,20 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
             "{learnings:?}"
         );
     }
-    let done = house.tree(".runner/curator/done").len();
+    let done = fixture.tree(".runner/curator/done").len();
     assert_eq!(done, 2, "one for each chunk");
 
-    house.write(
+    fixture.write(
         "docs/plan.md",
         "# Plan\n\n- [ ] Retry the upload after a connection reset\n",
     );
     for _ in 0..2 {
-        house
+        fixture
             .run(&["curator", "enqueue", "--kind", "dream-seed"])
             .ends(0);
-        house.run(&["curator", "work"]).ends(0);
+        fixture.run(&["curator", "work"]).ends(0);
     }
-    let ideas = house.tree("ideas");
+    let ideas = fixture.tree("ideas");
     assert_eq!(ideas.len(), 1, "{ideas:?}");
     let text = String::from_utf8_lossy(&ideas[0].1).into_owned();
     assert!(
@@ -259,8 +263,8 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
         "{text}"
     );
     // A source that is gone, and one that runner wrote.
-    house.write("t.jsonl", &lines);
-    house
+    fixture.write("t.jsonl", &lines);
+    fixture
         .run(&[
             "curator",
             "enqueue",
@@ -270,12 +274,15 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
             "t.jsonl",
         ])
         .ends(0);
-    std::fs::remove_file(house.path("t.jsonl")).unwrap();
-    house.run(&["curator", "work"]).ends(0).says("t.jsonl");
-    assert_eq!(house.tree(".runner/curator/failed").len(), 2);
+    std::fs::remove_file(fixture.path("t.jsonl")).unwrap();
+    fixture
+        .run(&["curator", "work"])
+        .ends(0)
+        .expect_text("t.jsonl");
+    assert_eq!(fixture.tree(".runner/curator/failed").len(), 2);
     // The dream proposes on what was seeded.
-    house.run(&["dream", "run"]);
-    let listed = house.run(&["dream", "list", "--json"]).ends(0);
+    fixture.run(&["dream", "run"]);
+    let listed = fixture.run(&["dream", "list", "--json"]).ends(0);
     assert!(
         listed.out.contains("seed-retry-the-upload") || listed.out.trim() == "[]",
         "{listed:?}"
@@ -284,18 +291,18 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
 
 #[test]
 fn a_worker_that_is_killed_in_the_midst_loses_and_doubles_nothing() {
-    let house = House::with("");
+    let fixture = Fixture::with("");
     // Kills the process of its run, once; the owner of the claim says which one that is.
     let script = "cat > /dev/null; cd \"$0\"; if [ ! -e killed ]; then touch killed; \
                   kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' .runner/curator/processing/*.owner); fi; \
                   echo '{\"kept\":[{\"finding\":0,\"title\":\"Ask before a push\"}]}'";
-    let root = house.project().display().to_string();
-    house.configure(&format!(
+    let root = fixture.project().display().to_string();
+    fixture.configure(&format!(
         "{JOB}backend = \"model\"\nsandbox = \"off\"\n[backends.model]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}, {root:?}]\n"
     ));
     let line = json!({ "type": "user", "timestamp": "2026-01-02T03:04:05Z", "message": { "content": "Never push to main without asking me first" } });
-    house.write("s.jsonl", format!("{line}\n"));
-    house
+    fixture.write("s.jsonl", format!("{line}\n"));
+    fixture
         .run(&[
             "curator",
             "enqueue",
@@ -305,37 +312,37 @@ fn a_worker_that_is_killed_in_the_midst_loses_and_doubles_nothing() {
             "s.jsonl",
         ])
         .ends(0);
-    let killed = house.run(&["curator", "work", "--once"]);
+    let killed = fixture.run(&["curator", "work", "--once"]);
     assert_ne!(killed.code, 0, "{killed:?}");
-    assert!(house.path("killed").exists());
-    let told = house.run(&["curator", "status", "--json"]).ends(0).json();
+    assert!(fixture.path("killed").exists());
+    let reported = fixture.run(&["curator", "status", "--json"]).ends(0).json();
     assert_eq!(
-        told["queue"],
+        reported["queue"],
         json!({ "queue": 0, "processing": 1, "done": 0, "failed": 0 })
     );
     assert_eq!(
-        (&told["alive"], &told["status"]["state"]),
+        (&reported["alive"], &reported["status"]["state"]),
         (&json!(false), &json!("working"))
     );
-    house
+    fixture
         .run(&["curator", "diagnose"])
         .ends(1)
-        .says("runner curator work --once");
-    house
+        .expect_text("runner curator work --once");
+    fixture
         .run(&["curator", "work"])
         .ends(0)
-        .says("the process that worked on it died");
-    let done = house.tree(".runner/curator/done");
+        .expect_text("the process that worked on it died");
+    let done = fixture.tree(".runner/curator/done");
     let record: Value = serde_json::from_slice(&done[0].1).unwrap();
     assert_eq!((done.len(), &record["returned"]), (1, &json!(1)));
-    let learnings = house.tree(".agents/learnings");
+    let learnings = fixture.tree(".agents/learnings");
     assert_eq!(learnings.len(), 1, "{learnings:?}");
     assert!(
         learnings[0].0.contains("ask-before-a-push"),
         "{learnings:?}"
     );
     // Who had it is swept away with the next claim.
-    let left = house.tree(".runner/curator/processing");
+    let left = fixture.tree(".runner/curator/processing");
     assert!(
         left.iter().all(|(name, _)| name.ends_with(".owner")),
         "{left:?}"
@@ -345,7 +352,7 @@ fn a_worker_that_is_killed_in_the_midst_loses_and_doubles_nothing() {
 #[test]
 fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
     let answer = "{\"note\":\"look at it\",\"raise\":[{\"severity\":\"high\",\"desired_action\":\"more\",\"budget\":1},{\"severity\":\"high\",\"desired_action\":\"and more\",\"budget\":1}]}";
-    let house = House::with(&format!(
+    let fixture = Fixture::with(&format!(
         "{JOB}[backends.evil]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {:?}]\n",
         format!("cat > /dev/null; echo '{answer}'")
     ));
@@ -364,14 +371,14 @@ fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
         "4",
         "--json",
     ];
-    let event = house.run(&raise).ends(0).json();
+    let event = fixture.run(&raise).ends(0).json();
     assert_eq!(
         (&event["schema_version"], &event["status"]),
         (&json!(1), &json!("needs-review"))
     );
     let mut calls = 0;
     for _ in 0..12 {
-        let all = house.run(&["curator", "events", "--json"]).ends(0).json();
+        let all = fixture.run(&["curator", "events", "--json"]).ends(0).json();
         let open = all
             .as_array()
             .unwrap()
@@ -379,7 +386,7 @@ fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
             .find(|it| it["left"] != 0)
             .cloned();
         let Some(open) = open else { break };
-        house
+        fixture
             .run(&[
                 "curator",
                 "events",
@@ -387,7 +394,7 @@ fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
                 open["id"].as_str().unwrap(),
             ])
             .ends(0)
-            .says("handled");
+            .expect_text("handled");
         calls += 1;
     }
     assert_eq!(
@@ -395,22 +402,19 @@ fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
         "as many calls as the first budget, whatever the model raised"
     );
     let first = event["id"].as_str().unwrap();
-    house
+    fixture
         .run(&["curator", "events", "escalate", first])
         .ends(1)
-        .says("no budget left");
-    let ledger = house.read(".runner/curator/events/ledger.jsonl");
-    assert!(
-        ledger.lines().last().unwrap().contains("refused"),
-        "{ledger}"
-    );
-    assert_eq!(ledger.matches("\"action\":\"ask\"").count(), 4);
-    assert_eq!(house.count("SELECT count(*) FROM requests"), 4);
-    house.run(&["curator", "events", "ack", first]).ends(0);
-    house
+        .expect_text("no budget left");
+    let store = fixture.read(".runner/curator/events/ledger.jsonl");
+    assert!(store.lines().last().unwrap().contains("refused"), "{store}");
+    assert_eq!(store.matches("\"action\":\"ask\"").count(), 4);
+    assert_eq!(fixture.count("SELECT count(*) FROM requests"), 4);
+    fixture.run(&["curator", "events", "ack", first]).ends(0);
+    fixture
         .run(&["curator", "events", "escalate", first])
         .ends(1)
-        .says("is over");
+        .expect_text("is over");
     let human = [
         "curator",
         "event",
@@ -426,8 +430,8 @@ fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
         "1",
         "--json",
     ];
-    let event = house.run(&human).ends(0).json();
-    house
+    let event = fixture.run(&human).ends(0).json();
+    fixture
         .run(&[
             "curator",
             "events",
@@ -435,25 +439,28 @@ fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
             event["id"].as_str().unwrap(),
         ])
         .ends(65)
-        .says("waits for a person");
+        .expect_text("waits for a person");
 }
 
 #[test]
 fn diagnose_walks_from_nothing_to_a_curator_that_works() {
-    let house = House::new();
-    house.run(&["init"]).ends(0);
+    let fixture = Fixture::new();
+    fixture.run(&["init"]).ends(0);
     let port = ollama(&["gemma4:e4b"]);
     let endpoint = format!("http://127.0.0.1:{port}");
-    house
+    fixture
         .run(&["config", "set", "curator.endpoint", &endpoint])
         .ends(0);
-    house
+    fixture
         .run(&["config", "set", "curator.worker_dir", "D:\\dream"])
         .ends(0);
-    house.run(&["curator", "status"]).ends(0).says("Windows");
-    house.run(&["status"]).ends(0);
+    fixture
+        .run(&["curator", "status"])
+        .ends(0)
+        .expect_text("Windows");
+    fixture.run(&["status"]).ends(0);
     for round in 0..6 {
-        let said = house.run(&["curator", "diagnose", "--json"]);
+        let said = fixture.run(&["curator", "diagnose", "--json"]);
         let found = said.json();
         let wrong = found
             .as_array()
@@ -463,62 +470,62 @@ fn diagnose_walks_from_nothing_to_a_curator_that_works() {
         let Some(wrong) = wrong else {
             assert_eq!(said.code, 0);
             assert!(round > 1, "there was nothing to mend");
-            house
+            fixture
                 .run(&["curator", "enqueue", "--kind", "lint-wiki"])
                 .ends(0);
-            house.run(&["curator", "work"]).ends(0);
-            assert_eq!(house.tree(".runner/curator/done").len(), 1);
+            fixture.run(&["curator", "work"]).ends(0);
+            assert_eq!(fixture.tree(".runner/curator/done").len(), 1);
             return;
         };
         assert_eq!(said.code, 1);
         // Word for word, as a person would type it.
-        let mend = wrong["mend"].as_str().unwrap();
+        let hint = wrong["mend"].as_str().unwrap();
         let bin = env!("CARGO_BIN_EXE_runner").trim_end_matches("/runner");
         let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
-        let done = house
-            .command("sh", &["-c", mend])
+        let done = fixture
+            .command("sh", &["-c", hint])
             .env("PATH", path)
             .output()
             .unwrap();
-        assert!(done.status.success(), "{mend}: {done:?}");
+        assert!(done.status.success(), "{hint}: {done:?}");
     }
     panic!("it is not mended after six commands");
 }
 
 #[test]
 fn a_compaction_says_the_same_dry_and_done() {
-    let house = House::with(JOB);
-    house.write(".runner/curator/logs/pending-log-entries/1.txt", "- one\n");
-    house.write(".runner/curator/logs/pending-log-entries/2.txt", "- two");
-    let dry = house.run(&["curator", "compact", "--dry-run"]).ends(0);
-    assert!(!house.path(".runner/curator/logs/audit.md").exists());
-    let done = house.run(&["curator", "compact", "--apply"]).ends(0);
+    let fixture = Fixture::with(JOB);
+    fixture.write(".runner/curator/logs/pending-log-entries/1.txt", "- one\n");
+    fixture.write(".runner/curator/logs/pending-log-entries/2.txt", "- two");
+    let dry = fixture.run(&["curator", "compact", "--dry-run"]).ends(0);
+    assert!(!fixture.path(".runner/curator/logs/audit.md").exists());
+    let done = fixture.run(&["curator", "compact", "--apply"]).ends(0);
     assert_eq!(dry.out, done.out);
     assert!(
-        house
+        fixture
             .read(".runner/curator/logs/audit.md")
             .ends_with("- one\n- two\n")
     );
-    house
+    fixture
         .run(&["curator", "compact", "--apply"])
         .ends(0)
-        .says("nothing to compact");
-    house.run(&["curator", "compact"]).ends(2);
+        .expect_text("nothing to compact");
+    fixture.run(&["curator", "compact"]).ends(2);
 }
 
 #[test]
 fn the_other_name_of_the_table_is_read_and_ours_wins() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[dream.local_curator]\nhourly_cap = 3\nmodel = \"other\"\n[curator]\nmodel = \"ours\"\n",
     );
-    let told = house.run(&["curator", "status", "--json"]).ends(0).json();
-    assert_eq!(told["configured"]["hourly_cap"], 3);
-    assert_eq!(told["configured"]["model"], "ours");
-    house.write(
+    let reported = fixture.run(&["curator", "status", "--json"]).ends(0).json();
+    assert_eq!(reported["configured"]["hourly_cap"], 3);
+    assert_eq!(reported["configured"]["model"], "ours");
+    fixture.write(
         ".ctxrc",
         "dream:\n  local_curator:\n    vault_dir: notes\n    kinds: [lint-wiki]\n",
     );
-    let told = house.run(&["curator", "status", "--json"]).ends(0).json();
-    assert_eq!(told["configured"]["kinds"], json!(["lint-wiki"]));
-    assert_eq!(told["vault"]["path"], "notes");
+    let reported = fixture.run(&["curator", "status", "--json"]).ends(0).json();
+    assert_eq!(reported["configured"]["kinds"], json!(["lint-wiki"]));
+    assert_eq!(reported["vault"]["path"], "notes");
 }

@@ -5,17 +5,17 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::house::{House, Said};
+use crate::fixture::{CommandOutput, Fixture};
 
 const DAY: &str = "2027-03-01T12:00:00Z";
 const EVENING: &str = "2027-03-01T18:00:00Z";
 const NIGHT: &str = "2027-03-02T02:30:00Z";
 
-fn at(house: &House, clock: &str, args: &[&str]) -> Said {
-    let path = house.root().join("clock");
+fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
+    let path = fixture.root().join("clock");
     fs::write(&path, clock).unwrap();
-    let mut command = house.runner(args);
-    Said::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
+    let mut command = fixture.runner(args);
+    CommandOutput::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
 }
 
 /// A session of 5,200 lines: a failure that was mended, and a correction in either chunk.
@@ -58,28 +58,28 @@ fn session() -> String {
 
 #[test]
 fn one_report_tells_what_became_of_notes_and_a_session() {
-    let house = House::new();
-    at(&house, DAY, &["init"]).ends(0);
+    let fixture = Fixture::new();
+    at(&fixture, DAY, &["init"]).ends(0);
     // Kills the process of its run, once: in the midst of the session's first chunk.
     let script = "cat > /dev/null; cd \"$0\"; if [ ! -e killed ]; then touch killed; \
                   kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' .runner/curator/processing/*.owner); fi; echo no";
-    let root = house.project().display().to_string();
-    house.configure(&format!(
+    let root = fixture.project().display().to_string();
+    fixture.configure(&format!(
         "[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\nbackend = \"model\"\nsandbox = \"off\"\nretries = 0\n\
          [backends.model]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}, {root:?}]\nfallback = [\"builtin\"]\n"
     ));
-    house.write(
+    fixture.write(
         "docs/index.md",
         "# Index\n\n[plan](plan.md) [gone](gone.md)\n",
     );
-    house.write(
+    fixture.write(
         "docs/plan.md",
         "# Plan\n\n- [ ] Retry the upload of a tide table after a connection reset, with a backoff that grows\n",
     );
-    house.write("s.jsonl", session());
-    at(&house, DAY, &["tick"]).ends(0);
+    fixture.write("s.jsonl", session());
+    at(&fixture, DAY, &["tick"]).ends(0);
     at(
-        &house,
+        &fixture,
         DAY,
         &[
             "curator",
@@ -91,27 +91,30 @@ fn one_report_tells_what_became_of_notes_and_a_session() {
         ],
     )
     .ends(0);
-    let killed = at(&house, DAY, &["curator", "work", "--once"]);
+    let killed = at(&fixture, DAY, &["curator", "work", "--once"]);
     assert_ne!(killed.code, 0, "{killed:?}");
-    assert!(house.path("killed").exists());
-    assert!(!house.path(".agents/learnings").exists(), "all or nothing");
+    assert!(fixture.path("killed").exists());
+    assert!(
+        !fixture.path(".agents/learnings").exists(),
+        "all or nothing"
+    );
     for kind in ["lint-wiki", "dream-seed"] {
-        at(&house, EVENING, &["curator", "enqueue", "--kind", kind]).ends(0);
+        at(&fixture, EVENING, &["curator", "enqueue", "--kind", kind]).ends(0);
     }
-    at(&house, EVENING, &["curator", "work"]).ends(0);
+    at(&fixture, EVENING, &["curator", "work"]).ends(0);
     assert_eq!(
-        house.tree(".runner/curator/done").len(),
+        fixture.tree(".runner/curator/done").len(),
         4,
         "two chunks, and one of each other kind"
     );
-    let learnings = house.tree(".agents/learnings");
+    let learnings = fixture.tree(".agents/learnings");
     assert_eq!(learnings.len(), 2, "{learnings:?}");
 
     // The learnings are such as the corpus knows: they may rise, and are nobody's word but runner's.
-    let health = at(&house, NIGHT, &["corpus", "health", "--json"]).json();
+    let health = at(&fixture, NIGHT, &["corpus", "health", "--json"]).json();
     assert_eq!(health["maturity_mix"]["provisional"], 2, "{health}");
     let rise = at(
-        &house,
+        &fixture,
         NIGHT,
         &[
             "corpus",
@@ -134,8 +137,8 @@ fn one_report_tells_what_became_of_notes_and_a_session() {
         "{rise}"
     );
 
-    at(&house, NIGHT, &["tick"]).ends(0);
-    let report = house.read(".runner/reports/2027-03-02/report.md");
+    at(&fixture, NIGHT, &["tick"]).ends(0);
+    let report = fixture.read(".runner/reports/2027-03-02/report.md");
     for words in [
         "## By day",
         "the process that worked on it died",
@@ -147,19 +150,19 @@ fn one_report_tells_what_became_of_notes_and_a_session() {
     ] {
         assert!(report.contains(words), "no {words:?} in {report}");
     }
-    let page = house.read(".runner/reports/2027-03-02/report.html");
+    let page = fixture.read(".runner/reports/2027-03-02/report.html");
     assert!(page.contains("By day") && page.contains("goes on at line 5001"));
-    let told: Value =
-        serde_json::from_str(&house.read(".runner/reports/2027-03-02/report.json")).unwrap();
-    let seeded = told["proposals"].as_array().unwrap().iter().any(|one| {
+    let reported: Value =
+        serde_json::from_str(&fixture.read(".runner/reports/2027-03-02/report.json")).unwrap();
+    let seeded = reported["proposals"].as_array().unwrap().iter().any(|one| {
         one["targets"][0]
             .as_str()
             .unwrap()
             .starts_with("ideas/seed-retry-the-upload")
     });
-    assert!(seeded, "{told}");
+    assert!(seeded, "{reported}");
     // What one night has told the next does not tell again.
-    at(&house, "2027-03-03T02:30:00Z", &["tick"]).ends(0);
-    let next = house.read(".runner/reports/2027-03-03/report.md");
+    at(&fixture, "2027-03-03T02:30:00Z", &["tick"]).ends(0);
+    let next = fixture.read(".runner/reports/2027-03-03/report.md");
     assert!(!next.contains("## By day"), "{next}");
 }

@@ -19,7 +19,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 
-use crate::house::{Dice, House, Said, ended_within, scaled, tell};
+use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
 const WORKER: &str = ".runner/curator";
 /// Shorter than a watch looks by itself.
@@ -27,9 +27,9 @@ const SOON: Duration = Duration::from_secs(25);
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// What is told of one folder.
-struct Told(OwnedFd);
+struct FolderCounts(OwnedFd);
 
-impl Told {
+impl FolderCounts {
     fn of(folder: &Path) -> Self {
         let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
         inotify::add_watch(&watch, folder, WatchFlags::MOVED_TO).unwrap();
@@ -46,8 +46,8 @@ impl Told {
         };
         poll(&mut polled, Some(&limit)).unwrap();
         let here = polled[0].revents().contains(PollFlags::IN);
-        let mut told = [0; 4096];
-        while rustix::io::read(&self.0, &mut told).is_ok_and(|count| count > 0) {}
+        let mut reported = [0; 4096];
+        while rustix::io::read(&self.0, &mut reported).is_ok_and(|count| count > 0) {}
         here
     }
 }
@@ -58,9 +58,9 @@ fn handle(pid: u32) -> Option<OwnedFd> {
 }
 
 /// Kills one of the processes that have claimed a file.
-fn kill_one_at_work(house: &House, dice: &mut Dice) -> bool {
+fn kill_one_at_work(fixture: &Fixture, dice: &mut Random) -> bool {
     let mut owners = Vec::new();
-    for entry in fs::read_dir(house.path(WORKER).join("processing")).unwrap() {
+    for entry in fs::read_dir(fixture.path(WORKER).join("processing")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|it| it == "owner")
             && path.with_extension("json").exists()
@@ -82,19 +82,19 @@ fn kill_one_at_work(house: &House, dice: &mut Dice) -> bool {
     // Held by its handle: whoever has the number now has it until we are done.
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&words).into_owned();
-    words.contains("perform") && pidfd_send_signal(&handle, Signal::KILL).is_ok()
+    words.contains("execute") && pidfd_send_signal(&handle, Signal::KILL).is_ok()
 }
 
 /// Files of one folder of the worker, by id.
-fn ids(house: &House, part: &str) -> BTreeSet<String> {
-    let entries = fs::read_dir(house.path(WORKER).join(part)).unwrap();
+fn ids(fixture: &Fixture, part: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(fixture.path(WORKER).join(part)).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names
         .filter_map(|name| name.strip_suffix(".json").map(str::to_owned))
         .collect()
 }
 
-fn drop_job(house: &House, number: usize, priority: i32, second: u64) -> String {
+fn drop_job(fixture: &Fixture, number: usize, priority: i32, second: u64) -> String {
     let id = format!("20260102T030405Z-lint-wiki-{number:08x}");
     let at = format!(
         "2026-01-02T{:02}:{:02}:{:02}Z",
@@ -103,22 +103,22 @@ fn drop_job(house: &House, number: usize, priority: i32, second: u64) -> String 
         second % 60
     );
     let job = json!({ "id": id, "kind": "lint-wiki", "created_at": at, "max_retries": 1, "priority": priority });
-    let draft = house.path(WORKER).join(format!("queue/.{id}"));
+    let draft = fixture.path(WORKER).join(format!("queue/.{id}"));
     fs::write(&draft, job.to_string()).unwrap();
-    fs::rename(draft, queue(house, &id)).unwrap();
+    fs::rename(draft, queue(fixture, &id)).unwrap();
     id
 }
 
-fn queue(house: &House, id: &str) -> PathBuf {
-    house.path(WORKER).join(format!("queue/{id}.json"))
+fn queue(fixture: &Fixture, id: &str) -> PathBuf {
+    fixture.path(WORKER).join(format!("queue/{id}.json"))
 }
 
 /// A curator's project with a note, and the worker's folders made.
-fn house(toml: &str) -> House {
-    let house = House::with(&format!("[jobs.dream]\nenabled = false\n{toml}"));
-    house.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
-    house.run(&["curator", "compact", "--dry-run"]).ends(0);
-    house
+fn fixture(toml: &str) -> Fixture {
+    let fixture = Fixture::with(&format!("[jobs.dream]\nenabled = false\n{toml}"));
+    fixture.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
+    fixture.run(&["curator", "compact", "--dry-run"]).ends(0);
+    fixture
 }
 
 const CROWD: usize = 10;
@@ -126,7 +126,7 @@ const CROWD: usize = 10;
 #[test]
 fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason() {
     let count = scaled(300);
-    let mut dice = Dice::new("crowd");
+    let mut dice = Random::new("crowd");
     let jobs: String = (0..CROWD)
         .map(|n| {
             format!(
@@ -135,12 +135,12 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
             )
         })
         .collect();
-    let house = house(&format!("[curator]\nhourly_cap = 1000000\n{jobs}"));
+    let fixture = fixture(&format!("[curator]\nhourly_cap = 1000000\n{jobs}"));
     let mut wanted = Vec::new();
     for number in 0..count {
         let priority = i32::try_from(dice.roll(5)).unwrap() - 2;
         let second = dice.roll(80_000);
-        let id = drop_job(&house, number, priority, second);
+        let id = drop_job(&fixture, number, priority, second);
         wanted.push((-priority, second, id));
     }
     wanted.sort();
@@ -151,13 +151,13 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
     let (ends, over) = UnixStream::pair().unwrap();
     let work = |number: usize| {
         let name = format!("c{number}");
-        while !ids(&house, "queue").is_empty() {
+        while !ids(&fixture, "queue").is_empty() {
             assert!(
                 started.fetch_add(1, Ordering::SeqCst) < 1_000 + 10 * count,
                 "it goes on for ever: {:.4000}",
-                house.run(&["runs"]).out
+                fixture.run(&["runs"]).out
             );
-            let mut child = house
+            let mut child = fixture
                 .runner(&["--quiet", "curator", "work", "--job", &name])
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
@@ -168,13 +168,13 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
         }
     };
     let (killed, orphaned) = thread::scope(|scope| {
-        let told = Told::of(&house.path(WORKER).join("processing"));
-        let (starters, house) = (&starters, &house);
+        let reported = FolderCounts::of(&fixture.path(WORKER).join("processing"));
+        let (starters, fixture) = (&starters, &fixture);
         let killer = scope.spawn(move || {
             let (mut killed, mut orphaned) = (0, 0);
-            while told.wait(Some(&over), LIMIT) {
+            while reported.wait(Some(&over), LIMIT) {
                 match dice.roll(40) {
-                    0..3 => killed += usize::from(kill_one_at_work(house, &mut dice)),
+                    0..3 => killed += usize::from(kill_one_at_work(fixture, &mut dice)),
                     // Its run goes on by itself.
                     3 => {
                         let mut starters = starters.lock().unwrap();
@@ -201,26 +201,26 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
     let took = boot_time() - begun;
     // What the last that died left is settled by whoever comes next.
     for _ in 0..count {
-        if ids(&house, "queue").is_empty() && ids(&house, "processing").is_empty() {
+        if ids(&fixture, "queue").is_empty() && ids(&fixture, "processing").is_empty() {
             break;
         }
-        house.run(&["--quiet", "curator", "work", "--job", "c0"]);
+        fixture.run(&["--quiet", "curator", "work", "--job", "c0"]);
     }
-    house.run(&["--quiet", "tick"]);
+    fixture.run(&["--quiet", "tick"]);
 
-    let (done, failed) = (ids(&house, "done"), ids(&house, "failed"));
-    assert!(ids(&house, "queue").is_empty() && ids(&house, "processing").is_empty());
+    let (done, failed) = (ids(&fixture, "done"), ids(&fixture, "failed"));
+    assert!(ids(&fixture, "queue").is_empty() && ids(&fixture, "processing").is_empty());
     assert!(done.is_disjoint(&failed));
     let all: BTreeSet<String> = done.union(&failed).cloned().collect();
     assert_eq!(all, wanted.iter().cloned().collect());
     // Done is what has its artifacts, and nothing else has.
-    assert_eq!(ids(&house, "findings"), done);
+    assert_eq!(ids(&fixture, "findings"), done);
     for id in &failed {
-        let reason = house.read(&format!("{WORKER}/failed/{id}.reason.txt"));
+        let reason = fixture.read(&format!("{WORKER}/failed/{id}.reason.txt"));
         assert!(reason.contains("died, for the second time"), "{reason}");
     }
     // The order in which they were begun for the first time is that of the queue.
-    let hour = house.read(&format!("{WORKER}/logs/hour.jsonl"));
+    let hour = fixture.read(&format!("{WORKER}/logs/hour.jsonl"));
     let mut order = Vec::new();
     // More than once where it came back, or where who began it died before it was claimed.
     for line in hour.lines() {
@@ -232,13 +232,13 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
     }
     assert_eq!(order, wanted, "priority, then age");
     assert_eq!(
-        house.count("SELECT count(*) FROM runs WHERE state <> 'settled'"),
+        fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"),
         0
     );
-    assert!(house.survivors().is_empty(), "{:?}", house.survivors());
+    assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
     #[allow(clippy::cast_precision_loss)]
     let pace = count as f64 / took.as_secs_f64();
-    tell(&format!(
+    print_line(&format!(
         "crowd: {count} jobs by {CROWD} workers in {:.1} s, {pace:.0} jobs a second; {} processes, {killed} runs and \
          {orphaned} workers killed, {} done, {} failed",
         took.as_secs_f64(),
@@ -251,29 +251,29 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
 #[test]
 fn no_sixty_minutes_begin_more_than_the_cap_whoever_is_killed_and_started_again() {
     const CAP: usize = 7;
-    let house = house(&format!(
+    let fixture = fixture(&format!(
         "[curator]\nhourly_cap = {CAP}\n[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\nbatch = 3\n"
     ));
     // An hour can only be full where there are more jobs than it takes.
     let count = scaled(24).max(2 * CAP);
     for number in 0..count {
-        drop_job(&house, number, 0, 0);
+        drop_job(&fixture, number, 0, 0);
     }
-    let mut dice = Dice::new("cap");
-    let clock = house.root().join("clock");
+    let mut dice = Random::new("cap");
+    let clock = fixture.root().join("clock");
     let mut minute = 0;
     let mut seen: BTreeMap<(i64, String), usize> = BTreeMap::new();
     let (mut restarts, mut killed) = (0, 0);
     let first: jiff::Timestamp = "2027-03-01T12:00:00Z".parse().unwrap();
-    while !ids(&house, "queue").is_empty() || !ids(&house, "processing").is_empty() {
+    while !ids(&fixture, "queue").is_empty() || !ids(&fixture, "processing").is_empty() {
         assert!(
             minute < 60 * i64::try_from(count).unwrap(),
             "it does not come on"
         );
         let now = first + jiff::SignedDuration::from_mins(minute);
         fs::write(&clock, now.to_string()).unwrap();
-        let told = Told::of(&house.path(WORKER).join("processing"));
-        let mut child = house
+        let reported = FolderCounts::of(&fixture.path(WORKER).join("processing"));
+        let mut child = fixture
             .runner(&["--quiet", "curator", "work"])
             .env("RUNNER_TEST_CLOCK", &clock)
             .stdout(Stdio::null())
@@ -283,13 +283,13 @@ fn no_sixty_minutes_begin_more_than_the_cap_whoever_is_killed_and_started_again(
         restarts += 1;
         if dice.roll(4) == 0 {
             let over = handle(child.id()).unwrap();
-            if told.wait(Some(&over), LIMIT) {
-                killed += usize::from(kill_one_at_work(&house, &mut dice));
+            if reported.wait(Some(&over), LIMIT) {
+                killed += usize::from(kill_one_at_work(&fixture, &mut dice));
             }
         }
         child.wait().unwrap();
         let mut here: BTreeMap<(i64, String), usize> = BTreeMap::new();
-        for line in house.read(&format!("{WORKER}/logs/hour.jsonl")).lines() {
+        for line in fixture.read(&format!("{WORKER}/logs/hour.jsonl")).lines() {
             let start: Value = serde_json::from_str(line).unwrap();
             let at: jiff::Timestamp = start["at"].as_str().unwrap().parse().unwrap();
             let at = at.duration_since(first).as_mins();
@@ -317,17 +317,17 @@ fn no_sixty_minutes_begin_more_than_the_cap_whoever_is_killed_and_started_again(
     }
     assert_eq!(fullest, CAP, "an hour is used to the full");
     assert_eq!(
-        ids(&house, "done").len() + ids(&house, "failed").len(),
+        ids(&fixture, "done").len() + ids(&fixture, "failed").len(),
         count
     );
-    tell(&format!(
+    print_line(&format!(
         "cap: {count} jobs, {} begun over {minute} minutes, {restarts} restarts, {killed} killed",
         starts.len()
     ));
 }
 
-fn watcher(house: &House) -> Child {
-    house
+fn watcher(fixture: &Fixture) -> Child {
+    fixture
         .runner(&["curator", "work", "--watch"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -336,13 +336,13 @@ fn watcher(house: &House) -> Child {
 }
 
 #[track_caller]
-fn done_soon(house: &House, told: &Told, id: &str) {
-    let path = house.path(WORKER).join(format!("done/{id}.json"));
+fn done_soon(fixture: &Fixture, reported: &FolderCounts, id: &str) {
+    let path = fixture.path(WORKER).join(format!("done/{id}.json"));
     let until = boot_time() + SOON;
     while !path.exists() {
         let left = until.saturating_sub(boot_time());
         assert!(!left.is_zero(), "{id} is not done after {SOON:?}");
-        told.wait(None, left);
+        reported.wait(None, left);
     }
 }
 
@@ -361,22 +361,22 @@ fn switches(pid: u32) -> u64 {
 
 #[test]
 fn a_watch_takes_what_is_dropped_sleeps_between_and_ends_when_asked() {
-    let house = house("[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\n");
-    let told = Told::of(&house.path(WORKER).join("done"));
-    let mut watch = watcher(&house);
+    let fixture = fixture("[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\n");
+    let reported = FolderCounts::of(&fixture.path(WORKER).join("done"));
+    let mut watch = watcher(&fixture);
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    let first = drop_job(&house, 1, 0, 0);
-    done_soon(&house, &told, &first);
+    let first = drop_job(&fixture, 1, 0, 0);
+    done_soon(&fixture, &reported, &first);
     // It has told of that run: what comes now wakes it.
     let line = lines.next().unwrap().unwrap();
     assert!(line.contains("curator: degraded"), "{line}");
-    let second = drop_job(&house, 2, 0, 0);
-    done_soon(&house, &told, &second);
+    let second = drop_job(&fixture, 2, 0, 0);
+    done_soon(&fixture, &reported, &second);
     // One that is written in place, as a shell does.
     let third = "20260102T030405Z-lint-wiki-0000abcd";
     let job = json!({ "id": third, "kind": "lint-wiki", "created_at": "2026-01-02T03:04:05Z" });
-    fs::write(queue(&house, third), job.to_string()).unwrap();
-    done_soon(&house, &told, third);
+    fs::write(queue(&fixture, third), job.to_string()).unwrap();
+    done_soon(&fixture, &reported, third);
     while !lines.next().unwrap().unwrap().contains(third) {}
     // Until it waits again it may have a few things to do; then nothing.
     let mut quiet = false;
@@ -392,7 +392,7 @@ fn a_watch_takes_what_is_dropped_sleeps_between_and_ends_when_asked() {
     kill_process(Pid::from_child(&watch), Signal::TERM).unwrap();
     assert!(ended_within(watch.id(), LIMIT));
     assert_eq!(watch.wait().unwrap().code(), Some(0));
-    let runs = house.run(&["runs", "--json"]).json();
+    let runs = fixture.run(&["runs", "--json"]).json();
     assert_eq!(
         runs.as_array().unwrap().len(),
         3,
@@ -402,80 +402,83 @@ fn a_watch_takes_what_is_dropped_sleeps_between_and_ends_when_asked() {
 
 #[test]
 fn a_watch_that_is_ended_in_a_run_gives_its_file_back() {
-    let house = House::with("");
+    let fixture = Fixture::with("");
     let script = "cat > /dev/null; cd \"$0\"; echo up > up.fifo; read word < go.fifo";
-    let root = house.project().display().to_string();
-    house.configure(&format!(
+    let root = fixture.project().display().to_string();
+    fixture.configure(&format!(
         "[jobs.dream]\nenabled = false\n[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\nbackend = \"model\"\nsandbox = \"off\"\n\
          [backends.model]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}, {root:?}]\n"
     ));
-    house.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
-    let fifos = house.command("mkfifo", &["up.fifo", "go.fifo"]).status();
+    fixture.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
+    let fifos = fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status();
     assert!(fifos.unwrap().success());
-    house.run(&["curator", "compact", "--dry-run"]).ends(0);
-    let id = drop_job(&house, 1, 0, 0);
-    let mut watch = watcher(&house);
-    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    fixture.run(&["curator", "compact", "--dry-run"]).ends(0);
+    let id = drop_job(&fixture, 1, 0, 0);
+    let mut watch = watcher(&fixture);
+    assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     kill_process(Pid::from_child(&watch), Signal::TERM).unwrap();
     assert!(ended_within(watch.id(), LIMIT));
     assert_eq!(watch.wait().unwrap().code(), Some(0));
-    assert!(queue(&house, &id).exists(), "it waits again");
-    assert!(ids(&house, "processing").is_empty() && ids(&house, "done").is_empty());
+    assert!(queue(&fixture, &id).exists(), "it waits again");
+    assert!(ids(&fixture, "processing").is_empty() && ids(&fixture, "done").is_empty());
     let job: Value =
-        serde_json::from_str(&fs::read_to_string(queue(&house, &id)).unwrap()).unwrap();
+        serde_json::from_str(&fs::read_to_string(queue(&fixture, &id)).unwrap()).unwrap();
     assert_eq!(
         (&job["returned"], &job["attempts"]),
         (&Value::Null, &Value::Null)
     );
-    assert!(house.survivors().is_empty(), "{:?}", house.survivors());
-    let told = Said::of(
-        house
+    assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
+    let reported = CommandOutput::of(
+        fixture
             .runner(&["curator", "status", "--json"])
             .output()
             .unwrap(),
     )
     .json();
-    assert_eq!(told["status"]["state"], "idle", "{told}");
+    assert_eq!(reported["status"]["state"], "idle", "{reported}");
 }
 
 #[test]
 fn a_worker_whose_job_another_has_says_so_once_and_ends() {
-    let house = House::with("");
+    let fixture = Fixture::with("");
     let script = "cat > /dev/null; cd \"$0\"; echo up > up.fifo; read word < go.fifo; echo '{\"suggestions\":[]}'";
-    let root = house.project().display().to_string();
-    house.configure(&format!(
+    let root = fixture.project().display().to_string();
+    fixture.configure(&format!(
         "[jobs.dream]\nenabled = false\n[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\nbatch = 1\nbackend = \"model\"\n\
          sandbox = \"off\"\n[jobs.other]\nkind = \"curator\"\ntrigger = \"manual\"\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n\
          [backends.model]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}, {root:?}]\n"
     ));
-    house.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
-    let fifos = house.command("mkfifo", &["up.fifo", "go.fifo"]).status();
+    fixture.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
+    let fifos = fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status();
     assert!(fifos.unwrap().success());
-    house.run(&["curator", "compact", "--dry-run"]).ends(0);
-    house
+    fixture.run(&["curator", "compact", "--dry-run"]).ends(0);
+    fixture
         .run(&["curator", "work", "--job", "tidy"])
         .ends(2)
-        .says("of kind command");
-    house.run(&["curator", "work", "--job", "no"]).ends(78);
-    drop_job(&house, 1, 0, 0);
-    let first = house
+        .expect_text("of kind command");
+    fixture.run(&["curator", "work", "--job", "no"]).ends(78);
+    drop_job(&fixture, 1, 0, 0);
+    let first = fixture
         .runner(&["curator", "work"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
-    drop_job(&house, 2, 0, 0);
-    house.run(&["curator", "work"]).ends(0).says("skipped");
+    assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
+    drop_job(&fixture, 2, 0, 0);
+    fixture
+        .run(&["curator", "work"])
+        .ends(0)
+        .expect_text("skipped");
     // Another job of the kind works beside it.
-    let other = house.run(&["curator", "work", "--job", "other"]).ends(0);
+    let other = fixture.run(&["curator", "work", "--job", "other"]).ends(0);
     assert!(other.out.contains("1 done"), "{other:?}");
-    let folder = house.path(WORKER).join("processing");
-    assert_eq!(ids(&house, "done").len(), 1, "{folder:?}");
-    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    let folder = fixture.path(WORKER).join("processing");
+    assert_eq!(ids(&fixture, "done").len(), 1, "{folder:?}");
+    fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     assert!(first.unwrap().wait().unwrap().success());
-    assert_eq!(ids(&house, "done").len(), 2);
-    let runs = house.run(&["runs", "--json"]).json();
+    assert_eq!(ids(&fixture, "done").len(), 2);
+    let runs = fixture.run(&["runs", "--json"]).json();
     assert_eq!(runs.as_array().unwrap().len(), 3, "{runs}");
-    let idle = house.run(&["curator", "work"]).ends(0);
+    let idle = fixture.run(&["curator", "work"]).ends(0);
     assert_eq!(idle.out, "", "nothing waits, and nothing is run");
 }

@@ -10,145 +10,151 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::house::{Said, ended_within};
-use crate::served::{Daemon, LIMIT, WAIT, at, busy, house, outcome, owner, run};
+use crate::fixture::{CommandOutput, ended_within};
+use crate::served::{Daemon, LIMIT, WAIT, at, busy, fixture, outcome, owner, run};
 
 #[test]
 fn a_job_is_run_when_its_time_has_come() {
-    let house = house(
+    let fixture = fixture(
         "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> times\"]\n",
     );
-    let mut daemon = Daemon::start(&house, &[]);
+    let mut daemon = Daemon::start(&fixture, &[]);
     assert_eq!(
         daemon.tick(),
         json!({"is": "ticked", "started": [], "troubles": []})
     );
-    at(&house, "2026-11-21T20:01:00Z");
+    at(&fixture, "2026-11-21T20:01:00Z");
     // The pace may have been faster than we are.
     daemon.tick();
-    daemon.hears("count: started");
-    daemon.hears("count: succeeded");
+    daemon.wait_for_text("count: started");
+    daemon.wait_for_text("count: succeeded");
     daemon.tick();
-    assert_eq!(house.read("times"), "x\n");
-    run(&house, &["status"])
+    assert_eq!(fixture.read("times"), "x\n");
+    run(&fixture, &["status"])
         .ends(0)
-        .says(&format!("daemon: pid {} since", daemon.child.id()));
+        .expect_text(&format!("daemon: pid {} since", daemon.child.id()));
     daemon.signal(Signal::TERM);
     daemon.ends(0);
-    run(&house, &["status"]).ends(0).says("no daemon");
-    assert!(!house.state().join("control.sock").exists());
-    let log = fs::read_to_string(house.state().join("daemon.log")).unwrap();
+    run(&fixture, &["status"]).ends(0).expect_text("no daemon");
+    assert!(!fixture.state().join("control.sock").exists());
+    let log = fs::read_to_string(fixture.state().join("daemon.log")).unwrap();
     assert!(
         log.contains("ready") && log.contains("the wall clock was set"),
         "{log}"
     );
-    assert!(house.count("SELECT count(*) FROM events WHERE kind = 'clock-set'") > 0);
+    assert!(fixture.count("SELECT count(*) FROM events WHERE kind = 'clock-set'") > 0);
 }
 
 #[test]
 fn a_second_daemon_names_the_first() {
-    let house = house("");
-    let daemon = Daemon::start(&house, &[]);
-    run(&house, &["daemon"])
+    let fixture = fixture("");
+    let daemon = Daemon::start(&fixture, &[]);
+    run(&fixture, &["daemon"])
         .ends(75)
-        .says(&format!("PID {}", daemon.child.id()));
-    let status = run(&house, &["status", "--json"]).ends(0).json();
+        .expect_text(&format!("PID {}", daemon.child.id()));
+    let status = run(&fixture, &["status", "--json"]).ends(0).json();
     assert_eq!(status["daemon"]["pid"], daemon.child.id());
     assert_eq!(status["daemon"]["live"], json!([]));
 }
 
 #[test]
 fn a_broken_configuration_keeps_the_old_jobs_and_is_said() {
-    let house = house(WAIT);
-    let mut daemon = Daemon::start(&house, &[]);
-    let good = house.read("runner.toml");
-    house.write("runner.toml", format!("{good}\n[jobs.wait\n"));
+    let fixture = fixture(WAIT);
+    let mut daemon = Daemon::start(&fixture, &[]);
+    let good = fixture.read("runner.toml");
+    fixture.write("runner.toml", format!("{good}\n[jobs.wait\n"));
     daemon.signal(Signal::HUP);
-    let line = daemon.hears("runner.toml");
+    let line = daemon.wait_for_text("runner.toml");
     assert!(line.contains("project"), "{line}");
-    at(&house, "2026-11-21T20:01:00Z");
+    at(&fixture, "2026-11-21T20:01:00Z");
     daemon.tick();
-    daemon.hears("wait: started");
-    daemon.hears("wait: deferred");
-    house.write("runner.toml", good);
+    daemon.wait_for_text("wait: started");
+    daemon.wait_for_text("wait: deferred");
+    fixture.write("runner.toml", good);
     daemon.signal(Signal::HUP);
-    daemon.hears("configuration read again");
-    at(&house, "2026-11-21T20:10:00Z");
+    daemon.wait_for_text("configuration read again");
+    at(&fixture, "2026-11-21T20:10:00Z");
     daemon.tick();
-    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
-    fs::write(house.path("go.fifo"), "go\n").unwrap();
-    daemon.hears("wait: succeeded");
+    assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
+    fs::write(fixture.path("go.fifo"), "go\n").unwrap();
+    daemon.wait_for_text("wait: succeeded");
 }
 
 #[test]
 fn a_stop_waits_for_a_run_that_ends_in_time() {
-    let house = house(WAIT);
-    let (mut daemon, id) = busy(&house, &["--drain", "1h"]);
+    let fixture = fixture(WAIT);
+    let (mut daemon, id) = busy(&fixture, &["--drain", "1h"]);
     daemon.signal(Signal::TERM);
-    daemon.hears("1 run may go on for 1h");
+    daemon.wait_for_text("1 run may go on for 1h");
     let status = daemon.ask(r#"{"ask":"status"}"#);
     assert_eq!(
         (&status["draining"], &status["live"][0]["job"]),
         (&json!(true), &json!("wait"))
     );
     assert_eq!(daemon.tick()["is"], "error");
-    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     daemon.ends(0);
-    assert!(outcome(&house, &id).contains("succeeded"));
+    assert!(outcome(&fixture, &id).contains("succeeded"));
 }
 
 #[test]
 fn a_second_stop_asks_the_run_to_end() {
-    let house = house(WAIT);
-    let (mut daemon, id) = busy(&house, &["--drain", "1h"]);
+    let fixture = fixture(WAIT);
+    let (mut daemon, id) = busy(&fixture, &["--drain", "1h"]);
     daemon.signal(Signal::INT);
-    daemon.hears("may go on");
+    daemon.wait_for_text("may go on");
     daemon.signal(Signal::TERM);
     daemon.ends(0);
-    assert!(outcome(&house, &id).contains("cancelled"));
-    assert_eq!(house.survivors(), Vec::<String>::new());
+    assert!(outcome(&fixture, &id).contains("cancelled"));
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
 }
 
 #[test]
 fn a_run_that_ignores_a_stop_is_killed_with_its_tree() {
-    let house = house(
+    let fixture = fixture(
         "[jobs.deaf]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\n\
          args = [\"-c\", \"trap '' TERM; setsid sh -c 'trap \\\"\\\" TERM; echo up > up.fifo; while :; do sleep 1000; done'\"]\n",
     );
-    let (daemon, id) = busy(&house, &["--drain", "0s"]);
+    let (daemon, id) = busy(&fixture, &["--drain", "0s"]);
     let began = Instant::now();
     daemon.signal(Signal::TERM);
     daemon.ends(0);
     assert!(began.elapsed() < Duration::from_secs(30), "{began:?}");
-    assert_eq!(house.survivors(), Vec::<String>::new());
-    let told = outcome(&house, &id);
-    assert!(told.contains("cancelled"), "by itself: {told}");
-    assert!(told.contains("the daemon was told to end"), "{told}");
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
+    let reported = outcome(&fixture, &id);
+    assert!(reported.contains("cancelled"), "by itself: {reported}");
+    assert!(
+        reported.contains("the daemon was told to end"),
+        "{reported}"
+    );
 }
 
 #[test]
 fn a_run_that_hangs_is_killed_with_its_tree_and_settled() {
-    let house = house(WAIT);
-    let (mut daemon, id) = busy(&house, &["--drain", "1h"]);
-    let pid = owner(&house);
+    let fixture = fixture(WAIT);
+    let (mut daemon, id) = busy(&fixture, &["--drain", "1h"]);
+    let pid = owner(&fixture);
     kill_process(pid, Signal::STOP).unwrap();
     daemon.signal(Signal::TERM);
-    daemon.hears("may go on");
+    daemon.wait_for_text("may go on");
     daemon.signal(Signal::TERM);
-    daemon.hears("asks 1 run to end");
+    daemon.wait_for_text("asks 1 run to end");
     daemon.signal(Signal::TERM);
-    daemon.hears("kills 1 run");
+    daemon.wait_for_text("kills 1 run");
     daemon.ends(0);
-    assert_eq!(house.survivors(), Vec::<String>::new());
-    let told = outcome(&house, &id);
-    assert!(told.contains("the daemon was told to end"), "{told}");
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
+    let reported = outcome(&fixture, &id);
+    assert!(
+        reported.contains("the daemon was told to end"),
+        "{reported}"
+    );
 }
 
 #[test]
 fn the_socket_is_private_and_nonsense_is_answered() {
-    let house = house("");
-    let daemon = Daemon::start(&house, &[]);
-    let path = house.state().join("control.sock");
+    let fixture = fixture("");
+    let daemon = Daemon::start(&fixture, &[]);
+    let path = fixture.state().join("control.sock");
     let mode = fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     for bad in [
@@ -160,13 +166,16 @@ fn the_socket_is_private_and_nonsense_is_answered() {
         "{\"ask\":\"follow\",\"run\":\"nonsense\"}",
         "\u{7}\u{0}x",
     ] {
-        let told = daemon.ask(bad);
-        assert_eq!(told["is"], "error", "{bad:?}: {told}");
+        let reported = daemon.ask(bad);
+        assert_eq!(reported["is"], "error", "{bad:?}: {reported}");
     }
     let unknown = "01KA5V7Q4B0000000000000000";
     for ask in ["follow", "cancel"] {
-        let told = daemon.ask(&format!(r#"{{"ask":"{ask}","run":"{unknown}"}}"#));
-        assert!(told["why"].as_str().unwrap().contains(unknown), "{told}");
+        let reported = daemon.ask(&format!(r#"{{"ask":"{ask}","run":"{unknown}"}}"#));
+        assert!(
+            reported["why"].as_str().unwrap().contains(unknown),
+            "{reported}"
+        );
     }
     // Bytes that are no text, and a line without an end.
     let mut stream = daemon.connect();
@@ -191,10 +200,10 @@ fn the_socket_is_private_and_nonsense_is_answered() {
 
 #[test]
 fn a_log_is_followed_to_its_end() {
-    let house = house(WAIT);
-    let (mut daemon, id) = busy(&house, &[]);
+    let fixture = fixture(WAIT);
+    let (mut daemon, id) = busy(&fixture, &[]);
     let follow = || {
-        let mut command = house.runner(&["runs", "logs", &id, "--follow"]);
+        let mut command = fixture.runner(&["runs", "logs", &id, "--follow"]);
         command.stdout(Stdio::piped());
         command.spawn().unwrap()
     };
@@ -205,8 +214,8 @@ fn a_log_is_followed_to_its_end() {
     let mut line = String::new();
     first.read_line(&mut line).unwrap();
     assert!(line.contains("begins"), "{line}");
-    fs::write(house.path("go.fifo"), "go\n").unwrap();
-    let said = Said::of(through.wait_with_output().unwrap()).ends(0);
+    fs::write(fixture.path("go.fifo"), "go\n").unwrap();
+    let said = CommandOutput::of(through.wait_with_output().unwrap()).ends(0);
     assert!(said.out.contains("begins"), "{said:?}");
     assert!(said.out.contains("settled"), "{said:?}");
     assert!(said.out.ends_with("wait: succeeded\n"), "{said:?}");
@@ -214,19 +223,22 @@ fn a_log_is_followed_to_its_end() {
     first.read_to_string(&mut rest).unwrap();
     let last: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
     assert_eq!(last, json!({"is": "over", "outcome": "wait: succeeded"}));
-    daemon.hears("wait: succeeded");
+    daemon.wait_for_text("wait: succeeded");
     daemon.signal(Signal::TERM);
     daemon.ends(0);
     // The same without a daemon, and of a run that is over.
-    assert_eq!(Said::of(follow().wait_with_output().unwrap()).out, said.out);
-    run(&house, &["runs", "logs", "01ZZZZZZZZ", "--follow"]).ends(65);
+    assert_eq!(
+        CommandOutput::of(follow().wait_with_output().unwrap()).out,
+        said.out
+    );
+    run(&fixture, &["runs", "logs", "01ZZZZZZZZ", "--follow"]).ends(65);
 }
 
 #[test]
 fn a_follower_outlives_the_daemon_that_served_it() {
-    let house = house(WAIT);
-    let (mut daemon, id) = busy(&house, &[]);
-    let mut follower = house
+    let fixture = fixture(WAIT);
+    let (mut daemon, id) = busy(&fixture, &[]);
+    let mut follower = fixture
         .runner(&["runs", "logs", &id, "--follow"])
         .stdout(Stdio::piped())
         .spawn()
@@ -234,17 +246,17 @@ fn a_follower_outlives_the_daemon_that_served_it() {
     let mut out = BufReader::new(follower.stdout.take().unwrap());
     let mut said = String::new();
     out.read_line(&mut said).unwrap();
-    let pid = owner(&house);
+    let pid = owner(&fixture);
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
-    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     out.read_to_string(&mut said).unwrap();
     assert_eq!(follower.wait().unwrap().code(), Some(0));
     assert!(ended_within(
         pid.as_raw_nonzero().get().cast_unsigned(),
         LIMIT
     ));
-    let whole = run(&house, &["runs", "logs", &id]).out;
+    let whole = run(&fixture, &["runs", "logs", &id]).out;
     assert_eq!(
         said,
         format!("{whole}wait: succeeded\n"),
@@ -254,10 +266,10 @@ fn a_follower_outlives_the_daemon_that_served_it() {
 
 #[test]
 fn a_follower_whose_reader_goes_away_ends() {
-    let house = house(WAIT);
-    let (daemon, id) = busy(&house, &[]);
+    let fixture = fixture(WAIT);
+    let (daemon, id) = busy(&fixture, &[]);
     for _ in 0..2 {
-        let mut follower = house
+        let mut follower = fixture
             .runner(&["runs", "logs", &id, "--follow"])
             .stdout(Stdio::piped())
             .spawn()
@@ -269,13 +281,13 @@ fn a_follower_whose_reader_goes_away_ends() {
         kill_process(Pid::from_child(&daemon.child), Signal::KILL).unwrap();
         assert!(ended_within(daemon.child.id(), LIMIT));
     }
-    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    fs::write(fixture.path("go.fifo"), "go\n").unwrap();
 }
 
 #[test]
 fn a_run_by_hand_shows_its_log_while_it_runs() {
-    let house = house(WAIT);
-    let mut child = house
+    let fixture = fixture(WAIT);
+    let mut child = fixture
         .runner(&["run", "wait", "--follow"])
         .stdout(Stdio::piped())
         .spawn()
@@ -284,8 +296,8 @@ fn a_run_by_hand_shows_its_log_while_it_runs() {
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
     assert!(line.contains("begins"), "{line}");
-    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
-    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
+    fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     let mut rest = String::new();
     out.read_to_string(&mut rest).unwrap();
     assert!(
@@ -294,56 +306,59 @@ fn a_run_by_hand_shows_its_log_while_it_runs() {
     );
     assert_eq!(child.wait().unwrap().code(), Some(0));
     // A reader that goes away does not harm the run.
-    let mut child = house
+    let mut child = fixture
         .runner(&["run", "wait", "--follow"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
-    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
+    fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    run(&house, &["run", "wait", "--follow", "--json"]).ends(2);
+    run(&fixture, &["run", "wait", "--follow", "--json"]).ends(2);
 }
 
 #[test]
 fn a_run_is_cancelled_through_the_daemon() {
-    let house = house(WAIT);
-    let (mut daemon, id) = busy(&house, &[]);
+    let fixture = fixture(WAIT);
+    let (mut daemon, id) = busy(&fixture, &[]);
     let request = format!(r#"{{"ask":"cancel","run":"{id}"}}"#);
     assert_eq!(daemon.ask(&request)["is"], "cancelled");
-    daemon.hears("wait: cancelled");
-    let told = daemon.ask(&request);
-    assert!(told["why"].as_str().unwrap().contains("is over"), "{told}");
+    daemon.wait_for_text("wait: cancelled");
+    let reported = daemon.ask(&request);
+    assert!(
+        reported["why"].as_str().unwrap().contains("is over"),
+        "{reported}"
+    );
 }
 
 #[test]
 fn a_killed_daemon_harms_no_run_and_hinders_no_daemon() {
-    let house = house(WAIT);
-    let (mut daemon, id) = busy(&house, &[]);
-    let pid = owner(&house);
+    let fixture = fixture(WAIT);
+    let (mut daemon, id) = busy(&fixture, &[]);
+    let pid = owner(&fixture);
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
-    assert!(house.state().join("control.sock").exists(), "it is stale");
-    run(&house, &["status"]).ends(0).says("no daemon");
-    let second = Daemon::start(&house, &[]);
+    assert!(fixture.state().join("control.sock").exists(), "it is stale");
+    run(&fixture, &["status"]).ends(0).expect_text("no daemon");
+    let second = Daemon::start(&fixture, &[]);
     assert_eq!(second.tick()["started"], json!([]));
-    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     assert!(ended_within(
         pid.as_raw_nonzero().get().cast_unsigned(),
         LIMIT
     ));
-    assert!(outcome(&house, &id).contains("succeeded"));
-    assert_eq!(house.count("SELECT count(*) FROM runs"), 1);
+    assert!(outcome(&fixture, &id).contains("succeeded"));
+    assert_eq!(fixture.count("SELECT count(*) FROM runs"), 1);
     second.signal(Signal::TERM);
     second.ends(0);
 }
 
 #[test]
 fn a_daemon_and_its_run_killed_at_once_are_settled_by_the_next() {
-    let house = house(WAIT);
-    let (mut daemon, id) = busy(&house, &[]);
-    let pid = owner(&house);
+    let fixture = fixture(WAIT);
+    let (mut daemon, id) = busy(&fixture, &[]);
+    let pid = owner(&fixture);
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
     kill_process(pid, Signal::KILL).unwrap();
@@ -351,22 +366,22 @@ fn a_daemon_and_its_run_killed_at_once_are_settled_by_the_next() {
         pid.as_raw_nonzero().get().cast_unsigned(),
         LIMIT
     ));
-    let second = Daemon::start(&house, &[]);
-    assert!(outcome(&house, &id).contains("lost"), "by its first tick");
-    assert_eq!(house.survivors(), Vec::<String>::new());
+    let second = Daemon::start(&fixture, &[]);
+    assert!(outcome(&fixture, &id).contains("lost"), "by its first tick");
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
     drop(second);
 }
 
 #[test]
 fn the_service_manager_is_told() {
-    let house = house(
+    let fixture = fixture(
         "[jobs.env]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nsandbox = \"off\"\nargs = [\"-c\", \"read _ _ _ run _ < /proc/$PPID/stat; tr '\\\\0' '\\\\n' < /proc/$run/environ > seen\"]\n",
     );
-    let path = house.root().join("notify.sock");
+    let path = fixture.root().join("notify.sock");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(LIMIT)).unwrap();
     let mut daemon = Daemon::with(
-        &house,
+        &fixture,
         &[],
         &[
             ("NOTIFY_SOCKET", path.to_str().unwrap()),
@@ -376,11 +391,11 @@ fn the_service_manager_is_told() {
     let hears = |words: &str| {
         let mut all = String::new();
         while !all.contains(words) {
-            let mut told = [0; 4096];
+            let mut reported = [0; 4096];
             let count = manager
-                .recv(&mut told)
+                .recv(&mut reported)
                 .unwrap_or_else(|error| panic!("no {words} in {all}: {error}"));
-            all.push_str(std::str::from_utf8(&told[..count]).unwrap());
+            all.push_str(std::str::from_utf8(&reported[..count]).unwrap());
         }
     };
     hears("READY=1");
@@ -390,10 +405,10 @@ fn the_service_manager_is_told() {
     daemon.signal(Signal::HUP);
     hears("RELOADING=1\nMONOTONIC_USEC=");
     hears("READY=1");
-    at(&house, "2026-11-21T20:01:00Z");
+    at(&fixture, "2026-11-21T20:01:00Z");
     daemon.tick();
-    daemon.hears("env: succeeded");
-    let seen = house.read("seen");
+    daemon.wait_for_text("env: succeeded");
+    let seen = fixture.read("seen");
     assert!(
         seen.contains("XDG_STATE_HOME"),
         "the run's own process: {seen}"

@@ -6,14 +6,14 @@ use std::process::Stdio;
 
 use rustix::process::{Signal, kill_process};
 
-use crate::house::{House, Said, ended_within};
+use crate::fixture::{CommandOutput, Fixture, ended_within};
 use crate::served::{
-    Daemon, LIMIT, at, begin, house, kill, missed, outcome, owner, owners, run, runs,
+    Daemon, LIMIT, at, begin, fixture, kill, missed, outcome, owner, owners, run, runs,
 };
 
 /// Three jobs at each full hour, with a process that leaves their group, that wait for a word for as
 /// long as nobody has set them free.
-fn three() -> House {
+fn three() -> Fixture {
     let jobs: String = ["last", "all", "none"]
         .map(|name| {
             format!(
@@ -22,7 +22,7 @@ fn three() -> House {
             )
         })
         .concat();
-    let house = house(&jobs);
+    let fixture = fixture(&jobs);
     let fifos = [
         "last.fifo",
         "all.fifo",
@@ -31,42 +31,42 @@ fn three() -> House {
         "all.go",
         "none.go",
     ];
-    house.command("mkfifo", &fifos).status().unwrap();
-    house
+    fixture.command("mkfifo", &fifos).status().unwrap();
+    fixture
 }
 
 /// A daemon with a live run of each.
-fn under_way(house: &House) -> Daemon<'_> {
-    let daemon = Daemon::start(house, &[]);
-    at(house, "2026-11-21T21:00:00Z");
+fn under_way(fixture: &Fixture) -> Daemon<'_> {
+    let daemon = Daemon::start(fixture, &[]);
+    at(fixture, "2026-11-21T21:00:00Z");
     daemon.tick();
     for name in ["last", "all", "none"] {
-        let up = fs::read_to_string(house.path(&format!("{name}.fifo"))).unwrap();
+        let up = fs::read_to_string(fixture.path(&format!("{name}.fifo"))).unwrap();
         assert_eq!(up, "up\n");
     }
     // Their grandchildren said so themselves.
-    assert!(house.survivors().len() >= 3, "{:?}", house.survivors());
+    assert!(fixture.survivors().len() >= 3, "{:?}", fixture.survivors());
     daemon
 }
 
-/// What became of the three runs and of the five moments up to ten to three, each job by its rule.
+/// What became of the three runs and of the five scheduled times up to ten to three, each job by its rule.
 #[track_caller]
-fn each_by_its_rule(house: &House) {
+fn each_by_its_rule(fixture: &Fixture) {
     let lost = "its process died before it could settle";
     for (name, caught_up) in [("last", 1), ("all", 3), ("none", 0)] {
-        let found = runs(house, name);
+        let found = runs(fixture, name);
         assert_eq!(found[0], ("lost".to_owned(), lost.to_owned()), "{name}");
         let well: Vec<_> = found[1..].iter().map(|(word, _)| word.as_str()).collect();
         assert_eq!(well, vec!["succeeded"; caught_up], "{name}: {found:?}");
     }
     let day = |hour: u32| format!("2026-11-{}T{:02}:00:00Z", 21 + hour / 24, hour % 24);
     let stretch = |last: u32, count| vec![format!("{} {} {count}", day(22), day(last))];
-    assert_eq!(missed(house, "last"), stretch(25, 4));
-    assert_eq!(missed(house, "all"), stretch(23, 2));
-    assert_eq!(missed(house, "none"), stretch(26, 5));
+    assert_eq!(missed(fixture, "last"), stretch(25, 4));
+    assert_eq!(missed(fixture, "all"), stretch(23, 2));
+    assert_eq!(missed(fixture, "none"), stretch(26, 5));
     // Those that were caught up with went in the order in which they had been due.
-    let due: String = house
-        .ledger()
+    let due: String = fixture
+        .store()
         .query_row(
             "SELECT group_concat(strftime('%H', due / 1000, 'unixepoch'), ' ') FROM
                (SELECT o.due FROM runs r JOIN occurrences o ON o.id = r.occurrence JOIN jobs j ON j.id = r.job
@@ -76,236 +76,238 @@ fn each_by_its_rule(house: &House) {
         )
         .unwrap();
     assert_eq!(due, "21 00 01 02");
-    assert_eq!(house.survivors(), Vec::<String>::new());
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
     let open = "SELECT count(*) FROM occurrences WHERE settled IS NULL";
-    assert_eq!(house.count(open), 0);
+    assert_eq!(fixture.count(open), 0);
 }
 
 #[test]
 fn killed_runs_are_settled_by_their_daemon() {
-    let house = three();
-    let mut daemon = under_way(&house);
-    for owner in owners(&house) {
+    let fixture = three();
+    let mut daemon = under_way(&fixture);
+    for owner in owners(&fixture) {
         kill_process(owner, Signal::KILL).unwrap();
     }
     for _ in 0..3 {
-        daemon.hears("lost");
+        daemon.wait_for_text("lost");
     }
-    assert_eq!(house.survivors(), Vec::<String>::new());
-    house.write("free", "");
-    at(&house, "2026-11-22T02:50:00Z");
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
+    fixture.write("free", "");
+    at(&fixture, "2026-11-22T02:50:00Z");
     daemon.tick();
     for _ in 0..4 {
-        daemon.hears("succeeded");
+        daemon.wait_for_text("succeeded");
     }
-    each_by_its_rule(&house);
+    each_by_its_rule(&fixture);
     daemon.tick();
-    each_by_its_rule(&house);
+    each_by_its_rule(&fixture);
 }
 
 #[test]
 fn a_killed_daemon_and_its_killed_runs_are_settled_by_the_next_tick() {
-    let house = three();
-    let mut daemon = under_way(&house);
+    let fixture = three();
+    let mut daemon = under_way(&fixture);
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
-    let runs = owners(&house);
-    let started = house.survivors();
+    let runs = owners(&fixture);
+    let started = fixture.survivors();
     runs.into_iter().for_each(kill);
     assert!(started.len() >= 6, "{started:?}");
-    house.write("free", "");
-    at(&house, "2026-11-22T02:50:00Z");
-    let told = run(&house, &["tick", "--json"]).ends(0).json();
-    let settled = told["settled_for_the_dead"].as_object().unwrap();
+    fixture.write("free", "");
+    at(&fixture, "2026-11-22T02:50:00Z");
+    let reported = run(&fixture, &["tick", "--json"]).ends(0).json();
+    let settled = reported["settled_for_the_dead"].as_object().unwrap();
     assert_eq!(settled.values().collect::<Vec<_>>(), ["lost"; 3]);
-    each_by_its_rule(&house);
-    assert_eq!(told["started"].as_array().unwrap().len(), 4);
-    run(&house, &["tick"]).ends(0);
-    each_by_its_rule(&house);
+    each_by_its_rule(&fixture);
+    assert_eq!(reported["started"].as_array().unwrap().len(), 4);
+    run(&fixture, &["tick"]).ends(0);
+    each_by_its_rule(&fixture);
 }
 
 #[test]
 fn runs_outlive_a_killed_daemon_and_are_not_begun_twice() {
-    let house = three();
-    let mut daemon = under_way(&house);
+    let fixture = three();
+    let mut daemon = under_way(&fixture);
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
-    at(&house, "2026-11-22T02:50:00Z");
+    at(&fixture, "2026-11-22T02:50:00Z");
     // The last one would be beside its own earlier run; all of them wait their turn.
-    let told = run(&house, &["tick", "--json"]).ends(0).json();
-    assert_eq!(told["settled_for_the_dead"], serde_json::json!({}));
-    assert_eq!(told["started"], serde_json::json!([]));
-    let live = owners(&house);
+    let reported = run(&fixture, &["tick", "--json"]).ends(0).json();
+    assert_eq!(reported["settled_for_the_dead"], serde_json::json!({}));
+    assert_eq!(reported["started"], serde_json::json!([]));
+    let live = owners(&fixture);
     assert_eq!(live.len(), 3);
-    house.write("free", "");
+    fixture.write("free", "");
     for name in ["last", "all", "none"] {
-        fs::write(house.path(&format!("{name}.go")), "go\n").unwrap();
+        fs::write(fixture.path(&format!("{name}.go")), "go\n").unwrap();
     }
     for pid in live {
         let raw = pid.as_raw_nonzero().get().cast_unsigned();
         assert!(ended_within(raw, LIMIT));
     }
-    run(&house, &["tick"]).ends(0);
+    run(&fixture, &["tick"]).ends(0);
     let words = |job| -> Vec<String> {
-        let found = runs(&house, job).into_iter();
+        let found = runs(&fixture, job).into_iter();
         found.map(|(word, _)| word).collect()
     };
     assert_eq!(words("last"), ["succeeded", "skipped"]);
     assert_eq!(words("all"), ["succeeded"; 4]);
     assert_eq!(words("none"), ["succeeded"]);
-    assert_eq!(house.survivors(), Vec::<String>::new());
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
 }
 
 /// A daily pass over one idea, whose git says that it was asked and waits while it is to.
-fn passes() -> (House, String) {
-    let house = House::new();
-    at(&house, "2026-11-20T20:00:00Z");
-    house.write("ideas/note.md", "Maybe use a shorter name?\n");
+fn passes() -> (Fixture, String) {
+    let fixture = Fixture::new();
+    at(&fixture, "2026-11-20T20:00:00Z");
+    fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
     let touch = ["-d", "2026-11-20T00:00:00Z", "ideas/note.md"];
-    house.command("touch", &touch).status().unwrap();
-    run(&house, &["init"]).ends(0);
-    house.configure("[jobs.dream]\ntrigger = \"cron 0 21 * * *\"\n");
-    run(&house, &["tick"]).ends(0);
-    let root = house.root().display().to_string();
+    fixture.command("touch", &touch).status().unwrap();
+    run(&fixture, &["init"]).ends(0);
+    fixture.configure("[jobs.dream]\ntrigger = \"cron 0 21 * * *\"\n");
+    run(&fixture, &["tick"]).ends(0);
+    let root = fixture.root().display().to_string();
     let fifos = [format!("{root}/up.fifo"), format!("{root}/go.fifo")];
-    house
+    fixture
         .command("mkfifo", &[&fifos[0], &fifos[1]])
         .status()
         .unwrap();
     let path = std::env::var("PATH").unwrap();
-    let git = house.root().join("bin/git");
-    fs::create_dir(house.root().join("bin")).unwrap();
+    let git = fixture.root().join("bin/git");
+    fs::create_dir(fixture.root().join("bin")).unwrap();
     let script = format!(
         "#!/bin/sh\ncase \"$*\" in *--cached*) if [ -e {root}/hold ]; then read word < {root}/up.fifo; read word < {root}/go.fifo; fi;; esac\n\
          PATH={path} exec git \"$@\"\n"
     );
     fs::write(&git, script).unwrap();
     fs::set_permissions(&git, fs::Permissions::from_mode(0o755)).unwrap();
-    (house, format!("{root}/bin:{path}"))
+    (fixture, format!("{root}/bin:{path}"))
 }
 
 #[test]
 fn a_lost_pass_is_tried_again_once_by_the_next_tick() {
-    let (house, path) = passes();
-    let hold = house.root().join("hold");
+    let (fixture, path) = passes();
+    let hold = fixture.root().join("hold");
     // Begins a tick whose pass hangs, and kills the pass, the tick before it if it is told to.
     let killed = |both: bool| {
         fs::write(&hold, "").unwrap();
-        let mut tick = house
+        let mut tick = fixture
             .runner(&["tick"])
-            .env("RUNNER_TEST_CLOCK", house.root().join("clock"))
+            .env("RUNNER_TEST_CLOCK", fixture.root().join("clock"))
             .env("PATH", &path)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let up = house.root().join("up.fifo");
+        let up = fixture.root().join("up.fifo");
         // Git may write nothing and start nothing, so it only reads: this waits until it does.
         fs::write(up, "up\n").unwrap();
         fs::remove_file(&hold).unwrap();
         if both {
             tick.kill().unwrap();
         } else {
-            kill(owner(&house));
+            kill(owner(&fixture));
         }
-        let said = Said::of(tick.wait_with_output().unwrap());
+        let said = CommandOutput::of(tick.wait_with_output().unwrap());
         if both {
-            kill(owner(&house));
+            kill(owner(&fixture));
         }
         said
     };
     let words = || -> Vec<String> {
-        let found = runs(&house, "dream").into_iter();
+        let found = runs(&fixture, "dream").into_iter();
         found.map(|(word, _)| word).collect()
     };
-    at(&house, "2026-11-20T21:00:00Z");
+    at(&fixture, "2026-11-20T21:00:00Z");
     killed(true);
     assert_eq!(words(), ["running"]);
-    run(&house, &["tick"]).ends(0).says("lost");
+    run(&fixture, &["tick"]).ends(0).expect_text("lost");
     assert_eq!(words(), ["lost", "succeeded"]);
-    assert_eq!(house.survivors(), Vec::<String>::new());
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
     // The pass alone: whoever had started it does the same at once.
-    house.write("ideas/other.md", "Perhaps a shorter one still?\n");
-    at(&house, "2026-11-21T21:00:00Z");
-    killed(false).ends(1).says("lost");
+    fixture.write("ideas/other.md", "Perhaps a shorter one still?\n");
+    at(&fixture, "2026-11-21T21:00:00Z");
+    killed(false).ends(1).expect_text("lost");
     assert_eq!(words()[2..], ["lost", "succeeded"]);
     // Twice is enough.
-    house.write("ideas/third.md", "Perhaps none at all?\n");
-    at(&house, "2026-11-22T21:00:00Z");
+    fixture.write("ideas/third.md", "Perhaps none at all?\n");
+    at(&fixture, "2026-11-22T21:00:00Z");
     killed(true);
     killed(true);
-    run(&house, &["tick"]).ends(0).says("lost");
+    run(&fixture, &["tick"]).ends(0).expect_text("lost");
     assert_eq!(words()[4..], ["lost", "lost"]);
-    run(&house, &["tick"]).ends(0);
+    run(&fixture, &["tick"]).ends(0);
     assert_eq!(words().len(), 6);
-    assert_eq!(house.survivors(), Vec::<String>::new());
-    assert_eq!(house.count("SELECT count(*) FROM occurrences"), 3);
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
+    assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), 3);
 }
 
 /// One job at nine, once a year, that hangs unless it is free; its retry comes within a good month.
-fn hanging() -> House {
-    house(
+fn hanging() -> Fixture {
+    fixture(
         "[jobs.hang]\nkind = \"command\"\ntrigger = \"cron 0 21 21 11 *\"\nretries = 1\nbackoff = [\"1000h\"]\nprogram = \"sh\"\n\
          args = [\"-c\", \"echo x >> times; [ -e free ] && exit 0; setsid sh -c 'echo up > up.fifo; exec sleep 1000' & read word < go.fifo\"]\n",
     )
 }
 
 /// The retry waits; its moment comes, for two ticks at once.
-fn tried_again_once(house: &House) {
-    let found = runs(house, "hang");
+fn tried_again_once(fixture: &Fixture) {
+    let found = runs(fixture, "hang");
     let why = "it did not end by its total deadline and was killed";
     assert_eq!(found[0], ("timed-out".to_owned(), why.to_owned()));
     assert_eq!((found[1].0.as_str(), found.len()), ("queued", 2));
-    assert_eq!(house.survivors(), Vec::<String>::new());
-    house.write("free", "");
-    let listed = run(house, &["runs", "--json"]).ends(0).json();
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
+    fixture.write("free", "");
+    let listed = run(fixture, &["runs", "--json"]).ends(0).json();
     let ready: jiff::Timestamp = listed[0]["ready_at"].as_str().unwrap().parse().unwrap();
-    at(house, &format!("{ready}\n9000"));
-    let ticks = [(); 2].map(|()| begin(house, &["tick", "--json"]));
+    at(fixture, &format!("{ready}\n9000"));
+    let ticks = [(); 2].map(|()| begin(fixture, &["tick", "--json"]));
     let started = ticks.map(|tick| {
-        let told = Said::of(tick.wait_with_output().unwrap()).ends(0).json();
-        told["started"].as_array().unwrap().len()
+        let reported = CommandOutput::of(tick.wait_with_output().unwrap())
+            .ends(0)
+            .json();
+        reported["started"].as_array().unwrap().len()
     });
     assert_eq!(started.iter().sum::<usize>(), 1);
-    let found = runs(house, "hang");
+    let found = runs(fixture, "hang");
     assert_eq!((found[1].0.as_str(), found.len()), ("succeeded", 2));
-    assert_eq!(house.read("times"), "x\nx\n");
-    assert_eq!(house.count("SELECT count(*) FROM occurrences"), 1);
+    assert_eq!(fixture.read("times"), "x\nx\n");
+    assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), 1);
 }
 
 #[test]
 fn a_run_that_hangs_past_its_deadline_is_killed_by_the_next_tick() {
-    let house = hanging();
-    run(&house, &["tick"]).ends(0);
-    at(&house, "2026-11-21T21:00:00Z");
-    let first = begin(&house, &["tick"]);
-    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
-    kill_process(owner(&house), Signal::STOP).unwrap();
+    let fixture = hanging();
+    run(&fixture, &["tick"]).ends(0);
+    at(&fixture, "2026-11-21T21:00:00Z");
+    let first = begin(&fixture, &["tick"]);
+    assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
+    kill_process(owner(&fixture), Signal::STOP).unwrap();
     // Its hour and the grace are not over yet.
-    at(&house, "2026-11-21T21:59:00Z\n3540");
-    run(&house, &["tick"]).ends(0);
-    assert_eq!(house.survivors().len(), 2);
-    at(&house, "2026-11-21T22:01:00Z\n3660");
+    at(&fixture, "2026-11-21T21:59:00Z\n3540");
+    run(&fixture, &["tick"]).ends(0);
+    assert_eq!(fixture.survivors().len(), 2);
+    at(&fixture, "2026-11-21T22:01:00Z\n3660");
     // The tick that had started it sees it die too: either settles it, as what it was.
-    run(&house, &["tick"]).ends(0);
-    let first = Said::of(first.wait_with_output().unwrap()).ends(1);
+    run(&fixture, &["tick"]).ends(0);
+    let first = CommandOutput::of(first.wait_with_output().unwrap()).ends(1);
     assert!(first.err.contains("timed-out"), "{first:?}");
-    tried_again_once(&house);
+    tried_again_once(&fixture);
 }
 
 #[test]
 fn a_daemon_kills_its_run_that_hangs_past_its_deadline() {
-    let house = hanging();
-    let mut daemon = Daemon::start(&house, &[]);
-    at(&house, "2026-11-21T21:00:00Z");
-    let told = daemon.tick();
-    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
-    kill_process(owner(&house), Signal::STOP).unwrap();
-    at(&house, "2026-11-21T22:01:00Z\n3660");
+    let fixture = hanging();
+    let mut daemon = Daemon::start(&fixture, &[]);
+    at(&fixture, "2026-11-21T21:00:00Z");
+    let reported = daemon.tick();
+    assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
+    kill_process(owner(&fixture), Signal::STOP).unwrap();
+    at(&fixture, "2026-11-21T22:01:00Z\n3660");
     assert_eq!(daemon.tick()["started"], serde_json::json!([]));
-    daemon.hears("settled for its dead owner: timed-out");
-    let id = told["started"][0].as_str().unwrap();
-    assert!(outcome(&house, id).contains("timed-out"));
+    daemon.wait_for_text("settled for its dead owner: timed-out");
+    let id = reported["started"][0].as_str().unwrap();
+    assert!(outcome(&fixture, id).contains("timed-out"));
     drop(daemon);
-    tried_again_once(&house);
+    tried_again_once(&fixture);
 }

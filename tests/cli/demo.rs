@@ -4,19 +4,19 @@ use std::fs;
 
 use std::path::Path;
 
-use crate::house::{House, skip};
+use crate::fixture::{Fixture, skip};
 
 #[test]
 fn the_demo_ends_in_a_morning_report_and_the_hostile_idea_changed_nothing() {
-    let house = House::new();
-    let said = house.run(&["demo", "../demo"]).ends(0);
+    let fixture = Fixture::new();
+    let said = fixture.run(&["demo", "../demo"]).ends(0);
     assert!(said.out.contains("report.md"), "{said:?}");
     assert!(said.out.contains("# Night "), "{said:?}");
-    let demo = house.root().join("demo");
+    let demo = fixture.root().join("demo");
     let git = |args: &[&str]| {
         let mut all = vec!["-C", demo.to_str().unwrap()];
         all.extend(args);
-        house.git(&all)
+        fixture.git(&all)
     };
 
     let passes: Vec<_> = fs::read_dir(demo.join("dreams"))
@@ -76,28 +76,28 @@ fn the_demo_ends_in_a_morning_report_and_the_hostile_idea_changed_nothing() {
         "# tides\nA small service that tells when the water is high.\n"
     );
     assert_eq!(fs::read_dir(demo.join("ideas")).unwrap().count(), 6);
-    the_cycle_was_real(&house, &demo);
+    the_cycle_was_real(&fixture, &demo);
 
     let state: serde_json::Value =
         serde_json::from_slice(&fs::read(demo.join("dreams/state.json")).unwrap()).unwrap();
     assert_eq!(state.as_array().unwrap().len(), 6);
-    house
+    fixture
         .run(&["demo", "../demo"])
         .ends(65)
-        .says("there already");
+        .expect_text("there already");
 }
 
 /// Three adds, an audit, a dream and a plan: commits, telemetry, one entry, a board that moved.
-fn the_cycle_was_real(house: &House, demo: &std::path::Path) {
+fn the_cycle_was_real(fixture: &Fixture, demo: &std::path::Path) {
     let git = |args: &[&str]| {
         let mut all = vec!["-C", demo.to_str().unwrap()];
         all.extend(args);
-        house.git(&all)
+        fixture.git(&all)
     };
     let runner = |args: &[&str]| {
         let mut all = vec!["-C", demo.to_str().unwrap()];
         all.extend(args);
-        house.run(&all).ends(0)
+        fixture.run(&all).ends(0)
     };
     let read = |path: &str| fs::read_to_string(demo.join(path)).unwrap();
     assert_eq!(
@@ -157,28 +157,28 @@ fn the_cycle_was_real(house: &House, demo: &std::path::Path) {
         assert!(board.lines().any(|it| it == line), "{line}: {board}");
     }
     let report = runner(&["report"]).out;
-    for told in [
+    for reported in [
         "wake_add (3 of 3)",
         "TODO → CANCELLED: short notes for the launch",
         "oriented by the carry of rem/",
         "walls full",
     ] {
-        assert!(report.contains(told), "{told}: {report}");
+        assert!(report.contains(reported), "{reported}: {report}");
     }
     // The next audit is asked about the dream's claims, and its word is recorded beside it.
     runner(&["lifecycle", "goto", "wake_audit"]);
-    runner(&["lifecycle", "tick"]).says("holds");
+    runner(&["lifecycle", "tick"]).expect_text("holds");
     assert_eq!(fs::read_dir(demo.join("rem")).unwrap().count(), 3);
 }
 
 #[test]
 fn the_demo_needs_no_agent() {
-    let house = House::new();
-    house
+    let fixture = Fixture::new();
+    fixture
         .run(&["demo", "../demo", "--agent", "builtin"])
         .ends(0)
-        .says("7 ");
-    let demo = house.root().join("demo");
+        .expect_text("7 ");
+    let demo = fixture.root().join("demo");
     let board = fs::read_to_string(demo.join("plan.org")).unwrap();
     assert!(
         board.contains("** DOING how to read the blue lines"),
@@ -189,36 +189,40 @@ fn the_demo_needs_no_agent() {
 
 #[test]
 fn a_night_in_a_repository_of_ones_own() {
-    let house = House::new();
-    house
+    let fixture = Fixture::new();
+    fixture
         .run(&["init"])
         .ends(0)
-        .says("runner.toml")
-        .says(".git/info/exclude");
-    house.run(&["init"]).ends(0).says("nothing was written");
-    assert_eq!(house.git(&["status", "--porcelain"]), "?? runner.toml\n");
-    house.write("ideas/note.md", "Maybe use a shorter name?\n");
-    let before = house.tree("ideas");
-    let night = house.run(&["night", "--json"]).ends(0).json();
+        .expect_text("runner.toml")
+        .expect_text(".git/info/exclude");
+    fixture
+        .run(&["init"])
+        .ends(0)
+        .expect_text("nothing was written");
+    assert_eq!(fixture.git(&["status", "--porcelain"]), "?? runner.toml\n");
+    fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
+    let before = fixture.tree("ideas");
+    let night = fixture.run(&["night", "--json"]).ends(0).json();
     assert_eq!(night["worst"], "succeeded");
     assert_eq!(night["runs"][0]["job"], "dream");
-    assert_eq!(house.tree("ideas"), before);
+    assert_eq!(fixture.tree("ideas"), before);
     assert_eq!(
-        house.git(&["status", "--porcelain"]),
+        fixture.git(&["status", "--porcelain"]),
         "?? ideas/\n?? runner.toml\n"
     );
     let name = night["night"].as_str().unwrap();
-    let report = house.run(&["report"]).ends(0);
+    let report = fixture.run(&["report"]).ends(0);
     assert_eq!(
         report.out,
-        house.read(&format!(".runner/reports/{name}/report.md")),
+        fixture.read(&format!(".runner/reports/{name}/report.md")),
         "made again, it is the same"
     );
     let placed: serde_json::Value =
-        serde_json::from_str(&house.read(&format!(".runner/reports/{name}/report.json"))).unwrap();
-    assert_eq!(placed, house.run(&["report", "--json"]).ends(0).json());
+        serde_json::from_str(&fixture.read(&format!(".runner/reports/{name}/report.json")))
+            .unwrap();
+    assert_eq!(placed, fixture.run(&["report", "--json"]).ends(0).json());
     // The second night of the day has its own report, and nothing to do.
-    let second = house.run(&["night", "--json"]).ends(0).json();
+    let second = fixture.run(&["night", "--json"]).ends(0).json();
     assert_eq!(second["night"], format!("{name}-2"));
     assert_eq!(second["runs"][0]["outcome"]["outcome"], "skipped");
     assert!(

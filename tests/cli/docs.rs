@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use crate::house::{House, Said, skip, tell};
+use crate::fixture::{CommandOutput, Fixture, print_line, skip};
 
 /// What stands before a block that is run.
 const MARK: &str = "<!-- run -->";
@@ -34,28 +34,28 @@ fn the_blocks_that_are_marked_for_it_run() {
     let mut count = 0;
     for document in documents {
         for block in marked(&fs::read_to_string(&document).unwrap()) {
-            let house = House::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
-            house.write("ideas/note.md", "# Note\n\nMaybe a shorter name?\n");
+            let fixture = Fixture::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
+            fixture.write("ideas/note.md", "# Note\n\nMaybe a shorter name?\n");
             // Home is where the project lies, under the name that the documents give it.
-            std::os::unix::fs::symlink(house.project(), house.root().join("my-repository"))
+            std::os::unix::fs::symlink(fixture.project(), fixture.root().join("my-repository"))
                 .unwrap();
-            let bin = house.root().join("bin");
+            let bin = fixture.root().join("bin");
             fs::create_dir_all(&bin).unwrap();
             std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_runner"), bin.join("runner")).unwrap();
             // What builds and installs is what this test stands in for.
             let cargo = bin.join("cargo");
             fs::write(&cargo, "#!/bin/sh\n[ \"$1\" = install ]\n").unwrap();
             fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
-            fs::create_dir_all(house.root().join(".config/runner")).unwrap();
+            fs::create_dir_all(fixture.root().join(".config/runner")).unwrap();
             let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-            let mut shell = house.command("sh", &["-eu", "-c", &block]);
-            let said = Said::of(shell.env("PATH", path).output().unwrap());
+            let mut shell = fixture.command("sh", &["-eu", "-c", &block]);
+            let said = CommandOutput::of(shell.env("PATH", path).output().unwrap());
             assert_eq!(said.code, 0, "{}\n{block}\n{said:?}", document.display());
             count += 1;
         }
     }
     assert!(count >= 6, "only {count} blocks were run");
-    tell(&format!("documentation: {count} blocks were run"));
+    print_line(&format!("documentation: {count} blocks were run"));
 }
 
 /// Settings that a document shows, and that are tried.
@@ -67,8 +67,8 @@ fn the_readme_shows_every_backend_and_its_chain_ends_with_the_rule() {
     let readme = readme.unwrap();
     let (_, block) = readme.split_once(SETTINGS).unwrap();
     let (block, _) = block.split_once("```").unwrap();
-    let house = House::with(block);
-    house.run(&["config", "check"]).ends(0);
+    let fixture = Fixture::with(block);
+    fixture.run(&["config", "check"]).ends(0);
     let shown: toml::Table = block.parse().unwrap();
     let shown = shown["backends"].as_table().unwrap();
     let of = |backend: &toml::Value| backend["type"].as_str().unwrap().to_owned();
@@ -78,16 +78,16 @@ fn the_readme_shows_every_backend_and_its_chain_ends_with_the_rule() {
     let mut known = runner_backends::registry::KINDS.map(str::to_owned);
     known.sort_unstable();
     assert_eq!(types, known);
-    let listed = house.run(&["backends", "list"]).ends(0);
+    let listed = fixture.run(&["backends", "list"]).ends(0);
     for name in shown.keys() {
         assert!(listed.out.contains(name.as_str()), "{name}: {listed:?}");
     }
 
     // Nobody of the chain is here, or may: nothing is asked, and the rule answers.
-    house.write("ideas/note.md", "# Note\n\nMaybe a shorter name?\n");
-    house.run(&["dream", "run"]).ends(0);
-    let id = house.run(&["runs", "--json"]).json()[0]["id"].clone();
-    let run = house.run(&["runs", "show", id.as_str().unwrap(), "--json"]);
+    fixture.write("ideas/note.md", "# Note\n\nMaybe a shorter name?\n");
+    fixture.run(&["dream", "run"]).ends(0);
+    let id = fixture.run(&["runs", "--json"]).json()[0]["id"].clone();
+    let run = fixture.run(&["runs", "show", id.as_str().unwrap(), "--json"]);
     let run = run.json();
     assert_eq!(run["outcome"], "degraded", "{run:#}");
     assert_eq!(run["backend"], "builtin", "{run:#}");
@@ -111,7 +111,7 @@ fn there(program: &str) -> bool {
 
 #[test]
 fn each_shell_reads_its_completions() {
-    let house = House::new();
+    let fixture = Fixture::new();
     for (shell, how) in [
         ("bash", Some(["bash", "-n"])),
         ("zsh", Some(["zsh", "-n"])),
@@ -119,12 +119,12 @@ fn each_shell_reads_its_completions() {
         ("elvish", Some(["elvish", "-compileonly"])),
         ("powershell", None),
     ] {
-        let script = house.run(&["completions", shell]).ends(0).out;
+        let script = fixture.run(&["completions", shell]).ends(0).out;
         assert!(
             script.contains("dry-run") && script.contains("simulate"),
             "{shell}"
         );
-        let file = house.root().join(format!("script.{shell}"));
+        let file = fixture.root().join(format!("script.{shell}"));
         // What it is for is a terminal's: its editor's names are there in no other.
         let editor = match shell {
             "elvish" => {
@@ -143,9 +143,9 @@ fn each_shell_reads_its_completions() {
             );
         }
     }
-    assert!(!house.state().exists());
+    assert!(!fixture.state().exists());
     if there("bash") {
-        let script = house.root().join("script.bash");
+        let script = fixture.root().join("script.bash");
         let ask = "source \"$1\"; COMP_WORDS=(runner sched); COMP_CWORD=1; _runner runner sched runner; echo \"${COMPREPLY[@]}\"";
         let said = Command::new("bash")
             .args(["-c", ask, "bash"])
@@ -158,27 +158,27 @@ fn each_shell_reads_its_completions() {
             "{said:?}"
         );
     }
-    house.run(&["completions", "tcsh"]).ends(2);
+    fixture.run(&["completions", "tcsh"]).ends(2);
 }
 
 #[test]
 fn the_manual_replaces_its_own_pages_and_no_other() {
-    let house = House::new();
-    let folder = house.root().join("man/man1");
+    let fixture = Fixture::new();
+    let folder = fixture.root().join("man/man1");
     let into = folder.display().to_string();
-    let said = house.run(&["man", &into]).ends(0);
+    let said = fixture.run(&["man", &into]).ends(0);
     let written = fs::read_dir(&folder).unwrap().count();
     assert_eq!(said.out.lines().count(), written);
-    assert!(written > 25 && !house.state().exists());
-    house
+    assert!(written > 25 && !fixture.state().exists());
+    fixture
         .run(&["man", &into])
         .ends(0)
-        .says("nothing was written");
+        .expect_text("nothing was written");
     let page = folder.join("runner-config-show.1");
     let good = fs::read(&page).unwrap();
     let first = good.split(|byte| *byte == b'\n').next().unwrap();
     fs::write(&page, [first, b"\nan older one"].concat()).unwrap();
-    let said = house.run(&["man", &into]).ends(0);
+    let said = fixture.run(&["man", &into]).ends(0);
     assert_eq!(
         said.out,
         format!("{}\n", page.display()),
@@ -187,17 +187,17 @@ fn the_manual_replaces_its_own_pages_and_no_other() {
     assert_eq!(fs::read(&page).unwrap(), good);
     fs::remove_file(folder.join("runner-man.1")).unwrap();
     fs::write(&page, "mine").unwrap();
-    house
+    fixture
         .run(&["man", &into])
         .ends(73)
-        .says("runner-config-show.1");
+        .expect_text("runner-config-show.1");
     assert_eq!(fs::read(&page).unwrap(), b"mine");
     assert!(!folder.join("runner-man.1").exists(), "all or nothing");
     fs::remove_file(&page).unwrap();
     std::os::unix::fs::symlink("/dev/null", &page).unwrap();
-    house.run(&["man", &into]).ends(73);
+    fixture.run(&["man", &into]).ends(73);
     fs::remove_file(&page).unwrap();
-    house.run(&["man", &into]).ends(0);
+    fixture.run(&["man", &into]).ends(0);
     for entry in fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::house::{House, Said};
+use crate::fixture::{CommandOutput, Fixture};
 
 fn program(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -13,29 +13,29 @@ fn program(path: &Path, text: &str) {
 }
 
 /// A house with a `crontab` that keeps a file, in a folder that only a login shell has.
-fn house(toml: &str) -> House {
-    let house = House::with(toml);
-    let tab = house.root().join("tab");
+fn fixture(toml: &str) -> Fixture {
+    let fixture = Fixture::with(toml);
+    let tab = fixture.root().join("tab");
     let text = format!(
         "#!/bin/sh\ncase \"$1\" in -l) cat '{0}' 2>/dev/null || {{ echo 'no crontab for me' >&2; exit 1; }} ;; -r) rm '{0}' ;; *) cat \"$1\" > '{0}' ;; esac\n",
         tab.display()
     );
-    program(&house.root().join("login/crontab"), &text);
-    house
+    program(&fixture.root().join("login/crontab"), &text);
+    fixture
 }
 
-fn run(house: &House, args: &[&str]) -> Said {
-    let path = format!("{}:/usr/bin:/bin", house.root().join("login").display());
-    let mut command = house.runner(args);
+fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
+    let path = format!("{}:/usr/bin:/bin", fixture.root().join("login").display());
+    let mut command = fixture.runner(args);
     command
         .env("PATH", path)
         .env("USER", "me")
         .env("XDG_RUNTIME_DIR", "/nonexistent");
-    Said::of(command.output().unwrap())
+    CommandOutput::of(command.output().unwrap())
 }
 
 /// What is wrong, by place.
-fn places(said: &Said) -> Vec<String> {
+fn places(said: &CommandOutput) -> Vec<String> {
     let found = said.json();
     let wrong = found["findings"].as_array().unwrap().iter();
     wrong
@@ -46,21 +46,21 @@ fn places(said: &Said) -> Vec<String> {
 
 #[test]
 fn a_path_that_only_the_login_shell_has_is_found() {
-    let house = house(
+    let fixture = fixture(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"tidy-up\"\nartifacts = [{ from = \"a\", to = \"a\" }]\ntrigger = \"night\"\n",
     );
-    program(&house.root().join("login/tidy-up"), "#!/bin/sh\n");
-    let here = run(&house, &["doctor", "--json"]);
+    program(&fixture.root().join("login/tidy-up"), "#!/bin/sh\n");
+    let here = run(&fixture, &["doctor", "--json"]);
     assert!(!places(&here).contains(&"tidy-up".to_owned()), "{here:?}");
-    let bare = run(&house, &["doctor", "--as-scheduler", "--json"]).ends(1);
+    let bare = run(&fixture, &["doctor", "--as-scheduler", "--json"]).ends(1);
     assert!(places(&bare).contains(&"tidy-up".to_owned()), "{bare:?}");
     assert_eq!(bare.json()["as_scheduler"], true);
-    run(&house, &["doctor", "--as-scheduler"])
+    run(&fixture, &["doctor", "--as-scheduler"])
         .ends(1)
-        .says("runner setup --apply");
+        .expect_text("runner setup --apply");
     // Frozen, it is found at night as well.
-    run(&house, &["setup", "--scheduler", "cron", "--apply"]).ends(0);
-    let frozen = run(&house, &["doctor", "--as-scheduler", "--json"]);
+    run(&fixture, &["setup", "--scheduler", "cron", "--apply"]).ends(0);
+    let frozen = run(&fixture, &["doctor", "--as-scheduler", "--json"]);
     assert!(
         !places(&frozen).contains(&"tidy-up".to_owned()),
         "{frozen:?}"
@@ -69,25 +69,25 @@ fn a_path_that_only_the_login_shell_has_is_found() {
 
 #[test]
 fn a_key_reaches_the_tick_by_its_own_file_alone() {
-    let house = house(
+    let fixture = fixture(
         "[backends.mine]\ntype = \"command\"\nprogram = \"sh\"\nenv = [\"MY_KEY\"]\n[jobs.dream]\nbackend = \"mine\"\n",
     );
-    run(&house, &["setup", "--scheduler", "cron", "--apply"])
+    run(&fixture, &["setup", "--scheduler", "cron", "--apply"])
         .ends(0)
-        .says("MY_KEY is never frozen");
-    let keyless = run(&house, &["doctor", "--as-scheduler", "--json"]).ends(1);
+        .expect_text("MY_KEY is never frozen");
+    let keyless = run(&fixture, &["doctor", "--as-scheduler", "--json"]).ends(1);
     assert!(
         places(&keyless).contains(&"MY_KEY".to_owned()),
         "{keyless:?}"
     );
-    let file = house.root().join("config/runner/credentials.env");
+    let file = fixture.root().join("config/runner/credentials.env");
     fs::write(&file, "MY_KEY=hush\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    run(&house, &["doctor", "--as-scheduler"])
+    run(&fixture, &["doctor", "--as-scheduler"])
         .ends(78)
-        .says("chmod 600");
+        .expect_text("chmod 600");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    let said = run(&house, &["doctor", "--as-scheduler", "--json"]);
+    let said = run(&fixture, &["doctor", "--as-scheduler", "--json"]);
     assert!(!places(&said).contains(&"MY_KEY".to_owned()), "{said:?}");
     assert!(!said.out.contains("hush"), "{said:?}");
 }
@@ -95,53 +95,53 @@ fn a_key_reaches_the_tick_by_its_own_file_alone() {
 /// A tick by the host sees what was frozen, the keys, and what the host itself gives.
 #[test]
 fn a_tick_by_the_host_works_in_what_was_frozen() {
-    let house = house(
+    let fixture = fixture(
         "[jobs.tell]\nkind = \"command\"\nprogram = \"tell\"\nenv = [\"MY_KEY\", \"FROM_HOST\"]\nartifacts = [{ from = \"env\", to = \"env\" }]\ntrigger = \"manual\"\n",
     );
     program(
-        &house.root().join("login/tell"),
+        &fixture.root().join("login/tell"),
         "#!/bin/sh\necho \"$USER $MY_KEY $FROM_HOST\" > \"$RUNNER_OUT/env\"\n",
     );
-    run(&house, &["setup", "--scheduler", "cron", "--apply"]).ends(0);
-    let keys = house.root().join("config/runner/credentials.env");
+    run(&fixture, &["setup", "--scheduler", "cron", "--apply"]).ends(0);
+    let keys = fixture.root().join("config/runner/credentials.env");
     fs::write(&keys, "# mine\nMY_KEY=hush\n").unwrap();
     fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
-    run(&house, &["enqueue", "tell"]).ends(0);
-    let environment = house.state().join("environment");
+    run(&fixture, &["enqueue", "tell"]).ends(0);
+    let environment = fixture.state().join("environment");
     let tick = || {
         let args = ["tick", "--environment", environment.to_str().unwrap()];
-        let mut command = house.runner(&args);
+        let mut command = fixture.runner(&args);
         // As cron starts it.
         command
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("SHELL", "/bin/sh")
             .env("FROM_HOST", "host");
-        Said::of(command.output().unwrap())
+        CommandOutput::of(command.output().unwrap())
     };
     // What nobody reads does not grow for ever.
-    let log = house.state().join("timer.log");
+    let log = fixture.state().join("timer.log");
     fs::write(&log, vec![b'x'; (1 << 20) + 1]).unwrap();
     tick().ends(0);
-    assert_eq!(house.read("env"), "me hush host\n");
-    assert!(!log.exists() && house.state().join("timer.log.old").exists());
+    assert_eq!(fixture.read("env"), "me hush host\n");
+    assert!(!log.exists() && fixture.state().join("timer.log.old").exists());
     fs::remove_file(&environment).unwrap();
-    tick().ends(78).says("runner setup --apply");
+    tick().ends(78).expect_text("runner setup --apply");
 }
 
 #[test]
 fn each_thing_that_is_wrong_has_its_finding() {
-    let house = house("");
-    let wrong = |words: &str, mend: &str| {
-        let said = run(&house, &["doctor"]).ends(1);
+    let fixture = fixture("");
+    let wrong = |words: &str, hint: &str| {
+        let said = run(&fixture, &["doctor"]).ends(1);
         assert!(
-            said.out.contains(words) && said.out.contains(mend),
+            said.out.contains(words) && said.out.contains(hint),
             "{words}: {said:?}"
         );
     };
     wrong("no host timer is set up", "runner setup --apply");
-    run(&house, &["setup", "--scheduler", "cron", "--apply"]).ends(0);
-    let tab = house.root().join("tab");
+    run(&fixture, &["setup", "--scheduler", "cron", "--apply"]).ends(0);
+    let tab = fixture.root().join("tab");
     let text = fs::read_to_string(&tab).unwrap();
     fs::write(&tab, "").unwrap();
     wrong("runner's lines are gone", "runner setup --apply");
@@ -150,36 +150,37 @@ fn each_thing_that_is_wrong_has_its_finding() {
     fs::write(&tab, format!("{text}9 * * * * runner tick\n")).unwrap();
     wrong("several tick", "crontab -e");
     fs::write(&tab, text).unwrap();
-    let environment = house.state().join("environment");
+    let environment = fixture.state().join("environment");
     let frozen = fs::read(&environment).unwrap();
     fs::remove_file(&environment).unwrap();
     wrong("no such file", "runner setup --apply");
     fs::write(&environment, frozen).unwrap();
     wrong("may be read or written by others", "chmod 600");
     fs::set_permissions(&environment, fs::Permissions::from_mode(0o600)).unwrap();
-    fs::write(house.state().join("tick.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
+    fs::write(fixture.state().join("tick.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
     wrong("nothing has ticked since 2020-01-01", "runner tick");
-    fs::write(house.state().join("tick.stamp"), "2199-01-01T00:00:00Z\n").unwrap();
+    fs::write(fixture.state().join("tick.stamp"), "2199-01-01T00:00:00Z\n").unwrap();
     wrong("the last tick lies ahead", "date");
-    run(&house, &["tick"]);
-    house.write(
+    run(&fixture, &["tick"]);
+    fixture.write(
         "dreams/.failed",
         "{\"at\":\"2026-11-01T00:00:00Z\",\"job\":\"dream\",\"class\":\"crash\",\"message\":\"fell\",\"hint\":\"look\",\"run_id\":\"01M80Z6VYFHD73P8T596P945VE\"}",
     );
     wrong("failed at 2026-11-01 00:00:00 UTC: fell", "ack dream");
-    fs::remove_file(house.path("dreams/.failed")).unwrap();
-    let good = house.read("runner.toml");
-    house.write("runner.toml", "[nigth]\n");
+    fs::remove_file(fixture.path("dreams/.failed")).unwrap();
+    let good = fixture.read("runner.toml");
+    fixture.write("runner.toml", "[nigth]\n");
     wrong("nigth", "");
-    house.write("runner.toml", good);
-    fs::write(house.state().join("setup.json"), "{").unwrap();
+    fixture.write("runner.toml", good);
+    fs::write(fixture.state().join("setup.json"), "{").unwrap();
     wrong("setup.json", "runner setup --apply");
 }
 
 #[test]
 fn an_agent_that_is_not_there_or_not_logged_in_is_found() {
-    let house = house("[backends.claude]\ntype = \"claude\"\n[jobs.dream]\nbackend = \"claude\"\n");
-    let mends = |said: &Said| -> Vec<String> {
+    let fixture =
+        fixture("[backends.claude]\ntype = \"claude\"\n[jobs.dream]\nbackend = \"claude\"\n");
+    let hints = |said: &CommandOutput| -> Vec<String> {
         let found = said.json();
         let all = found["findings"].as_array().unwrap();
         let ours = |one: &&serde_json::Value| {
@@ -188,48 +189,48 @@ fn an_agent_that_is_not_there_or_not_logged_in_is_found() {
                 .unwrap()
                 .starts_with("backend claude of ")
         };
-        let mends = all.iter().filter(ours).map(|one| &one["mend"]);
-        mends
-            .map(|mend| mend.as_str().unwrap().to_owned())
+        let hints = all.iter().filter(ours).map(|one| &one["mend"]);
+        hints
+            .map(|hint| hint.as_str().unwrap().to_owned())
             .collect()
     };
-    let said = run(&house, &["doctor", "--json"]).ends(1);
+    let said = run(&fixture, &["doctor", "--json"]).ends(1);
     assert_eq!(
-        mends(&said),
+        hints(&said),
         [
             "npm install -g @anthropic-ai/claude-code",
             "claude setup-token"
         ]
     );
     program(
-        &house.root().join("login/claude"),
+        &fixture.root().join("login/claude"),
         "#!/bin/sh\necho 2.1.330\n",
     );
-    let said = run(&house, &["doctor", "--json"]).ends(1);
-    assert_eq!(mends(&said), ["claude setup-token"]);
+    let said = run(&fixture, &["doctor", "--json"]).ends(1);
+    assert_eq!(hints(&said), ["claude setup-token"]);
     // At night its folder is not in the PATH.
-    let said = run(&house, &["doctor", "--as-scheduler", "--json"]).ends(1);
-    assert!(mends(&said).contains(&"npm install -g @anthropic-ai/claude-code".to_owned()));
+    let said = run(&fixture, &["doctor", "--as-scheduler", "--json"]).ends(1);
+    assert!(hints(&said).contains(&"npm install -g @anthropic-ai/claude-code".to_owned()));
 }
 
 /// What is advice stands in the finding; what mends it is for a shell.
 #[test]
 fn every_mend_is_a_command() {
-    let house = house(
+    let fixture = fixture(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"tidy-up\"\nartifacts = [{ from = \"a\", to = \"a\" }]\n",
     );
-    fs::write(house.state().join("tick.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
-    house.write("dreams/.lock", "999999 somebody\n");
-    let said = run(&house, &["doctor", "--as-scheduler", "--json"]).ends(1);
+    fs::write(fixture.state().join("tick.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
+    fixture.write("dreams/.lock", "999999 somebody\n");
+    let said = run(&fixture, &["doctor", "--as-scheduler", "--json"]).ends(1);
     let found = said.json();
     let mut count = 0;
     for one in found["findings"].as_array().unwrap() {
-        let Some(mend) = one["mend"].as_str() else {
+        let Some(hint) = one["mend"].as_str() else {
             assert_eq!(one["severity"], "note", "{one}");
             continue;
         };
-        let read = house.command("sh", &["-n", "-c", mend]).status().unwrap();
-        assert!(read.success() && !mend.contains("   "), "{one}");
+        let read = fixture.command("sh", &["-n", "-c", hint]).status().unwrap();
+        assert!(read.success() && !hint.contains("   "), "{one}");
         count += 1;
     }
     assert!(count >= 3, "{said:?}");

@@ -1,16 +1,16 @@
 //! `runner dream bench`: the answer by rule, measured on labels.
 
-use crate::house::House;
+use crate::fixture::Fixture;
 
 const DONE: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls in `src/net/retry.rs` fail at night, and a \
-                    person has to start them again by hand in the morning.\n\n## Proposal\n\n- Add jitter to each \
+                    person has to start them again manually in the morning.\n\n## Proposal\n\n- Add jitter to each \
                     wait\n- Cap the wait at an hour\n";
 const OPEN: &str = "# Zebra crossing\n\n## Problem\n\nThe zebra crossing in `src/zebra.rs` has lost its paint.\n\n\
                     ## Proposal\n\n- Paint it again before the winter comes\n- Tell the neighbours about it\n";
 
 /// A project of one idea that was done and one that was not, and the commit that did it.
-fn house() -> (House, String) {
-    let house = House::with("");
+fn fixture() -> (Fixture, String) {
+    let fixture = Fixture::with("");
     for (path, subject) in [
         ("Cargo.toml", "chore: newer tools"),
         ("src/parse.rs", "fix: off by one in parser"),
@@ -18,25 +18,25 @@ fn house() -> (House, String) {
         ("src/net/retry.rs", "feat(net): retry policy with jitter"),
         ("README.md", "docs: tidy the readme"),
     ] {
-        house.write(path, subject);
-        house.git(&["add", path]);
-        house.git(&["commit", "-qm", subject]);
+        fixture.write(path, subject);
+        fixture.git(&["add", path]);
+        fixture.git(&["commit", "-qm", subject]);
     }
-    let hash = house.git(&["log", "-1", "--format=%H", "--", "src/net/retry.rs"]);
-    house.write("ideas/retry.md", DONE);
-    house.write("ideas/zebra.md", OPEN);
-    (house, hash.trim().to_owned())
+    let hash = fixture.git(&["log", "-1", "--format=%H", "--", "src/net/retry.rs"]);
+    fixture.write("ideas/retry.md", DONE);
+    fixture.write("ideas/zebra.md", OPEN);
+    (fixture, hash.trim().to_owned())
 }
 
 #[test]
 fn labels_become_figures() {
-    let (house, hash) = house();
+    let (fixture, hash) = fixture();
     let labels = format!(
         r#"[{{"idea": "ideas/retry.md", "commits": ["{hash}"]}}, {{"idea": "ideas/zebra.md", "open": true}}]"#
     );
-    house.write("labels.json", labels);
-    let labels = house.path("labels.json");
-    let before = house.tree("");
+    fixture.write("labels.json", labels);
+    let labels = fixture.path("labels.json");
+    let before = fixture.tree("");
     let bench = [
         "dream",
         "bench",
@@ -44,7 +44,7 @@ fn labels_become_figures() {
         "--truth",
         labels.to_str().unwrap(),
     ];
-    let said = house.run(&bench).ends(0);
+    let said = fixture.run(&bench).ends(0);
     for words in [
         "0 of 1 live ideas, 0.0 %",
         "1 of 1 with known commits, 100.0 %",
@@ -52,7 +52,7 @@ fn labels_become_figures() {
     ] {
         assert!(said.out.contains(words), "{words}: {said:?}");
     }
-    let found = house
+    let found = fixture
         .run(&[&bench[..], &["--json"]].concat())
         .ends(0)
         .json();
@@ -65,25 +65,25 @@ fn labels_become_figures() {
     assert_eq!(found["hit_rate"], 1.0);
     assert_eq!(found["past"]["rate"], 0.0);
     assert!(found["peak_bytes"].as_u64().unwrap() > 1 << 20, "{found}");
-    assert_eq!(house.tree(""), before, "it proposes and keeps nothing");
+    assert_eq!(fixture.tree(""), before, "it proposes and keeps nothing");
 }
 
 #[test]
 fn labels_that_are_none_say_why() {
-    let (house, _) = house();
-    house.write(
+    let (fixture, _) = fixture();
+    fixture.write(
         "labels.json",
         r#"[{"idea": "ideas/retry.md", "commits": ["main"]}]"#,
     );
-    let labels = house.path("labels.json");
-    let said = house
+    let labels = fixture.path("labels.json");
+    let said = fixture
         .run(&["dream", "bench", "--truth", labels.to_str().unwrap()])
         .ends(2);
     assert!(
         said.err.contains("element 0") && said.err.contains("no hash"),
         "{said:?}"
     );
-    let said = house
+    let said = fixture
         .run(&["dream", "bench", "--truth", "/nowhere.json"])
         .ends(2);
     assert!(said.err.contains("/nowhere.json"), "{said:?}");

@@ -7,19 +7,19 @@ use jiff::civil::{Date, date};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::house::{House, Said, skip, tell};
+use crate::fixture::{CommandOutput, Fixture, print_line, skip};
 use crate::served::NO_DREAM;
 
 const ZONE: &str = "Europe/Berlin";
 
 /// The program with its clock, and that of all that it starts, moved to `now`. The boot clock stays.
-fn at(house: &House, now: Timestamp, args: &[&str]) -> Command {
+fn at(fixture: &Fixture, now: Timestamp, args: &[&str]) -> Command {
     let real = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let ahead = now.as_duration() - SignedDuration::try_from(real.unwrap()).unwrap();
     let ahead = format!("{:+.3}", ahead.as_secs_f64());
     let mut words = vec!["-m", "-f", &ahead, env!("CARGO_BIN_EXE_runner")];
     words.extend(args);
-    let mut command = house.command("faketime", &words);
+    let mut command = fixture.command("faketime", &words);
     command
         .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
         .env("TZ", ZONE);
@@ -61,10 +61,10 @@ fn half_past_two_comes_once_on_each_day_around_both_transitions() {
         (date(2026, 3, 29), "01:30", "01:00", "00:30"),
         (date(2026, 10, 25), "00:30", "00:30", "01:30"),
     ] {
-        let house = House::new();
+        let fixture = Fixture::new();
         let moments = minutes(middle);
         let first = moments[0] - SignedDuration::from_hours(12);
-        Said::of(at(&house, first, &["init"]).output().unwrap()).ends(0);
+        CommandOutput::of(at(&fixture, first, &["init"]).output().unwrap()).ends(0);
         let job = |name: &str, trigger: &str| {
             format!(
                 "[jobs.{name}]\nkind = \"command\"\ntrigger = \"{trigger}\"\nzone = \"{ZONE}\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> {name}\"]\n"
@@ -76,10 +76,10 @@ fn half_past_two_comes_once_on_each_day_around_both_transitions() {
             // In the host's own zone, by default.
             job("host", "daily 02:30").replace(&format!("zone = \"{ZONE}\"\n"), ""),
         ];
-        house.configure(&format!("{NO_DREAM}{}", jobs.concat()));
-        Said::of(at(&house, first, &["tick"]).output().unwrap()).ends(0);
+        fixture.configure(&format!("{NO_DREAM}{}", jobs.concat()));
+        CommandOutput::of(at(&fixture, first, &["tick"]).output().unwrap()).ends(0);
         for now in &moments {
-            Said::of(at(&house, *now, &["tick"]).output().unwrap()).ends(0);
+            CommandOutput::of(at(&fixture, *now, &["tick"]).output().unwrap()).ends(0);
         }
         ticks += moments.len();
         let due: Vec<String> = (-3..=3)
@@ -92,7 +92,7 @@ fn half_past_two_comes_once_on_each_day_around_both_transitions() {
             })
             .collect();
         for name in ["daily", "cron", "host"] {
-            let db = house.ledger();
+            let db = fixture.store();
             let mut rows = db
                 .prepare(
                     "SELECT o.key, r.started - o.due, r.outcome ->> 'outcome' FROM runs r
@@ -109,12 +109,12 @@ fn half_past_two_comes_once_on_each_day_around_both_transitions() {
                 // In the very minute, by the run's own clock as well.
                 assert!((0..60_000).contains(&late), "{name} {key}: {late} ms late");
             }
-            assert_eq!(house.read(name).lines().count(), 7, "{name}");
+            assert_eq!(fixture.read(name).lines().count(), 7, "{name}");
         }
-        assert_eq!(house.count("SELECT count(*) FROM occurrences"), 21);
-        assert_eq!(house.survivors(), Vec::<String>::new());
+        assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), 21);
+        assert_eq!(fixture.survivors(), Vec::<String>::new());
     }
-    tell(&format!(
+    print_line(&format!(
         "both transitions of {ZONE}: {ticks} ticks under faketime, 42 runs; {:.1} s",
         began.elapsed().as_secs_f64()
     ));

@@ -6,8 +6,8 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::house::House;
-use crate::served::{busy, house};
+use crate::fixture::Fixture;
+use crate::served::{busy, fixture};
 
 /// Says something in both streams, a secret too, waits for a word, and goes on.
 const TALKS: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nenv = [\"TOKEN\"]\n\
@@ -15,18 +15,18 @@ const TALKS: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\npr
 
 #[test]
 fn a_run_that_is_followed_shows_what_its_program_says() {
-    let house = House::with(TALKS);
-    house
+    let fixture = Fixture::with(TALKS);
+    fixture
         .command("mkfifo", &["up.fifo", "go.fifo"])
         .status()
         .unwrap();
-    let mut follower = house
+    let mut follower = fixture
         .runner(&["run", "wait", "--follow"])
         .env("TOKEN", "hunter2hunter2")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     let mut out = BufReader::new(follower.stdout.take().unwrap());
     let mut said = String::new();
     // Both are there before the program has ended: it waits for our word.
@@ -37,7 +37,7 @@ fn a_run_that_is_followed_shows_what_its_program_says() {
         !said.contains("hunter2") && !said.contains('\u{1b}'),
         "{said}"
     );
-    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     out.read_to_string(&mut said).unwrap();
     assert!(follower.wait().unwrap().success());
     assert!(
@@ -46,16 +46,16 @@ fn a_run_that_is_followed_shows_what_its_program_says() {
     );
     assert_eq!(said.matches("first").count(), 1, "{said}");
     assert!(said.contains("wait: succeeded"), "{said}");
-    let id: String = house
-        .ledger()
+    let id: String = fixture
+        .store()
         .query_row("SELECT id FROM runs", [], |row| row.get(0))
         .unwrap();
-    let logs = house.run(&["runs", "logs", &id]).ends(0);
+    let logs = fixture.run(&["runs", "logs", &id]).ends(0);
     assert!(
         logs.out.contains("--- stdout\nfirst ") && logs.out.contains("last\nunended"),
         "{logs:?}"
     );
-    let again = house.run(&["runs", "logs", &id, "--follow"]).ends(0);
+    let again = fixture.run(&["runs", "logs", &id, "--follow"]).ends(0);
     assert!(
         again.out.contains("out | last\n") && !again.out.contains("---"),
         "{again:?}"
@@ -64,9 +64,9 @@ fn a_run_that_is_followed_shows_what_its_program_says() {
 
 #[test]
 fn so_does_a_log_through_the_daemon() {
-    let house = house(TALKS);
-    let (daemon, id) = busy(&house, &[]);
-    let mut follower = house
+    let fixture = fixture(TALKS);
+    let (daemon, id) = busy(&fixture, &[]);
+    let mut follower = fixture
         .runner(&["runs", "logs", &id, "--follow"])
         .stdout(Stdio::piped())
         .spawn()
@@ -76,7 +76,7 @@ fn so_does_a_log_through_the_daemon() {
     while !(said.contains("out | first") && said.contains("begins")) {
         assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
     }
-    fs::write(house.path("go.fifo"), "go\n").unwrap();
+    fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     out.read_to_string(&mut said).unwrap();
     assert!(follower.wait().unwrap().success());
     assert!(

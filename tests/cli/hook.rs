@@ -6,13 +6,13 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::house::{House, Said, tell};
+use crate::fixture::{CommandOutput, Fixture, print_line};
 
 /// A job that may write the whole tree but for what no job may.
 const JOB: &str = "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n";
 
-fn ask(house: &House, args: &[&str], payload: &[u8]) -> Said {
-    let mut hook = house
+fn ask(fixture: &Fixture, args: &[&str], payload: &[u8]) -> CommandOutput {
+    let mut hook = fixture
         .runner(&[&["guard", "hook"], args].concat())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -21,12 +21,12 @@ fn ask(house: &House, args: &[&str], payload: &[u8]) -> Said {
         .unwrap();
     // One that has refused already reads no more.
     let _ = hook.stdin.take().unwrap().write_all(payload);
-    Said::of(hook.wait_with_output().unwrap())
+    CommandOutput::of(hook.wait_with_output().unwrap())
 }
 
 /// Whether it let the tool pass; the form of its answer is checked.
 #[track_caller]
-fn passes(what: &str, said: &Said) -> bool {
+fn passes(what: &str, said: &CommandOutput) -> bool {
     match said.code {
         0 => {
             assert_eq!((said.out.as_str(), said.err.as_str()), ("", ""), "{what}");
@@ -50,14 +50,14 @@ fn passes(what: &str, said: &Said) -> bool {
     }
 }
 
-fn house() -> House {
-    let house = House::with(JOB);
-    house.write("src/a.rs", "a\n");
-    symlink(house.root(), house.path("out")).unwrap();
-    symlink("/nowhere/at/all", house.path("loose")).unwrap();
-    symlink("loop", house.path("loop")).unwrap();
-    symlink("src", house.path("in")).unwrap();
-    house
+fn fixture() -> Fixture {
+    let fixture = Fixture::with(JOB);
+    fixture.write("src/a.rs", "a\n");
+    symlink(fixture.root(), fixture.path("out")).unwrap();
+    symlink("/nowhere/at/all", fixture.path("loose")).unwrap();
+    symlink("loop", fixture.path("loop")).unwrap();
+    symlink("src", fixture.path("in")).unwrap();
+    fixture
 }
 
 /// Command lines that only read, or write in bounds.
@@ -90,7 +90,7 @@ const GOOD_LINES: [&str; 26] = [
     "chmod +x src/a.rs",
 ];
 
-/// Command lines that write out of bounds, or of which that cannot be known.
+/// Command lines that write outside its scope, or of which that cannot be known.
 const BAD_LINES: [&str; 78] = [
     "echo x > /etc/cron.d/y",
     "echo x >>../y",
@@ -174,13 +174,13 @@ const BAD_LINES: [&str; 78] = [
 
 #[test]
 fn every_payload_gets_the_right_decision_and_a_well_formed_answer() {
-    let house = house();
-    let cwd = house.project();
+    let fixture = fixture();
+    let cwd = fixture.project();
     let job = ["--job", "tidy"];
     let (mut passed, mut refused) = (0, 0);
     let mut wrong = Vec::new();
     let mut judge = |what: &str, args: &[&str], payload: &[u8], good: bool| {
-        let passes = passes(what, &ask(&house, args, payload));
+        let passes = passes(what, &ask(&fixture, args, payload));
         *(if passes { &mut passed } else { &mut refused }) += 1;
         if passes != good {
             wrong.push(format!(
@@ -373,7 +373,7 @@ fn every_payload_gets_the_right_decision_and_a_well_formed_answer() {
     ] {
         judge(what, &job, payload, false);
     }
-    tell(&format!(
+    print_line(&format!(
         "guard hook: {} payloads, {passed} passed, {refused} refused, {} wrong",
         passed + refused,
         wrong.len()

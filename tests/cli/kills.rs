@@ -8,7 +8,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
 };
 
-use crate::house::{Dice, House, ended_within, scaled, tell};
+use crate::fixture::{Fixture, Random, ended_within, print_line, scaled};
 
 /// Kills the runs that a process of ours has as children: exactly those, for a number may belong to
 /// somebody else by the time it is used.
@@ -39,16 +39,16 @@ fn pid(raw: u32) -> Pid {
 
 #[test]
 fn kills_at_random_moments_leave_no_unsettled_row() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[jobs.make]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"n=$(cat counter); echo $n > $RUNNER_OUT/a.txt; echo $n > $RUNNER_OUT/b.txt\"]\n\
          artifacts = [{ from = \"a.txt\", to = \"out/a.txt\" }, { from = \"b.txt\", to = \"out/b.txt\" }]\n",
     );
-    let mut dice = Dice::new("kills");
+    let mut dice = Random::new("kills");
     let (kills, began) = (scaled(1_000), Instant::now());
-    // How long an undisturbed run takes here, so that the moments cover it.
+    // How long an undisturbed run takes here, so that the scheduled times cover it.
     let calibrate = Instant::now();
-    house.write("counter", "0");
-    house.run(&["run", "make"]).ends(0);
+    fixture.write("counter", "0");
+    fixture.run(&["run", "make"]).ends(0);
     let whole = u64::try_from(calibrate.elapsed().as_micros()).unwrap();
     let (mut landed, mut number) = (0, 0);
     while landed < kills {
@@ -57,8 +57,8 @@ fn kills_at_random_moments_leave_no_unsettled_row() {
             number < 10 * kills + 10,
             "only {landed} of {number} kills came in time"
         );
-        house.write("counter", number.to_string());
-        let mut run = house
+        fixture.write("counter", number.to_string());
+        let mut run = fixture
             .runner(&["run", "make"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -79,36 +79,36 @@ fn kills_at_random_moments_leave_no_unsettled_row() {
         }
         run.wait().unwrap();
         if number % 10 == 0 || landed == kills {
-            settle(&house);
+            settle(&fixture);
         }
     }
-    let settled = house.count("SELECT count(*) FROM occurrences WHERE settled IS NOT NULL");
+    let settled = fixture.count("SELECT count(*) FROM occurrences WHERE settled IS NOT NULL");
     // A command that died before it recorded anything asked for nothing.
-    assert_eq!(house.count("SELECT count(*) FROM occurrences"), settled);
+    assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), settled);
     let words = |word: &str| {
-        house.count(&format!(
+        fixture.count(&format!(
             "SELECT count(*) FROM runs WHERE outcome LIKE '%\"{word}\"%'"
         ))
     };
-    tell(&format!(
+    print_line(&format!(
         "kills: {number} runs, {landed} killed in flight; {} succeeded, {} lost, {} skipped; {:.0} s",
         words("succeeded"),
         words("lost"),
         words("skipped"),
         began.elapsed().as_secs_f64()
     ));
-    assert_eq!(house.survivors(), Vec::<String>::new());
-    house.run(&["run", "make"]).ends(0);
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
+    fixture.run(&["run", "make"]).ends(0);
 }
 
 /// Ticks until every run has ended, then looks at what is there.
-fn settle(house: &House) {
+fn settle(fixture: &Fixture) {
     // A run whose command was killed goes on by itself; its lock is held until it is over.
-    while house.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL")
+    while fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL")
         > 0
     {
         let owners: Vec<u32> = {
-            let db = house.ledger();
+            let db = fixture.store();
             let mut statement = db
                 .prepare("SELECT coalesce(owner, starter) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL")
                 .unwrap();
@@ -127,14 +127,14 @@ fn settle(house: &House) {
                 "run of PID {owner} does not end"
             );
         }
-        house.run(&["tick"]).ends(0);
+        fixture.run(&["tick"]).ends(0);
     }
     // Both artifacts of a run, or neither.
-    assert_eq!(house.read("out/a.txt"), house.read("out/b.txt"));
+    assert_eq!(fixture.read("out/a.txt"), fixture.read("out/b.txt"));
     assert_eq!(
-        house.count("SELECT count(*) FROM reservations WHERE open"),
+        fixture.count("SELECT count(*) FROM reservations WHERE open"),
         0
     );
-    let staging = std::fs::read_dir(house.path(".runner/staging")).map_or(0, Iterator::count);
+    let staging = std::fs::read_dir(fixture.path(".runner/staging")).map_or(0, Iterator::count);
     assert_eq!(staging, 0, "staging is swept");
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-use crate::house::{Dice, House, Said, ended_within, scaled, tell};
+use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
 /// A cycle without gates, in markdown.
 const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n\nAdd.\n\n## rem\n- KIND: rem\n- NEXT: plan\n\n\
@@ -18,57 +18,60 @@ const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n
 const BOARD: &str = "#+TITLE: plan\r\n\r\n* Work\r\n** TODO tables — offline :data:\r\n** TODO twin\r\n\
                      ** TODO twin\r\n** NEXT re\u{2011}read the log\r\n** DONE old\r\n** WAITING rain";
 
-/// A project with a cycle by hand and a board.
-fn house(more: &str) -> House {
-    let house = House::with(&format!(
+/// A project with a manual cycle and a board.
+fn fixture(more: &str) -> Fixture {
+    let fixture = Fixture::with(&format!(
         "[jobs.dream]\nenabled = false\n[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.md\"\n{more}"
     ));
-    house.write("cycle.md", CYCLE);
-    house.write("plan.org", BOARD);
-    house
+    fixture.write("cycle.md", CYCLE);
+    fixture.write("plan.org", BOARD);
+    fixture
 }
 
 /// Puts an entry with these verdicts where a dream would have.
-fn dreamt(house: &House, folder: &str, id: &str, verdicts: &str) {
-    house.write(
+fn dreamt(fixture: &Fixture, folder: &str, id: &str, verdicts: &str) {
+    fixture.write(
         &format!("{folder}/{id}.org"),
         format!(
             "#+TITLE: rem\n#+MODEL: m\n\n* tale\nx\n* goals\n* blue sky\n* fears\n* verdicts\n{verdicts}\n* carry\n- next action: open cycle.md\n- verified: all is well\n"
         ),
     );
-    house.write(
+    fixture.write(
         &format!("{folder}/manifest.json"),
         format!("{{\"entries\":[{{\"file\":\"{id}.org\"}}]}}"),
     );
 }
 
-fn at(house: &House, clock: &str, args: &[&str]) -> Said {
-    let path = house.root().join("clock");
+fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
+    let path = fixture.root().join("clock");
     fs::write(&path, clock).unwrap();
-    let mut command = house.runner(args);
-    Said::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
+    let mut command = fixture.runner(args);
+    CommandOutput::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
 }
 
 /// State and hits.
-fn stands(house: &House) -> (String, u64) {
-    let told = house.run(&["lifecycle", "show", "--json"]).ends(0).json();
-    let position = &told["position"];
+fn stands(fixture: &Fixture) -> (String, u64) {
+    let reported = fixture.run(&["lifecycle", "show", "--json"]).ends(0).json();
+    let position = &reported["position"];
     let state = position["state"].as_str().unwrap().to_owned();
     (state, position["hits"].as_u64().unwrap())
 }
 
 #[test]
 fn verdicts_are_applied_once_and_what_is_unclear_is_reported() {
-    let house = house("");
-    house.run(&["board", "apply"]).ends(0).says("no dream yet");
+    let fixture = fixture("");
+    fixture
+        .run(&["board", "apply"])
+        .ends(0)
+        .expect_text("no dream yet");
     dreamt(
-        &house,
+        &fixture,
         "rem",
         "2026-06-10-1430",
         "- pick up: tables — offline — the data is there\n- put down: re-read the log — later\n\
          - cancel: twin — there are two\n- pick up: nowhere to be found — x\n- pick up: old — again\n- keep course — y",
     );
-    let done = house.run(&["board", "apply", "--json"]).ends(0).json();
+    let done = fixture.run(&["board", "apply", "--json"]).ends(0).json();
     let record = &done["records"][0];
     assert_eq!(record["entry"], "2026-06-10-1430");
     assert_eq!(record["moves"].as_array().unwrap().len(), 2, "{record}");
@@ -81,185 +84,194 @@ fn verdicts_are_applied_once_and_what_is_unclear_is_reported() {
     let after = BOARD
         .replace("TODO tables", "NEXT tables")
         .replace("NEXT re", "TODO re");
-    assert_eq!(house.read("plan.org"), after);
-    house
+    assert_eq!(fixture.read("plan.org"), after);
+    fixture
         .run(&["board", "apply"])
         .ends(0)
-        .says("applied before");
-    assert_eq!(house.read("plan.org"), after);
+        .expect_text("applied before");
+    assert_eq!(fixture.read("plan.org"), after);
     // Another agent's entry of that name is another entry.
     dreamt(
-        &house,
+        &fixture,
         "rem/two",
         "2026-06-10-1430",
         "- put down: tables — offline — x",
     );
-    house
+    fixture
         .run(&["board", "apply", "--agent", "two"])
         .ends(0)
-        .says("NEXT → TODO: tables — offline");
-    house
+        .expect_text("NEXT → TODO: tables — offline");
+    fixture
         .run(&["board", "lint"])
         .ends(1)
-        .says("plan.org:5: 2 tasks have the heading")
-        .says("\"WAITING\"");
-    house.run(&["board", "pick"]).ends(0).says("picked tables");
-    house
+        .expect_text("plan.org:5: 2 tasks have the heading")
+        .expect_text("\"WAITING\"");
+    fixture
         .run(&["board", "pick"])
         .ends(0)
-        .says("is DOING already");
-    house
+        .expect_text("picked tables");
+    fixture
+        .run(&["board", "pick"])
+        .ends(0)
+        .expect_text("is DOING already");
+    fixture
         .run(&["board", "done", "tables - offline"])
         .ends(0)
-        .says("is DONE");
-    house
+        .expect_text("is DONE");
+    fixture
         .run(&["board", "done", "twin"])
         .ends(65)
-        .says("lines 5, 6");
-    house.run(&["board", "add", "one more"]).ends(0);
-    house
+        .expect_text("lines 5, 6");
+    fixture.run(&["board", "add", "one more"]).ends(0);
+    fixture
         .run(&["board", "add", "one more"])
         .ends(65)
-        .says("already");
-    let text = house.read("plan.org");
+        .expect_text("already");
+    let text = fixture.read("plan.org");
     // Behind the last task; what only looks like one is none.
     assert!(
         text.ends_with("** DONE old\r\n** TODO one more\r\n** WAITING rain"),
         "{text:?}"
     );
-    let history = house.run(&["board", "history", "--json"]).ends(0).json();
+    let history = fixture.run(&["board", "history", "--json"]).ends(0).json();
     assert_eq!(history.as_array().unwrap().len(), 5);
     assert_eq!(history[0]["what"], "add");
-    let runs = house
+    let runs = fixture
         .run(&["runs", "--job", "board:apply", "--json"])
         .ends(0);
     assert_eq!(runs.json().as_array().unwrap().len(), 5);
-    fs::remove_file(house.path("plan.org")).unwrap();
-    house
+    fs::remove_file(fixture.path("plan.org")).unwrap();
+    fixture
         .run(&["board", "apply"])
         .ends(65)
-        .says("plan.org is not there");
-    house.write("plan.org", b"* TODO \xff\n");
-    house.run(&["board", "show"]).ends(65).says("not UTF-8");
+        .expect_text("plan.org is not there");
+    fixture.write("plan.org", b"* TODO \xff\n");
+    fixture
+        .run(&["board", "show"])
+        .ends(65)
+        .expect_text("not UTF-8");
 }
 
 #[test]
 fn a_board_that_is_tracked_and_edited_keeps_the_edits() {
-    let house = house("");
-    house.git(&["add", "plan.org"]);
-    house.git(&["commit", "--quiet", "-m", "board"]);
+    let fixture = fixture("");
+    fixture.git(&["add", "plan.org"]);
+    fixture.git(&["commit", "--quiet", "-m", "board"]);
     let edited = format!("{BOARD}\r\nwords of a person\r\n");
-    house.write("plan.org", &edited);
+    fixture.write("plan.org", &edited);
     dreamt(
-        &house,
+        &fixture,
         "rem",
         "2026-06-10-1430",
         "- pick up: tables — offline — x",
     );
-    house.run(&["board", "apply"]).ends(0);
+    fixture.run(&["board", "apply"]).ends(0);
     assert_eq!(
-        house.read("plan.org"),
+        fixture.read("plan.org"),
         edited.replace("TODO tables", "NEXT tables")
     );
 }
 
 #[test]
 fn a_cycle_goes_round_and_says_what_is_wrong_with_it() {
-    let house = house("");
-    house.run(&["lifecycle", "check"]).ends(0).says("ok");
+    let fixture = fixture("");
+    fixture
+        .run(&["lifecycle", "check"])
+        .ends(0)
+        .expect_text("ok");
     let mut way = Vec::new();
     for _ in 0..5 {
-        let (state, hits) = stands(&house);
+        let (state, hits) = stands(&fixture);
         way.push(format!("{state} {hits}"));
-        house.run(&["lifecycle", "tick"]).ends(0);
+        fixture.run(&["lifecycle", "tick"]).ends(0);
     }
     assert_eq!(way, ["add 0", "add 1", "rem 0", "plan 0", "add 0"]);
-    assert_eq!(house.tree("rem").len(), 2, "one entry and its list");
-    house.run(&["lifecycle", "goto", "rem"]).ends(0);
-    assert_eq!(stands(&house), ("rem".to_owned(), 0));
-    house
+    assert_eq!(fixture.tree("rem").len(), 2, "one entry and its list");
+    fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
+    assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
+    fixture
         .run(&["lifecycle", "goto", "sleep"])
         .ends(2)
-        .says("add, rem, plan");
-    house
+        .expect_text("add, rem, plan");
+    fixture
         .run(&["lifecycle", "history", "--limit", "2"])
         .ends(0)
-        .says("add (1 of 2)");
+        .expect_text("add (1 of 2)");
     // A state that is there no more is never guessed.
-    house.write(
+    fixture.write(
         "cycle.md",
         CYCLE
             .replace("rem\n", "sleep\n")
             .replace("KIND: sleep", "KIND: rem"),
     );
-    house
+    fixture
         .run(&["lifecycle", "tick"])
         .ends(78)
-        .says("lifecycle goto");
-    house.write("cycle.md", CYCLE.replace("NEXT: plan", "NEXT: plna"));
-    house
+        .expect_text("lifecycle goto");
+    fixture.write("cycle.md", CYCLE.replace("NEXT: plan", "NEXT: plna"));
+    fixture
         .run(&["lifecycle", "check"])
         .ends(78)
-        .says("cycle.md:10: NEXT of rem is \"plna\"")
-        .says("did you mean \"plan\"");
-    house.write(
+        .expect_text("cycle.md:10: NEXT of rem is \"plna\"")
+        .expect_text("did you mean \"plan\"");
+    fixture.write(
         "cycle.md",
         CYCLE.replace("- REPEAT: 2", "- BACKEND: nobody"),
     );
-    house
+    fixture
         .run(&["lifecycle", "check"])
         .ends(78)
-        .says("there is no [backends.nobody]");
+        .expect_text("there is no [backends.nobody]");
 }
 
 #[test]
 fn a_gate_holds_the_place_and_counts_from_what_succeeded() {
-    let house = house("");
-    house.write(
+    let fixture = fixture("");
+    fixture.write(
         "cycle.md",
         CYCLE.replace("- KIND: rem", "- KIND: rem\n- MIN-INTERVAL: 50m"),
     );
-    let tick = |clock: &str| at(&house, clock, &["lifecycle", "tick"]).ends(0);
+    let tick = |clock: &str| at(&fixture, clock, &["lifecycle", "tick"]).ends(0);
     for minute in 0..6 {
         tick(&format!("2026-06-10T10:0{minute}:00Z"));
     }
-    assert_eq!(stands(&house), ("rem".to_owned(), 0));
+    assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
     tick("2026-06-10T10:30:00Z")
-        .says("skipped")
-        .says("gate: rem ran at 2026-06-10T10:02:00Z");
-    assert_eq!(stands(&house), ("rem".to_owned(), 0));
-    tick("2026-06-10T10:52:00Z").says("rem: ");
-    assert_eq!(stands(&house), ("plan".to_owned(), 0));
+        .expect_text("skipped")
+        .expect_text("gate: rem ran at 2026-06-10T10:02:00Z");
+    assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
+    tick("2026-06-10T10:52:00Z").expect_text("rem: ");
+    assert_eq!(stands(&fixture), ("plan".to_owned(), 0));
 }
 
 #[test]
 fn a_dream_that_fails_holds_its_place_and_backs_off() {
-    let house = house("backend = \"dreamer\"\n");
-    let answer = house.root().join("answer");
-    house.configure(&format!(
+    let fixture = fixture("backend = \"dreamer\"\n");
+    let answer = fixture.root().join("answer");
+    fixture.configure(&format!(
         "[backends.dreamer]\ntype = \"command\"\nprogram = \"cat\"\nargs = [\"{}\"]\n",
         answer.display()
     ));
-    house.run(&["lifecycle", "goto", "rem"]).ends(0);
+    fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
     fs::write(&answer, "* tale\nnot an entry at all\n").unwrap();
-    let tick = |clock: &str| at(&house, clock, &["lifecycle", "tick"]);
+    let tick = |clock: &str| at(&fixture, clock, &["lifecycle", "tick"]);
     for (number, minute) in ["00", "10", "20"].iter().enumerate() {
         tick(&format!("2026-06-10T10:{minute}:00Z")).ends(1);
-        assert_eq!(stands(&house), ("rem".to_owned(), 0));
+        assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
         let mark: Value =
-            serde_json::from_str(&house.read(".runner/failed/lifecycle.json")).unwrap();
+            serde_json::from_str(&fixture.read(".runner/failed/lifecycle.json")).unwrap();
         let said = mark["message"].as_str().unwrap();
         assert!(said.contains("rem holds its place"), "{said}");
         assert_eq!(said.contains("times in a row"), number > 0, "{said}");
     }
-    assert!(!house.path("rem").join("manifest.json").exists());
+    assert!(!fixture.path("rem").join("manifest.json").exists());
     tick("2026-06-10T10:30:00Z")
         .ends(0)
-        .says("gate: rem failed 3 times");
+        .expect_text("gate: rem failed 3 times");
     tick("2026-06-10T10:36:00Z").ends(1);
     tick("2026-06-10T11:05:00Z")
         .ends(0)
-        .says("gate: rem failed 4 times");
+        .expect_text("gate: rem failed 4 times");
     let entry = serde_json::json!({
         "tale": "Nothing was done and nothing failed.", "goals": ["a", "b", "c"], "blue_sky": ["d", "e"],
         "fears": ["f", "g"], "verdicts": [{"act": "pick-up", "task": "tables — offline", "why": "w"}],
@@ -267,34 +279,36 @@ fn a_dream_that_fails_holds_its_place_and_backs_off() {
     });
     fs::write(&answer, entry.to_string()).unwrap();
     tick("2026-06-10T11:06:00Z").ends(0);
-    assert_eq!(stands(&house), ("plan".to_owned(), 0));
-    assert!(!house.path(".runner/failed/lifecycle.json").exists());
+    assert_eq!(stands(&fixture), ("plan".to_owned(), 0));
+    assert!(!fixture.path(".runner/failed/lifecycle.json").exists());
     // The next run begins with its verdicts.
     tick("2026-06-10T11:10:00Z")
         .ends(0)
-        .says("TODO → NEXT: tables");
-    assert!(house.read("plan.org").contains("DOING tables — offline"));
+        .expect_text("TODO → NEXT: tables");
+    assert!(fixture.read("plan.org").contains("DOING tables — offline"));
 }
 
 #[test]
 fn settings_of_another_program_are_read() {
-    let house = house("");
-    house.write("other.org", runner_cycle());
-    let said = house
+    let fixture = fixture("");
+    fixture.write("other.org", runner_cycle());
+    let said = fixture
         .runner(&["lifecycle", "show", "--json"])
         .env("WB_LIFECYCLE_DEF", "other.org")
         .env("WB_DREAM_MIN_INTERVAL_MS", "60000")
         .output()
         .unwrap();
-    let told = Said::of(said).ends(0).json();
-    assert_eq!(told["file"], "other.org");
-    assert_eq!(told["states"][1]["min_interval_s"], 60);
-    let said = house
+    let reported = CommandOutput::of(said).ends(0).json();
+    assert_eq!(reported["file"], "other.org");
+    assert_eq!(reported["states"][1]["min_interval_s"], 60);
+    let said = fixture
         .runner(&["lifecycle", "show"])
         .env("WB_DREAM_MIN_INTERVAL_MS", "soon")
         .output()
         .unwrap();
-    Said::of(said).ends(78).says("must be milliseconds");
+    CommandOutput::of(said)
+        .ends(78)
+        .expect_text("must be milliseconds");
 }
 
 fn runner_cycle() -> &'static str {
@@ -303,21 +317,21 @@ fn runner_cycle() -> &'static str {
 
 #[test]
 fn a_wake_without_a_cycle_is_followed_by_a_dream_that_cannot_fail_it() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.up]\nkind = \"wake\"\ntrigger = \"every 1h\"\nbackend = \"builtin\"\n",
     );
-    house.write("plan.org", BOARD);
-    house.git(&[
+    fixture.write("plan.org", BOARD);
+    fixture.git(&[
         "commit",
         "--quiet",
         "--allow-empty",
         "-m",
         "audit: all is well",
     ]);
-    house.write("rem/manifest.json", "{");
+    fixture.write("rem/manifest.json", "{");
     // The night says that the dream failed; the run before it is what it was.
-    house.run(&["night"]).ends(78).says("up: degraded");
-    let runs = house.run(&["runs", "--json"]).ends(0).json();
+    fixture.run(&["night"]).ends(78).expect_text("up: degraded");
+    let runs = fixture.run(&["runs", "--json"]).ends(0).json();
     let outcome = |job: &str| {
         let runs = runs.as_array().unwrap().iter();
         let of = runs.filter(|run| run["job"] == job);
@@ -330,10 +344,10 @@ fn a_wake_without_a_cycle_is_followed_by_a_dream_that_cannot_fail_it() {
 
 #[test]
 fn deaths_at_random_moments_lose_no_place_and_apply_nothing_twice() {
-    let house = house("");
-    let mut dice = Dice::new("cycles");
+    let fixture = fixture("");
+    let mut dice = Random::new("cycles");
     let (kills, began) = (scaled(40), Instant::now());
-    let clock = house.root().join("clock");
+    let clock = fixture.root().join("clock");
     let mut minute = 0;
     let mut now = || {
         minute += 2;
@@ -346,14 +360,14 @@ fn deaths_at_random_moments_lose_no_place_and_apply_nothing_twice() {
         fs::write(&clock, at).unwrap();
     };
     now();
-    let mut tick = house.runner(&["lifecycle", "tick"]);
+    let mut tick = fixture.runner(&["lifecycle", "tick"]);
     let calibrate = Instant::now();
     tick.env("RUNNER_TEST_CLOCK", &clock).output().unwrap();
     let whole = u64::try_from(calibrate.elapsed().as_micros()).unwrap();
     let mut landed = 0;
     for number in 0..kills {
         now();
-        let mut run = house
+        let mut run = fixture
             .runner(&["lifecycle", "tick"])
             .env("RUNNER_TEST_CLOCK", &clock)
             .stdout(Stdio::null())
@@ -368,44 +382,44 @@ fn deaths_at_random_moments_lose_no_place_and_apply_nothing_twice() {
         }
         run.wait().unwrap();
         if number % 8 == 7 || number + 1 == kills {
-            settle(&house, &clock);
-            look(&house);
+            settle(&fixture, &clock);
+            look(&fixture);
         }
     }
-    tell(&format!(
+    print_line(&format!(
         "cycles: {kills} ticks, {landed} killed in flight; {:.0} s",
         began.elapsed().as_secs_f64()
     ));
-    assert_eq!(house.survivors(), Vec::<String>::new());
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
 }
 
 /// Ticks until nothing is unsettled.
-fn settle(house: &House, clock: &std::path::Path) {
+fn settle(fixture: &Fixture, clock: &std::path::Path) {
     for _ in 0..20 {
         let open = "SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL";
-        if house.count(open) == 0 {
+        if fixture.count(open) == 0 {
             return;
         }
-        let mut tick = house.runner(&["tick"]);
-        Said::of(tick.env("RUNNER_TEST_CLOCK", clock).output().unwrap()).ends(0);
+        let mut tick = fixture.runner(&["tick"]);
+        CommandOutput::of(tick.env("RUNNER_TEST_CLOCK", clock).output().unwrap()).ends(0);
     }
     panic!("something stays unsettled");
 }
 
 /// The place is just as many steps on as runs have placed something, and each entry was applied once.
-fn look(house: &House) {
-    let placed = house.count(
+fn look(fixture: &Fixture) {
+    let placed = fixture.count(
         "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name = 'lifecycle'
          AND r.outcome ->> 'outcome' IN ('succeeded', 'degraded')",
     );
     let way = [("add", 0), ("add", 1), ("rem", 0), ("plan", 0)];
     let (state, hits) = way[usize::try_from(placed).unwrap() % way.len()];
     assert_eq!(
-        stands(house),
+        stands(fixture),
         (state.to_owned(), hits),
         "after {placed} steps"
     );
-    let history = fs::read_to_string(house.path(".runner/board.jsonl")).unwrap_or_default();
+    let history = fs::read_to_string(fixture.path(".runner/board.jsonl")).unwrap_or_default();
     let mut applied: Vec<Value> = history
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
@@ -419,13 +433,13 @@ fn look(house: &House) {
 
 #[test]
 fn a_place_that_a_person_sets_while_an_agent_works_stays() {
-    let house = house("backend = \"slow\"\n");
-    house.configure(
+    let fixture = fixture("backend = \"slow\"\n");
+    fixture.configure(
         "[backends.slow]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"cat pipe; echo done\"]\n",
     );
-    let pipe = house.path("pipe");
-    Said::of(house.command("mkfifo", &["pipe"]).output().unwrap()).ends(0);
-    let tick = house
+    let pipe = fixture.path("pipe");
+    CommandOutput::of(fixture.command("mkfifo", &["pipe"]).output().unwrap()).ends(0);
+    let tick = fixture
         .runner(&["lifecycle", "tick"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -433,29 +447,29 @@ fn a_place_that_a_person_sets_while_an_agent_works_stays() {
         .unwrap();
     // Opened once the agent reads: it is at work then.
     let mut writer = fs::File::options().write(true).open(&pipe).unwrap();
-    house.run(&["lifecycle", "goto", "plan"]).ends(0);
+    fixture.run(&["lifecycle", "goto", "plan"]).ends(0);
     std::io::Write::write_all(&mut writer, b"go on\n").unwrap();
     drop(writer);
-    Said::of(tick.wait_with_output().unwrap())
+    CommandOutput::of(tick.wait_with_output().unwrap())
         .ends(0)
-        .says("next: plan");
-    assert_eq!(stands(&house), ("plan".to_owned(), 0));
+        .expect_text("next: plan");
+    assert_eq!(stands(&fixture), ("plan".to_owned(), 0));
 }
 
 #[test]
 fn two_agents_share_a_project_for_a_week() {
-    let house = house("");
-    house.configure(
+    let fixture = fixture("");
+    fixture.configure(
         "[jobs.other]\nkind = \"lifecycle\"\ntrigger = \"every 6h\"\ncycle = \"cycle.md\"\nagent = \"two\"\n",
     );
     // Its schedule counts from the week's own beginning.
     at(
-        &house,
+        &fixture,
         "2026-06-01T00:00:00Z",
         &["config", "set", "jobs.lifecycle.trigger", "every 6h"],
     )
     .ends(0);
-    house.write("plan.org", "* TODO first\n");
+    fixture.write("plan.org", "* TODO first\n");
     let began = Instant::now();
     let mut ticks = 0;
     for day in 1..=7 {
@@ -463,35 +477,36 @@ fn two_agents_share_a_project_for_a_week() {
             let clock = format!("2026-06-{day:02}T{hour:02}:30:00Z");
             // Somebody works on the board while both agents do.
             let heading = format!("task of day {day} at {hour}");
-            at(&house, &clock, &["board", "add", &heading]).ends(0);
-            at(&house, &clock, &["tick"]).ends(0);
+            at(&fixture, &clock, &["board", "add", &heading]).ends(0);
+            at(&fixture, &clock, &["tick"]).ends(0);
             ticks += 1;
         }
     }
-    let text = house.read("plan.org");
+    let text = fixture.read("plan.org");
     assert_eq!(text.lines().count(), 1 + ticks, "{text}");
     for day in 1..=7 {
         assert_eq!(text.matches(&format!("task of day {day} at")).count(), 4);
     }
     for (agent, folder) in [("", "rem"), ("two", "rem/two")] {
         let list: Value =
-            serde_json::from_str(&house.read(&format!("{folder}/manifest.json"))).unwrap();
+            serde_json::from_str(&fixture.read(&format!("{folder}/manifest.json"))).unwrap();
         let entries = list["entries"].as_array().unwrap().len();
-        let told = house
+        let reported = fixture
             .run(&["lifecycle", "show", "--agent", agent, "--json"])
             .ends(0)
             .json();
-        tell(&format!(
+        print_line(&format!(
             "agent {agent:?}: {entries} entries in a week, now {}",
-            told["position"]
+            reported["position"]
         ));
         assert!((5..=8).contains(&entries), "{entries}");
     }
     assert_eq!(
-        house.count("SELECT count(*) FROM runs WHERE outcome ->> 'outcome' IN ('failed', 'lost')"),
+        fixture
+            .count("SELECT count(*) FROM runs WHERE outcome ->> 'outcome' IN ('failed', 'lost')"),
         0
     );
-    tell(&format!(
+    print_line(&format!(
         "two agents: {ticks} ticks, {:.0} s",
         began.elapsed().as_secs_f64()
     ));

@@ -5,23 +5,23 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::house::{House, Said, ended_within, scaled, tell};
+use crate::fixture::{CommandOutput, Fixture, ended_within, print_line, scaled};
 
 /// A job that says that it runs and then waits for a word.
-fn waiting() -> House {
-    let house = House::with(
+fn waiting() -> Fixture {
+    let fixture = Fixture::with(
         "[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> began; echo up > up.fifo; read word < go.fifo; echo done > finished\"]\n",
     );
-    house
+    fixture
         .command("mkfifo", &["up.fifo", "go.fifo"])
         .status()
         .unwrap();
-    house
+    fixture
 }
 
-fn holder(house: &House) -> u32 {
-    let owner: String = house
-        .ledger()
+fn holder(fixture: &Fixture) -> u32 {
+    let owner: String = fixture
+        .store()
         .query_row(
             "SELECT owner FROM runs WHERE state = 'running'",
             [],
@@ -42,24 +42,24 @@ fn kill(pid: u32) {
 
 #[test]
 fn further_runs_say_who_holds_the_lock() {
-    let house = waiting();
-    let mut first = house
+    let fixture = waiting();
+    let mut first = fixture
         .runner(&["run", "wait"])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     assert_eq!(
-        std::fs::read_to_string(house.path("up.fifo")).unwrap(),
+        std::fs::read_to_string(fixture.path("up.fifo")).unwrap(),
         "up\n"
     );
-    let pid = holder(&house);
+    let pid = holder(&fixture);
     let (others, began) = (scaled(199), Instant::now());
     let mut left = others;
     while left > 0 {
         let batch = left.min(8);
         let children: Vec<_> = (0..batch)
             .map(|_| {
-                let mut command = house.runner(&["run", "wait"]);
+                let mut command = fixture.runner(&["run", "wait"]);
                 command
                     .stdout(Stdio::piped())
                     .stderr(Stdio::piped())
@@ -68,68 +68,68 @@ fn further_runs_say_who_holds_the_lock() {
             })
             .collect();
         for child in children {
-            Said::of(child.wait_with_output().unwrap())
+            CommandOutput::of(child.wait_with_output().unwrap())
                 .ends(0)
-                .says(&format!("skipped: lock held by PID {pid} since"));
+                .expect_text(&format!("skipped: lock held by PID {pid} since"));
         }
         left -= batch;
     }
-    tell(&format!(
+    print_line(&format!(
         "locks: {others} further runs turned away with the holder's PID, {:.1} s",
         began.elapsed().as_secs_f64()
     ));
-    std::fs::write(house.path("go.fifo"), "go\n").unwrap();
+    std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     assert!(first.wait().unwrap().success());
-    assert_eq!(house.read("finished"), "done\n");
+    assert_eq!(fixture.read("finished"), "done\n");
     let skipped =
-        house.count("SELECT count(*) FROM occurrences WHERE outcome LIKE '%\"skipped\"%'");
+        fixture.count("SELECT count(*) FROM occurrences WHERE outcome LIKE '%\"skipped\"%'");
     assert_eq!(skipped, i64::try_from(others).unwrap());
     assert_eq!(
-        house.count("SELECT count(*) FROM runs WHERE state <> 'settled'"),
+        fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"),
         0
     );
 }
 
 #[test]
 fn a_killed_holder_neither_blocks_nor_doubles_the_next() {
-    let house = waiting();
-    let mut first = house
+    let fixture = waiting();
+    let mut first = fixture
         .runner(&["run", "wait"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     assert_eq!(
-        std::fs::read_to_string(house.path("up.fifo")).unwrap(),
+        std::fs::read_to_string(fixture.path("up.fifo")).unwrap(),
         "up\n"
     );
-    let pid = holder(&house);
+    let pid = holder(&fixture);
     kill(first.id());
     first.wait().unwrap();
     kill(pid);
     assert!(ended_within(pid, Duration::from_secs(10)));
     // The program that it had started waits on. The next run settles it first: its budget comes
     // back, and there are never two at once.
-    let mut second = house
+    let mut second = fixture
         .runner(&["run", "wait"])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     assert_eq!(
-        std::fs::read_to_string(house.path("up.fifo")).unwrap(),
+        std::fs::read_to_string(fixture.path("up.fifo")).unwrap(),
         "up\n"
     );
-    std::fs::write(house.path("go.fifo"), "go\n").unwrap();
+    std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     assert!(second.wait().unwrap().success());
-    assert_eq!(house.count("SELECT count(*) FROM runs"), 2);
+    assert_eq!(fixture.count("SELECT count(*) FROM runs"), 2);
     assert_eq!(
-        house.count("SELECT count(*) FROM runs WHERE outcome LIKE '%\"lost\"%'"),
+        fixture.count("SELECT count(*) FROM runs WHERE outcome LIKE '%\"lost\"%'"),
         1
     );
-    assert_eq!(house.read("began"), "x\nx\n");
-    assert_eq!(house.survivors(), Vec::<String>::new());
+    assert_eq!(fixture.read("began"), "x\nx\n");
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
     assert!(
-        house
+        fixture
             .path(".runner")
             .join("failed/wait.json")
             .symlink_metadata()
@@ -139,57 +139,57 @@ fn a_killed_holder_neither_blocks_nor_doubles_the_next() {
 
 #[test]
 fn a_run_that_another_process_began_is_left_to_it() {
-    let house = waiting();
-    let mut first = house
+    let fixture = waiting();
+    let mut first = fixture
         .runner(&["run", "wait"])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     assert_eq!(
-        std::fs::read_to_string(house.path("up.fifo")).unwrap(),
+        std::fs::read_to_string(fixture.path("up.fifo")).unwrap(),
         "up\n"
     );
-    let run: String = house
-        .ledger()
+    let run: String = fixture
+        .store()
         .query_row("SELECT id FROM runs WHERE state = 'running'", [], |row| {
             row.get(0)
         })
         .unwrap();
     // As if a tick had adopted it a moment before it began.
-    house.run(&["perform", &run]).ends(0);
+    fixture.run(&["execute", &run]).ends(0);
     assert_eq!(
-        house.count("SELECT count(*) FROM runs WHERE state = 'running'"),
+        fixture.count("SELECT count(*) FROM runs WHERE state = 'running'"),
         1
     );
-    std::fs::write(house.path("go.fifo"), "go\n").unwrap();
+    std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     assert!(first.wait().unwrap().success());
     assert_eq!(
-        house.run(&["runs", "--json"]).json()[0]["outcome"],
+        fixture.run(&["runs", "--json"]).json()[0]["outcome"],
         "succeeded"
     );
 }
 
 #[test]
 fn the_starter_settles_a_run_whose_process_is_killed() {
-    let house = waiting();
-    let first = house
+    let fixture = waiting();
+    let first = fixture
         .runner(&["run", "wait"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     assert_eq!(
-        std::fs::read_to_string(house.path("up.fifo")).unwrap(),
+        std::fs::read_to_string(fixture.path("up.fifo")).unwrap(),
         "up\n"
     );
-    kill(holder(&house));
-    Said::of(first.wait_with_output().unwrap())
+    kill(holder(&fixture));
+    CommandOutput::of(first.wait_with_output().unwrap())
         .ends(1)
-        .says("lost")
-        .says("died before it could settle");
-    assert_eq!(house.survivors(), Vec::<String>::new());
+        .expect_text("lost")
+        .expect_text("died before it could settle");
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
     assert_eq!(
-        house.count("SELECT count(*) FROM runs"),
+        fixture.count("SELECT count(*) FROM runs"),
         1,
         "a command is not tried again by itself"
     );

@@ -2,15 +2,15 @@
 
 use std::fs;
 
-use crate::house::{House, Said};
+use crate::fixture::{CommandOutput, Fixture};
 
 const TWO: &str = "[jobs.a]\nkind = \"command\"\nprogram = \"true\"\n[jobs.b]\nkind = \"command\"\nprogram = \"true\"\n";
 
-fn at(house: &House, clock: &str, args: &[&str]) -> Said {
-    let path = house.root().join("clock");
+fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
+    let path = fixture.root().join("clock");
     fs::write(&path, clock).unwrap();
-    Said::of(
-        house
+    CommandOutput::of(
+        fixture
             .runner(args)
             .env("RUNNER_TEST_CLOCK", &path)
             .output()
@@ -19,26 +19,26 @@ fn at(house: &House, clock: &str, args: &[&str]) -> Said {
 }
 
 /// A project whose notes are older than any quiet time.
-fn old(toml: &str) -> House {
-    let house = House::new();
-    at(&house, "2026-11-21T20:00:00Z", &["init"]).ends(0);
-    house.configure(toml);
-    house.write("ideas/note.md", "Maybe use a shorter name?\n");
-    house
+fn old(toml: &str) -> Fixture {
+    let fixture = Fixture::new();
+    at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
+    fixture.configure(toml);
+    fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
+    fixture
         .command("touch", &["-d", "2026-11-20T00:00:00Z", "ideas/note.md"])
         .status()
         .unwrap();
-    at(&house, "2026-11-21T20:00:00Z", &["tick"]).ends(0);
-    house
+    at(&fixture, "2026-11-21T20:00:00Z", &["tick"]).ends(0);
+    fixture
 }
 
 #[test]
 fn jobs_of_one_night_do_not_starve_each_other() {
-    let house = old(TWO);
-    let told = at(&house, "2026-11-22T02:30:00Z", &["tick", "--json"])
+    let fixture = old(TWO);
+    let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"])
         .ends(0)
         .json();
-    let mut ends: Vec<String> = told["started"]
+    let mut ends: Vec<String> = reported["started"]
         .as_array()
         .unwrap()
         .iter()
@@ -61,16 +61,16 @@ fn jobs_of_one_night_do_not_starve_each_other() {
         ]
     );
     assert_eq!(
-        house.count("SELECT coalesce(sum(tokens), 0) FROM accounts"),
+        fixture.count("SELECT coalesce(sum(tokens), 0) FROM accounts"),
         0
     );
 }
 
 #[test]
 fn a_night_that_is_caught_up_is_reported_after_its_jobs() {
-    let house = old(TWO);
-    at(&house, "2026-11-23T12:00:00Z", &["tick"]).ends(0);
-    let report = house.read(".runner/reports/2026-11-23/report.md");
+    let fixture = old(TWO);
+    at(&fixture, "2026-11-23T12:00:00Z", &["tick"]).ends(0);
+    let report = fixture.read(".runner/reports/2026-11-23/report.md");
     assert!(
         report.contains("3 succeeded") && !report.contains("unfinished"),
         "{report}"
@@ -79,103 +79,109 @@ fn a_night_that_is_caught_up_is_reported_after_its_jobs() {
         report.contains("## Missed") && report.contains("nothing was running"),
         "{report}"
     );
-    at(&house, "2026-11-23T12:05:00Z", &["status"])
+    at(&fixture, "2026-11-23T12:05:00Z", &["status"])
         .ends(0)
-        .says("missed");
+        .expect_text("missed");
 }
 
 #[test]
 fn a_model_that_states_no_usage_is_charged_what_was_reserved_for_one_call() {
-    let house = old(
+    let fixture = old(
         "[backends.mine]\ntype = \"command\"\nprogram = \"echo\"\nargs = [\"\\\"yes\\\"\"]\n\
          [jobs.ask]\nkind = \"prompt\"\nprompt = \"?\"\nto = \"notes/{date}.md\"\nbackend = \"mine\"\n",
     );
-    let told = at(&house, "2026-11-22T02:30:00Z", &["tick", "--json"])
+    let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"])
         .ends(0)
         .json();
-    assert_eq!(told["started"].as_array().unwrap().len(), 3, "{told}");
-    assert_eq!(house.read("notes/2026-11-22.md"), "yes\n");
-    let report = house.read(".runner/reports/2026-11-22/report.md");
+    assert_eq!(
+        reported["started"].as_array().unwrap().len(),
+        3,
+        "{reported}"
+    );
+    assert_eq!(fixture.read("notes/2026-11-22.md"), "yes\n");
+    let report = fixture.read(".runner/reports/2026-11-22/report.md");
     assert!(
         report.contains("usage of 1 model call not stated"),
         "{report}"
     );
     // A tenth of a run's default dollar and of its tokens: one of ten calls.
     assert_eq!(
-        house.count("SELECT max(micros) FROM accounts WHERE level = 'night'"),
+        fixture.count("SELECT max(micros) FROM accounts WHERE level = 'night'"),
         100_000
     );
     assert_eq!(
-        house.count("SELECT max(tokens) FROM accounts WHERE level = 'night'"),
+        fixture.count("SELECT max(tokens) FROM accounts WHERE level = 'night'"),
         100_000
     );
 }
 
 #[test]
 fn a_report_is_made_however_often_it_failed_before() {
-    let house = old("");
-    house.write(".runner/reports", "in the way");
+    let fixture = old("");
+    fixture.write(".runner/reports", "in the way");
     for _ in 0..4 {
-        let said = house.run(&["night"]);
+        let said = fixture.run(&["night"]);
         assert_ne!(said.code, 0, "{said:?}");
         assert!(said.err.contains("report"), "{said:?}");
     }
-    fs::remove_file(house.path(".runner/reports")).unwrap();
-    house.run(&["night"]).ends(0).says("report.md");
-    house.run(&["status"]).ends(0).says("last night");
+    fs::remove_file(fixture.path(".runner/reports")).unwrap();
+    fixture.run(&["night"]).ends(0).expect_text("report.md");
+    fixture.run(&["status"]).ends(0).expect_text("last night");
 }
 
 #[test]
 fn a_cancelled_night_is_over_and_reported() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.a]\nkind = \"command\"\nprogram = \"sh\"\n\
          args = [\"-c\", \"echo up > up.fifo; exec sleep 1000\"]\n[jobs.b]\nkind = \"command\"\nprogram = \"touch\"\nargs = [\"b-ran\"]\n",
     );
-    house.command("mkfifo", &["up.fifo"]).status().unwrap();
-    let night = house
+    fixture.command("mkfifo", &["up.fifo"]).status().unwrap();
+    let night = fixture
         .runner(&["night"])
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     let pid = rustix::process::Pid::from_child(&night);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(night.wait_with_output().unwrap().status.code(), Some(130));
-    house.run(&["tick"]).ends(0);
-    assert!(!house.path("b-ran").exists());
-    house.run(&["report"]).ends(0).says("2 cancelled");
+    fixture.run(&["tick"]).ends(0);
+    assert!(!fixture.path("b-ran").exists());
+    fixture.run(&["report"]).ends(0).expect_text("2 cancelled");
     assert_eq!(
-        house.count("SELECT count(*) FROM runs WHERE state <> 'settled'"),
+        fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"),
         0
     );
-    let reports = fs::read_dir(house.path(".runner/reports")).unwrap().count();
+    let reports = fs::read_dir(fixture.path(".runner/reports"))
+        .unwrap()
+        .count();
     assert_eq!(reports, 1);
 }
 
 #[test]
 fn a_clock_that_was_set_back_does_not_silence_a_job() {
-    let house = old("");
-    at(&house, "2036-01-01T00:00:00Z", &["tick", "--quiet"]);
-    at(&house, "2026-11-22T00:00:00Z", &["tick"])
+    let fixture = old("");
+    at(&fixture, "2036-01-01T00:00:00Z", &["tick", "--quiet"]);
+    at(&fixture, "2026-11-22T00:00:00Z", &["tick"])
         .ends(1)
-        .says("set back");
-    at(&house, "2026-11-22T00:00:00Z", &["status"])
+        .expect_text("set back");
+    at(&fixture, "2026-11-22T00:00:00Z", &["status"])
         .ends(0)
-        .says("2026-11-22 02:30");
-    at(&house, "2026-11-22T00:01:00Z", &["tick"]).ends(0);
+        .expect_text("2026-11-22 02:30");
+    at(&fixture, "2026-11-22T00:01:00Z", &["tick"]).ends(0);
 }
 
 #[test]
 fn an_idea_saved_a_moment_ago_defers_a_pass_of_a_clock_and_not_of_a_person() {
-    let house = old("");
-    house
+    let fixture = old("");
+    fixture
         .command("touch", &["-d", "2026-11-22T02:28:00Z", "ideas/note.md"])
         .status()
         .unwrap();
-    let told = at(&house, "2026-11-22T02:30:00Z", &["tick", "--json"])
+    let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"])
         .ends(0)
         .json();
-    let outcome = told["started"][0]["outcome"].as_str().unwrap();
+    let outcome = reported["started"][0]["outcome"].as_str().unwrap();
     assert!(
         outcome.starts_with("deferred until 2026-11-22T02:33:00Z"),
         "{outcome}"
@@ -185,46 +191,54 @@ fn an_idea_saved_a_moment_ago_defers_a_pass_of_a_clock_and_not_of_a_person() {
         "{outcome}"
     );
     // Its time comes; the night is reported only then.
-    assert!(!house.path(".runner/reports").exists());
-    let told = at(&house, "2026-11-22T02:33:00Z", &["tick", "--json"])
+    assert!(!fixture.path(".runner/reports").exists());
+    let reported = at(&fixture, "2026-11-22T02:33:00Z", &["tick", "--json"])
         .ends(0)
         .json();
-    assert_eq!(told["started"].as_array().unwrap().len(), 2, "{told}");
+    assert_eq!(
+        reported["started"].as_array().unwrap().len(),
+        2,
+        "{reported}"
+    );
     assert!(
-        house
+        fixture
             .read(".runner/reports/2026-11-22/report.md")
             .contains("1 succeeded")
     );
-    house
+    fixture
         .command("touch", &["-d", "2026-11-22T02:40:00Z", "ideas/note.md"])
         .status()
         .unwrap();
-    house.write("ideas/new.md", "Perhaps a shorter one still?\n");
-    house
+    fixture.write("ideas/new.md", "Perhaps a shorter one still?\n");
+    fixture
         .command("touch", &["-d", "2026-11-22T02:40:00Z", "ideas/new.md"])
         .status()
         .unwrap();
-    at(&house, "2026-11-22T02:41:00Z", &["dream", "run"])
+    at(&fixture, "2026-11-22T02:41:00Z", &["dream", "run"])
         .ends(0)
-        .says("succeeded");
+        .expect_text("succeeded");
 }
 
 #[test]
 fn a_request_that_the_budget_cannot_cover_is_never_made() {
     for budget in ["tokens = 10", "calls = 0", "money = 0.0"] {
-        let house = old(&format!(
+        let fixture = old(&format!(
             "[backends.mine]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"touch asked; echo '\\\"yes\\\"'\"]\n\
              [jobs.ask]\nkind = \"prompt\"\nprompt = \"?\"\nto = \"notes/a.md\"\nbackend = \"mine\"\n\
              [jobs.ask.budget]\n{budget}\n"
         ));
-        house
+        fixture
             .run(&["run", "ask"])
             .ends(1)
-            .says("over-budget")
-            .says("budget of run");
-        assert!(!house.path("notes/a.md").exists());
+            .expect_text("over-budget")
+            .expect_text("budget of run");
+        assert!(!fixture.path("notes/a.md").exists());
         let found = std::process::Command::new("find")
-            .args([house.root().as_os_str(), "-name".as_ref(), "asked".as_ref()])
+            .args([
+                fixture.root().as_os_str(),
+                "-name".as_ref(),
+                "asked".as_ref(),
+            ])
             .output()
             .unwrap();
         assert!(found.stdout.is_empty(), "{budget}: the program was run");

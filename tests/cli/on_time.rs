@@ -7,16 +7,16 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
-use crate::house::{House, Said, tell};
-use crate::served::{Daemon, at, busy, house, outcome, over, run, runs};
+use crate::fixture::{CommandOutput, Fixture, print_line};
+use crate::served::{Daemon, at, busy, fixture, outcome, over, run, runs};
 
 /// Writes down what the clock says.
 const MINUTE: &str = "[jobs.minute]\nkind = \"command\"\ntrigger = \"cron * * * * *\"\nprogram = \"sh\"\n\
     args = [\"-c\", \"cat ../clock >> times; echo >> times\"]\n";
 
 /// The processes that were started in this house, and live.
-fn processes(house: &House) -> Vec<String> {
-    let root = format!("HOME={}", house.root().display());
+fn processes(fixture: &Fixture) -> Vec<String> {
+    let root = format!("HOME={}", fixture.root().display());
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
@@ -30,10 +30,10 @@ fn processes(house: &House) -> Vec<String> {
     found
 }
 
-fn newest(house: &House) -> Option<String> {
+fn newest(fixture: &Fixture) -> Option<String> {
     let found =
-        house
-            .ledger()
+        fixture
+            .store()
             .query_row("SELECT id FROM runs ORDER BY id DESC LIMIT 1", [], |row| {
                 row.get(0)
             });
@@ -43,42 +43,47 @@ fn newest(house: &House) -> Option<String> {
 #[test]
 fn an_hour_of_minutes_has_sixty_runs_however_many_tick() {
     let began = Instant::now();
-    let house = house(MINUTE);
-    let mut daemon = Daemon::start(&house, &[]);
+    let fixture = fixture(MINUTE);
+    let mut daemon = Daemon::start(&fixture, &[]);
     let mut by_hand = 0;
     for step in 1..=360 {
         let (hour, minute, second) = (20 + step / 360, step / 6 % 60, step % 6 * 10);
         let now = format!("2026-11-21T{hour}:{minute:02}:{second:02}Z");
-        at(&house, &now);
+        at(&fixture, &now);
         // Both at once in one minute, the command before the daemon is asked in the next.
-        let tick = house
+        let tick = fixture
             .runner(&["tick", "--json"])
-            .env("RUNNER_TEST_CLOCK", house.root().join("clock"))
+            .env("RUNNER_TEST_CLOCK", fixture.root().join("clock"))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let told = (minute % 2 == 0).then(|| daemon.tick());
-        let tick = Said::of(tick.wait_with_output().unwrap()).ends(0).json();
-        let told = told.unwrap_or_else(|| daemon.tick());
-        daemon.hears("the wall clock was set forward");
-        let (served, started) = (&told["started"], &tick["started"]);
+        let reported = (minute % 2 == 0).then(|| daemon.tick());
+        let tick = CommandOutput::of(tick.wait_with_output().unwrap())
+            .ends(0)
+            .json();
+        let reported = reported.unwrap_or_else(|| daemon.tick());
+        daemon.wait_for_text("the wall clock was set forward");
+        let (served, started) = (&reported["started"], &tick["started"]);
         assert_eq!(
-            (&told["is"], &told["troubles"]),
+            (&reported["is"], &reported["troubles"]),
             (&"ticked".into(), &serde_json::json!([]))
         );
         // The daemon's own pace may have been faster than both.
         let all = served.as_array().unwrap().len() + started.as_array().unwrap().len();
-        assert!(all <= usize::from(second == 0), "{now}: {told} and {tick}");
+        assert!(
+            all <= usize::from(second == 0),
+            "{now}: {reported} and {tick}"
+        );
         by_hand += started.as_array().unwrap().len();
         if second == 0 {
-            over(&house, &newest(&house).unwrap());
+            over(&fixture, &newest(&fixture).unwrap());
         }
     }
     daemon.signal(Signal::TERM);
     daemon.ends(0);
-    assert_eq!(processes(&house), Vec::<String>::new());
-    let times = house.read("times");
+    assert_eq!(processes(&fixture), Vec::<String>::new());
+    let times = fixture.read("times");
     let expected: Vec<String> = (1..=60)
         .map(|minute| format!("2026-11-21T{}:{:02}:00Z", 20 + minute / 60, minute % 60))
         .collect();
@@ -90,17 +95,17 @@ fn an_hour_of_minutes_has_sixty_runs_however_many_tick() {
         "SELECT count(*) FROM runs",
         "SELECT count(DISTINCT occurrence) FROM runs WHERE outcome LIKE '%\"succeeded\"%'",
     ] {
-        assert_eq!(house.count(sql), 60, "{sql}");
+        assert_eq!(fixture.count(sql), 60, "{sql}");
     }
-    tell(&format!(
+    print_line(&format!(
         "an hour of minutes: 360 ticks of a daemon beside 360 of a command, which started {by_hand} of 60; {:.1} s",
         began.elapsed().as_secs_f64()
     ));
 }
 
 /// A job each minute that says that it runs and waits for a word, unless it is told not to.
-fn waiting(overlap: &str) -> House {
-    house(&format!(
+fn waiting(overlap: &str) -> Fixture {
+    fixture(&format!(
         "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\noverlap = \"{overlap}\"\nprogram = \"sh\"\n\
          args = [\"-c\", \"[ -e free ] && exit 0; echo up > up.fifo; read word < go.fifo\"]\n"
     ))
@@ -108,14 +113,14 @@ fn waiting(overlap: &str) -> House {
 
 #[test]
 fn one_that_is_due_while_an_earlier_one_runs_is_skipped() {
-    let house = waiting("skip");
-    let (mut daemon, first) = busy(&house, &[]);
-    at(&house, "2026-11-21T20:02:00Z");
+    let fixture = waiting("skip");
+    let (mut daemon, first) = busy(&fixture, &[]);
+    at(&fixture, "2026-11-21T20:02:00Z");
     daemon.tick();
-    run(&house, &["tick"]).ends(0);
-    fs::write(house.path("go.fifo"), "go\n").unwrap();
-    daemon.hears("wait: succeeded");
-    let found = runs(&house, "wait");
+    run(&fixture, &["tick"]).ends(0);
+    fs::write(fixture.path("go.fifo"), "go\n").unwrap();
+    daemon.wait_for_text("wait: succeeded");
+    let found = runs(&fixture, "wait");
     assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(found[0].0, "succeeded");
     assert_eq!(found[1].0, "skipped");
@@ -124,7 +129,7 @@ fn one_that_is_due_while_an_earlier_one_runs_is_skipped() {
     assert_eq!(found[1].1, why);
     daemon.tick();
     assert_eq!(
-        runs(&house, "wait"),
+        runs(&fixture, "wait"),
         found,
         "the skipped one is not made up for"
     );
@@ -132,82 +137,82 @@ fn one_that_is_due_while_an_earlier_one_runs_is_skipped() {
 
 #[test]
 fn one_that_is_due_while_an_earlier_one_runs_waits_its_turn() {
-    let house = waiting("queue");
-    let (mut daemon, _) = busy(&house, &[]);
+    let fixture = waiting("queue");
+    let (mut daemon, _) = busy(&fixture, &[]);
     for minute in ["02", "03"] {
-        at(&house, &format!("2026-11-21T20:{minute}:00Z"));
+        at(&fixture, &format!("2026-11-21T20:{minute}:00Z"));
         daemon.tick();
     }
-    let words = |house: &House| -> Vec<String> {
-        runs(house, "wait")
+    let words = |fixture: &Fixture| -> Vec<String> {
+        runs(fixture, "wait")
             .into_iter()
             .map(|(word, _)| word)
             .collect()
     };
-    assert_eq!(words(&house), ["running", "queued", "queued"]);
+    assert_eq!(words(&fixture), ["running", "queued", "queued"]);
     for _ in 0..2 {
-        fs::write(house.path("go.fifo"), "go\n").unwrap();
-        daemon.hears("wait: succeeded");
-        assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+        fs::write(fixture.path("go.fifo"), "go\n").unwrap();
+        daemon.wait_for_text("wait: succeeded");
+        assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     }
-    assert_eq!(words(&house), ["succeeded", "succeeded", "running"]);
-    fs::write(house.path("go.fifo"), "go\n").unwrap();
-    daemon.hears("wait: succeeded");
-    assert_eq!(words(&house), ["succeeded"; 3]);
-    assert_eq!(house.count("SELECT count(*) FROM occurrences"), 3);
+    assert_eq!(words(&fixture), ["succeeded", "succeeded", "running"]);
+    fs::write(fixture.path("go.fifo"), "go\n").unwrap();
+    daemon.wait_for_text("wait: succeeded");
+    assert_eq!(words(&fixture), ["succeeded"; 3]);
+    assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), 3);
 }
 
 #[test]
 fn one_that_is_due_replaces_an_earlier_one_that_runs() {
-    let house = waiting("replace");
-    let (mut daemon, first) = busy(&house, &[]);
-    at(&house, "2026-11-21T20:02:00Z");
-    let told = daemon.tick();
+    let fixture = waiting("replace");
+    let (mut daemon, first) = busy(&fixture, &[]);
+    at(&fixture, "2026-11-21T20:02:00Z");
+    let reported = daemon.tick();
     assert_eq!(
-        told["started"],
+        reported["started"],
         serde_json::json!([]),
         "not beside each other"
     );
     // At once, not at some later tick.
     let began = Instant::now();
-    daemon.hears("wait: cancelled");
-    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    daemon.wait_for_text("wait: cancelled");
+    assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     assert!(began.elapsed().as_secs() < 10, "{began:?}");
     let why = "replaced by the one due 2026-11-21T20:02:00Z";
-    assert!(outcome(&house, &first).contains(why));
-    fs::write(house.path("go.fifo"), "go\n").unwrap();
-    daemon.hears("wait: succeeded");
-    let found = runs(&house, "wait");
+    assert!(outcome(&fixture, &first).contains(why));
+    fs::write(fixture.path("go.fifo"), "go\n").unwrap();
+    daemon.wait_for_text("wait: succeeded");
+    let found = runs(&fixture, "wait");
     assert_eq!(found[0], ("cancelled".to_owned(), why.to_owned()));
     assert_eq!((found[1].0.as_str(), found.len()), ("succeeded", 2));
-    assert_eq!(house.survivors(), Vec::<String>::new());
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
 }
 
 #[test]
 fn jobs_follow_another_by_how_it_ends() {
-    let house = house(
+    let fixture = fixture(
         "[jobs.first]\nkind = \"command\"\ntrigger = \"every 1m\"\nretries = 0\nprogram = \"sh\"\n\
          args = [\"-c\", \"[ ! -e broken ]\"]\n\
          [jobs.well]\nkind = \"command\"\ntrigger = \"after first\"\nprogram = \"true\"\n\
          [jobs.further]\nkind = \"command\"\ntrigger = \"after well\"\nprogram = \"true\"\n\
          [jobs.always]\nkind = \"command\"\ntrigger = \"after first ends\"\nprogram = \"true\"\n",
     );
-    run(&house, &["tick"]).ends(0);
-    at(&house, "2026-11-21T20:01:00Z");
-    run(&house, &["tick"]).ends(0);
+    run(&fixture, &["tick"]).ends(0);
+    at(&fixture, "2026-11-21T20:01:00Z");
+    run(&fixture, &["tick"]).ends(0);
     for job in ["first", "well", "further", "always"] {
         assert_eq!(
-            runs(&house, job),
+            runs(&fixture, job),
             [("succeeded".to_owned(), String::new())],
             "{job}"
         );
     }
-    run(&house, &["tick"]).ends(0);
-    house.write("broken", "");
-    at(&house, "2026-11-21T20:02:00Z");
-    run(&house, &["tick"]).ends(1);
+    run(&fixture, &["tick"]).ends(0);
+    fixture.write("broken", "");
+    at(&fixture, "2026-11-21T20:02:00Z");
+    run(&fixture, &["tick"]).ends(1);
     let last = |job| {
-        let found = runs(&house, job);
+        let found = runs(&fixture, job);
         assert_eq!(found.len(), 2, "{job}: {found:?}");
         found[1].clone()
     };
@@ -224,14 +229,14 @@ fn jobs_follow_another_by_how_it_ends() {
     );
     assert_eq!(last("always").0, "succeeded");
     assert_eq!(
-        house.count("SELECT count(*) FROM occurrences WHERE origin = 'event'"),
+        fixture.count("SELECT count(*) FROM occurrences WHERE origin = 'event'"),
         6
     );
     let open = "SELECT count(*) FROM occurrences WHERE settled IS NULL";
-    assert_eq!(house.count(open), 0);
+    assert_eq!(fixture.count(open), 0);
     // All of it at one moment each, in one go.
-    let moments: BTreeSet<String> = house
-        .ledger()
+    let moments: BTreeSet<String> = fixture
+        .store()
         .prepare("SELECT DISTINCT finished FROM runs")
         .unwrap()
         .query_map([], |row| row.get::<_, i64>(0))

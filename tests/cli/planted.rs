@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::house::House;
+use crate::fixture::Fixture;
 
 /// The script of the agent; `$1` is the planted program.
 const AGENT: &str = r#"
@@ -94,53 +94,53 @@ fn gits() -> Vec<PathBuf> {
 fn no_command_starts_a_planted_program() {
     let mut chains = 0;
     for git in gits() {
-        let house = House::with(
+        let fixture = Fixture::with(
             "[jobs.plant]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\nargs = [\"agent.sh\", \"CANARY\"]\n\
              [jobs.up]\nkind = \"wake\"\ntrigger = \"manual\"\nbackend = \"builtin\"\n\
              [jobs.rem]\nkind = \"rem\"\ntrigger = \"manual\"\nbackend = \"builtin\"\n",
         );
-        let canary = house.root().join("canary.sh");
-        let effect = house.root().join("effect");
+        let canary = fixture.root().join("canary.sh");
+        let effect = fixture.root().join("effect");
         let text = format!("#!/bin/sh\necho \"$0 $*\" >>{}\nexit 0\n", effect.display());
         fs::write(&canary, text).unwrap();
         fs::set_permissions(&canary, fs::Permissions::from_mode(0o755)).unwrap();
         let canary = canary.to_str().unwrap();
-        house.write("agent.sh", AGENT);
-        house.write("ideas/a.md", "# Share the cache\n\nBetween workers.\n");
-        house.write("plan.org", "* Plan\n** TODO Share the cache\n");
-        house.write(
+        fixture.write("agent.sh", AGENT);
+        fixture.write("ideas/a.md", "# Share the cache\n\nBetween workers.\n");
+        fixture.write("plan.org", "* Plan\n** TODO Share the cache\n");
+        fixture.write(
             ".agents/learnings/a.md",
             "---\nid: a\n---\n# A\n\nPin versions.\n",
         );
-        let toml = house.read("runner.toml").replace("CANARY", canary);
-        house.write("runner.toml", toml);
-        house.run(&["run", "plant"]);
-        assert!(house.path("docs/lib/.git").exists(), "the agent worked");
-        let config = house.path(".git/config");
+        let toml = fixture.read("runner.toml").replace("CANARY", canary);
+        fixture.write("runner.toml", toml);
+        fixture.run(&["run", "plant"]);
+        assert!(fixture.path("docs/lib/.git").exists(), "the agent worked");
+        let config = fixture.path(".git/config");
         let text = fs::read_to_string(&config).unwrap() + &CONFIG.replace("{}", canary);
         fs::write(&config, text).unwrap();
         for hook in ["post-index-change", "reference-transaction", "post-commit"] {
-            let _ = fs::copy(canary, house.path(".git/hooks").join(hook));
+            let _ = fs::copy(canary, fixture.path(".git/hooks").join(hook));
         }
         // Before this the agent itself ran git inside the sandbox.
         let _ = fs::remove_file(&effect);
         for args in COMMANDS {
-            house.write("README.md", format!("touched before {args:?}\n"));
+            fixture.write("README.md", format!("touched before {args:?}\n"));
             let path = format!(
                 "{}/bin:bin:{}:/usr/bin:/bin",
-                house.project().display(),
+                fixture.project().display(),
                 git.display()
             );
-            let _ = house.runner(args).env("PATH", path).output().unwrap();
+            let _ = fixture.runner(args).env("PATH", path).output().unwrap();
             let said = fs::read_to_string(&effect).unwrap_or_default();
             assert_eq!(said, "", "{args:?} with {}", git.display());
             chains += 1;
         }
         // A person's own git starts them: the trap works.
-        let _ = house.command("git", &["status"]).output();
+        let _ = fixture.command("git", &["status"]).output();
         assert!(Path::new(&effect).exists(), "the trap does not work");
     }
-    crate::house::tell(&format!(
+    crate::fixture::print_line(&format!(
         "{chains} commands after an agent planted programs"
     ));
 }

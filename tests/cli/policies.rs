@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use crate::house::{House, Said};
+use crate::fixture::{CommandOutput, Fixture};
 
-fn at(house: &House, clock: &str, args: &[&str]) -> Said {
-    let path = house.root().join("clock");
+fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
+    let path = fixture.root().join("clock");
     fs::write(&path, clock).unwrap();
-    Said::of(
-        house
+    CommandOutput::of(
+        fixture
             .runner(args)
             .env("RUNNER_TEST_CLOCK", &path)
             .output()
@@ -17,21 +17,21 @@ fn at(house: &House, clock: &str, args: &[&str]) -> Said {
 }
 
 /// One job of clocks, known since noon.
-fn tidy(toml: &str) -> House {
-    let house = House::new();
-    at(&house, "2026-11-21T12:00:00Z", &["init"]).ends(0);
-    house.configure(&format!(
+fn tidy(toml: &str) -> Fixture {
+    let fixture = Fixture::new();
+    at(&fixture, "2026-11-21T12:00:00Z", &["init"]).ends(0);
+    fixture.configure(&format!(
         "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n{toml}\n"
     ));
-    at(&house, "2026-11-21T12:00:00Z", &["tick"]).ends(0);
-    house
+    at(&fixture, "2026-11-21T12:00:00Z", &["tick"]).ends(0);
+    fixture
 }
 
 /// The outcomes of what a tick started.
 #[track_caller]
-fn started(house: &House, clock: &str) -> Vec<String> {
-    let told = at(house, clock, &["tick", "--json"]).ends(0).json();
-    told["started"]
+fn started(fixture: &Fixture, clock: &str) -> Vec<String> {
+    let reported = at(fixture, clock, &["tick", "--json"]).ends(0).json();
+    reported["started"]
         .as_array()
         .unwrap()
         .iter()
@@ -41,83 +41,89 @@ fn started(house: &House, clock: &str) -> Vec<String> {
 
 /// The newest run was skipped, with this reason.
 #[track_caller]
-fn newest(house: &House, why: &str) {
-    let runs = house.run(&["runs", "--json"]).ends(0).json();
+fn newest(fixture: &Fixture, why: &str) {
+    let runs = fixture.run(&["runs", "--json"]).ends(0).json();
     assert_eq!(runs[0]["outcome"], "skipped", "{runs}");
     assert_eq!(runs[0]["why"], why, "{runs}");
 }
 
 #[test]
 fn quiet_hours_make_a_clock_wait_and_not_a_person() {
-    let house = tidy(
+    let fixture = tidy(
         "trigger = \"cron 0 13 * * *\"\nquiet = \"09:00-18:00\"\nzone = \"Europe/Berlin\"\nstagger = \"0s\"",
     );
     // 13:00 in Berlin is noon: that of the next day.
-    assert!(started(&house, "2026-11-22T11:59:00Z").is_empty());
-    let found = started(&house, "2026-11-22T12:00:00Z");
+    assert!(started(&fixture, "2026-11-22T11:59:00Z").is_empty());
+    let found = started(&fixture, "2026-11-22T12:00:00Z");
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(
         found[0].starts_with("deferred until 2026-11-22T17:00:00Z"),
         "{found:?}"
     );
     assert!(found[0].contains("quiet hours"), "{found:?}");
-    at(&house, "2026-11-22T12:01:00Z", &["run", "tidy"])
+    at(&fixture, "2026-11-22T12:01:00Z", &["run", "tidy"])
         .ends(0)
-        .says("succeeded");
-    assert!(started(&house, "2026-11-22T16:50:00Z").is_empty());
-    assert_eq!(started(&house, "2026-11-22T17:00:00Z"), ["succeeded"]);
-    assert!(started(&house, "2026-11-22T17:00:01Z").is_empty());
+        .expect_text("succeeded");
+    assert!(started(&fixture, "2026-11-22T16:50:00Z").is_empty());
+    assert_eq!(started(&fixture, "2026-11-22T17:00:00Z"), ["succeeded"]);
+    assert!(started(&fixture, "2026-11-22T17:00:01Z").is_empty());
 }
 
 #[test]
 fn what_ran_a_short_while_ago_is_skipped_by_clocks() {
-    let house = tidy("trigger = \"every 15m\"\nmin_interval = \"1h\"");
-    assert_eq!(started(&house, "2026-11-21T12:15:00Z"), ["succeeded"]);
+    let fixture = tidy("trigger = \"every 15m\"\nmin_interval = \"1h\"");
+    assert_eq!(started(&fixture, "2026-11-21T12:15:00Z"), ["succeeded"]);
     for minute in [30, 45] {
-        let found = started(&house, &format!("2026-11-21T12:{minute}:00Z"));
+        let found = started(&fixture, &format!("2026-11-21T12:{minute}:00Z"));
         let passed = minute - 15;
         let why = format!("skipped: it ran {passed}m ago; not sooner than every 1h");
         assert_eq!(found, [why]);
     }
-    // A run by hand is one too.
-    at(&house, "2026-11-21T12:50:00Z", &["run", "tidy"])
+    // A manual run is one too.
+    at(&fixture, "2026-11-21T12:50:00Z", &["run", "tidy"])
         .ends(0)
-        .says("succeeded");
-    assert!(started(&house, "2026-11-21T13:15:00Z")[0].contains("it ran 25m ago"));
-    assert!(started(&house, "2026-11-21T13:30:00Z")[0].starts_with("skipped"));
-    assert!(started(&house, "2026-11-21T13:45:00Z")[0].starts_with("skipped"));
-    assert_eq!(started(&house, "2026-11-21T14:00:00Z"), ["succeeded"]);
+        .expect_text("succeeded");
+    assert!(started(&fixture, "2026-11-21T13:15:00Z")[0].contains("it ran 25m ago"));
+    assert!(started(&fixture, "2026-11-21T13:30:00Z")[0].starts_with("skipped"));
+    assert!(started(&fixture, "2026-11-21T13:45:00Z")[0].starts_with("skipped"));
+    assert_eq!(started(&fixture, "2026-11-21T14:00:00Z"), ["succeeded"]);
 }
 
 #[test]
 fn the_interval_looks_past_many_that_were_skipped() {
-    let house = tidy("trigger = \"every 1m\"\nmin_interval = \"30m\"\nstagger = \"0s\"");
-    assert_eq!(started(&house, "2026-11-21T12:01:00Z"), ["succeeded"]);
+    let fixture = tidy("trigger = \"every 1m\"\nmin_interval = \"30m\"\nstagger = \"0s\"");
+    assert_eq!(started(&fixture, "2026-11-21T12:01:00Z"), ["succeeded"]);
     for minute in 2..31 {
-        let found = started(&house, &format!("2026-11-21T12:{minute:02}:00Z"));
+        let found = started(&fixture, &format!("2026-11-21T12:{minute:02}:00Z"));
         assert!(found[0].starts_with("skipped: it ran"), "{found:?}");
     }
-    assert_eq!(started(&house, "2026-11-21T12:31:00Z"), ["succeeded"]);
+    assert_eq!(started(&fixture, "2026-11-21T12:31:00Z"), ["succeeded"]);
 }
 
 #[test]
 fn a_start_deadline_that_passed_is_a_skip() {
-    let house =
+    let fixture =
         tidy("trigger = \"daily 02:30\"\nzone = \"UTC\"\nstart_within = \"2h\"\nstagger = \"0s\"");
-    assert_eq!(started(&house, "2026-11-22T04:00:00Z"), ["succeeded"]);
-    assert!(started(&house, "2026-11-23T08:00:00Z").is_empty());
-    newest(&house, "its start deadline passed at 2026-11-23T04:30:00Z");
-    at(&house, "2026-11-23T08:01:00Z", &["run", "tidy"])
+    assert_eq!(started(&fixture, "2026-11-22T04:00:00Z"), ["succeeded"]);
+    assert!(started(&fixture, "2026-11-23T08:00:00Z").is_empty());
+    newest(
+        &fixture,
+        "its start deadline passed at 2026-11-23T04:30:00Z",
+    );
+    at(&fixture, "2026-11-23T08:01:00Z", &["run", "tidy"])
         .ends(0)
-        .says("succeeded");
+        .expect_text("succeeded");
 }
 
 #[test]
 fn quiet_hours_may_outlast_the_start_deadline() {
-    let house = tidy(
+    let fixture = tidy(
         "trigger = \"daily 13:00\"\nzone = \"UTC\"\nquiet = \"09:00-18:00\"\nstart_within = \"2h\"",
     );
-    assert!(started(&house, "2026-11-21T13:00:00Z")[0].starts_with("deferred until"));
-    assert!(started(&house, "2026-11-21T18:00:00Z").is_empty());
-    newest(&house, "its start deadline passed at 2026-11-21T15:00:00Z");
+    assert!(started(&fixture, "2026-11-21T13:00:00Z")[0].starts_with("deferred until"));
+    assert!(started(&fixture, "2026-11-21T18:00:00Z").is_empty());
+    newest(
+        &fixture,
+        "its start deadline passed at 2026-11-21T15:00:00Z",
+    );
 }

@@ -6,38 +6,38 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::house::{House, Said};
+use crate::fixture::{CommandOutput, Fixture};
 
 const BOARD: &str = "#+TITLE: board\n\n* Tasks\n** DOING comparison table — landscape\n** NEXT tidy the page\n\
                      ** TODO write the post\n** TODO twice\n** TODO twice\n** DONE old one\n";
 
 /// A project with a board, whose dream is answered by the words in `answer`: the first question by
 /// `answer.1`, where there is one, the second by `answer.2`.
-fn house(more: &str) -> House {
-    let house = House::with("");
-    let folder = house.root().display().to_string();
+fn fixture(more: &str) -> Fixture {
+    let fixture = Fixture::with("");
+    let folder = fixture.root().display().to_string();
     let script = format!(
         "n=1; while [ -e \"$1/asked.$n\" ]; do n=$((n+1)); done; cat > \"$1/asked.$n\"\n\
          [ -e {folder}/kill ] && kill -9 $$\n\
          f={folder}/answer.$n; [ -e \"$f\" ] || f={folder}/answer; cat \"$f\"\n"
     );
-    let path = house.root().join("dreamer.sh");
+    let path = fixture.root().join("dreamer.sh");
     fs::write(&path, script).unwrap();
-    house.configure(&format!(
+    fixture.configure(&format!(
         "[jobs.dream]\nenabled = false\n[backends.dreamer]\ntype = \"command\"\nprogram = \"sh\"\n\
          args = [\"{}\", \".\"]\n[jobs.rem]\nkind = \"rem\"\nbackend = \"dreamer\"\ntrigger = \"manual\"\nretries = 0\n{more}",
         path.display()
     ));
-    house.write("plan.org", BOARD);
-    house
+    fixture.write("plan.org", BOARD);
+    fixture
 }
 
-fn answer(house: &House, number: &str, text: &str) {
+fn answer(fixture: &Fixture, number: &str, text: &str) {
     let name = match number {
         "" => "answer".to_owned(),
         number => format!("answer.{number}"),
     };
-    fs::write(house.root().join(name), text).unwrap();
+    fs::write(fixture.root().join(name), text).unwrap();
 }
 
 /// An answer in the schema's form.
@@ -52,8 +52,8 @@ fn data(tale: &str, act: &str, task: &str) -> Value {
 const TALE: &str = "The agent wrote the comparison table and ran the check, which failed once on a missing column \
                     and was clean after the column had been added to the page.";
 
-fn entries(house: &House, folder: &str) -> Vec<String> {
-    let Ok(text) = fs::read_to_string(house.path(&format!("{folder}/manifest.json"))) else {
+fn entries(fixture: &Fixture, folder: &str) -> Vec<String> {
+    let Ok(text) = fs::read_to_string(fixture.path(&format!("{folder}/manifest.json"))) else {
         return Vec::new();
     };
     let manifest: Value = serde_json::from_str(&text).unwrap();
@@ -63,26 +63,27 @@ fn entries(house: &House, folder: &str) -> Vec<String> {
         .collect()
 }
 
-fn at(house: &House, clock: &str, args: &[&str]) -> Said {
-    let path = house.root().join("clock");
+fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
+    let path = fixture.root().join("clock");
     fs::write(&path, clock).unwrap();
-    let mut command = house.runner(args);
-    Said::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
+    let mut command = fixture.runner(args);
+    CommandOutput::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
 }
 
 #[test]
 fn a_night_without_a_model_still_leaves_a_carry() {
-    let house = house("[jobs.plain]\nkind = \"rem\"\ntrigger = \"manual\"\nagent = \"night\"\n");
-    house.write(
+    let fixture =
+        fixture("[jobs.plain]\nkind = \"rem\"\ntrigger = \"manual\"\nagent = \"night\"\n");
+    fixture.write(
         "_steps.jsonl",
         "{\"step\":1,\"tool\":\"Edit\",\"args\":{\"path\":\"src/a.rs\"},\"exit_code\":0}\n\
         {\"step\":2,\"tool\":\"Bash\",\"args\":{\"cmd\":\"make site\"},\"exit_code\":2}\n\
         {\"step\":3,\"tool\":\"Bash\",\"args\":{\"cmd\":\"make test\"},\"exit_code\":0}\n",
     );
-    at(&house, "2026-11-02T03:04:05Z", &["run", "plain"])
+    at(&fixture, "2026-11-02T03:04:05Z", &["run", "plain"])
         .ends(0)
-        .says("rem/night/2026-11-02-0304.org");
-    let entry = house.read("rem/night/2026-11-02-0304.org");
+        .expect_text("rem/night/2026-11-02-0304.org");
+    let entry = fixture.read("rem/night/2026-11-02-0304.org");
     for words in [
         "#+TITLE: rem — 2026-11-02 03:04 UTC\n#+MODEL: by rule\n",
         "Committed: Begin (",
@@ -97,65 +98,68 @@ fn a_night_without_a_model_still_leaves_a_carry() {
         assert!(entry.contains(words), "{words}: {entry}");
     }
     // Another of the same minute; nothing was committed, for nobody said so; the other journal is empty.
-    at(&house, "2026-11-02T03:04:50Z", &["run", "plain"]).ends(0);
+    at(&fixture, "2026-11-02T03:04:50Z", &["run", "plain"]).ends(0);
     assert_eq!(
-        entries(&house, "rem/night"),
+        entries(&fixture, "rem/night"),
         ["2026-11-02-030450.org", "2026-11-02-0304.org"]
     );
     assert!(
-        house
+        fixture
             .read("rem/night/2026-11-02-030450.org")
             .contains("Since 2026-11-02 03:04 UTC nothing was committed.")
     );
-    assert_eq!(house.git(&["log", "--format=%s"]).trim(), "Begin");
-    assert!(entries(&house, "rem").is_empty());
-    assert!(house.git(&["status", "--porcelain"]).contains("rem/"));
-    assert!(!house.git(&["status", "--porcelain"]).contains("_steps"));
+    assert_eq!(fixture.git(&["log", "--format=%s"]).trim(), "Begin");
+    assert!(entries(&fixture, "rem").is_empty());
+    assert!(fixture.git(&["status", "--porcelain"]).contains("rem/"));
+    assert!(!fixture.git(&["status", "--porcelain"]).contains("_steps"));
 }
 
 #[test]
 fn a_dream_is_due_after_an_audit_and_not_twice_within_its_interval() {
-    let house = House::new();
-    at(&house, "2026-10-31T23:00:00Z", &["init"]).ends(0);
-    house.configure("[jobs.dream]\nenabled = false\n[jobs.rem]\nkind = \"rem\"\ntrigger = \"every 10m\"\nstagger = \"0s\"\n");
-    at(&house, "2026-10-31T23:00:00Z", &["tick"]).ends(0);
+    let fixture = Fixture::new();
+    at(&fixture, "2026-10-31T23:00:00Z", &["init"]).ends(0);
+    fixture.configure("[jobs.dream]\nenabled = false\n[jobs.rem]\nkind = \"rem\"\ntrigger = \"every 10m\"\nstagger = \"0s\"\n");
+    at(&fixture, "2026-10-31T23:00:00Z", &["tick"]).ends(0);
     let started = |clock: &str| {
-        let told = at(&house, clock, &["tick", "--json"]).json();
-        told["started"][0]["outcome"]
+        let reported = at(&fixture, clock, &["tick", "--json"]).json();
+        reported["started"][0]["outcome"]
             .as_str()
             .unwrap_or_default()
             .to_owned()
     };
     assert!(started("2026-10-31T23:10:00Z").contains("no audit: commit"));
-    house.write("a.txt", "a");
-    house.git(&["add", "a.txt"]);
-    house.git(&["commit", "-q", "-m", "audit: look at all"]);
+    fixture.write("a.txt", "a");
+    fixture.git(&["add", "a.txt"]);
+    fixture.git(&["commit", "-q", "-m", "audit: look at all"]);
     assert_eq!(started("2026-11-01T00:10:00Z"), "succeeded");
     assert!(started("2026-11-01T00:30:00Z").contains("skipped: gate: the last dream was at"));
     assert!(started("2026-11-01T01:10:00Z").contains("no audit: commit since"));
-    assert_eq!(entries(&house, "rem"), ["2026-11-01-0010.org"]);
+    assert_eq!(entries(&fixture, "rem"), ["2026-11-01-0010.org"]);
 }
 
 #[test]
 fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
-    let house = house("[lifecycle]\ncommit = true\n");
+    let fixture = fixture("[lifecycle]\ncommit = true\n");
     fs::write(
-        house.root().join(".gitconfig"),
+        fixture.root().join(".gitconfig"),
         "[user]\nname = a\nemail = a@b\n",
     )
     .unwrap();
-    house.write("mine.txt", "staged by somebody");
-    house.git(&["add", "mine.txt"]);
-    let hash = house.git(&["rev-parse", "--short=9", "HEAD"]);
+    fixture.write("mine.txt", "staged by somebody");
+    fixture.git(&["add", "mine.txt"]);
+    let hash = fixture.git(&["rev-parse", "--short=9", "HEAD"]);
     let tale = format!("It was begun in {}. {TALE}", hash.trim());
     answer(
-        &house,
+        &fixture,
         "",
         &data(&tale, "pick-up", "write the post").to_string(),
     );
-    house.run(&["run", "rem"]).ends(0).says("succeeded");
-    let file = &entries(&house, "rem")[0];
-    let entry = house.read(&format!("rem/{file}"));
+    fixture
+        .run(&["run", "rem"])
+        .ends(0)
+        .expect_text("succeeded");
+    let file = &entries(&fixture, "rem")[0];
+    let entry = fixture.read(&format!("rem/{file}"));
     assert!(
         entry.contains("- pick up: write the post — it is time\n"),
         "{entry}"
@@ -166,22 +170,26 @@ fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
         "{entry}"
     );
     assert!(entry.contains("#+MODEL: dreamer\n"));
-    let subject = house.git(&["log", "-1", "--format=%s"]);
+    let subject = fixture.git(&["log", "-1", "--format=%s"]);
     assert!(subject.starts_with("rem: It was begun in "), "{subject}");
-    let files = house.git(&["show", "--format=", "--name-only"]);
+    let files = fixture.git(&["show", "--format=", "--name-only"]);
     assert_eq!(files, format!("rem/{file}\nrem/manifest.json\n"));
     assert_eq!(
-        house.git(&["diff", "--cached", "--name-only"]),
+        fixture.git(&["diff", "--cached", "--name-only"]),
         "mine.txt\n"
     );
     // The question held the four sources, and the board's headings as the enum, each once and only
     // those that name one open task.
-    let run = house.run(&["runs", "--json"]).json()[0]["id"]
+    let run = fixture.run(&["runs", "--json"]).json()[0]["id"]
         .as_str()
         .unwrap()
         .to_owned();
-    let asked =
-        fs::read_to_string(house.state().join(format!("runs/{run}/child/request.json"))).unwrap();
+    let asked = fs::read_to_string(
+        fixture
+            .state()
+            .join(format!("runs/{run}/child/request.json")),
+    )
+    .unwrap();
     let asked: Value = serde_json::from_str(&asked).unwrap();
     let tasks = &asked["schema"]["properties"]["verdicts"]["items"]["properties"]["task"]["enum"];
     assert_eq!(
@@ -209,18 +217,18 @@ fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
             "the entry by rule"
         ]
     );
-    let told = &asked["instructions"].as_str().unwrap();
-    assert!(!told.contains("comparison table"), "no source's words");
+    let reported = &asked["instructions"].as_str().unwrap();
+    assert!(!reported.contains("comparison table"), "no source's words");
 
     // A commit that fails costs the commit, is told, and the next dream makes up for it.
     fs::write(
-        house.root().join(".gitconfig"),
+        fixture.root().join(".gitconfig"),
         "[user]\nname = a\nemail = a@b\n[user]\nuseConfigOnly = true\n",
     )
     .unwrap();
-    fs::write(house.path(".git/index.lock"), "").unwrap();
+    fs::write(fixture.path(".git/index.lock"), "").unwrap();
     answer(
-        &house,
+        &fixture,
         "",
         &data(
             "Quite another tale of a quiet afternoon without any work.",
@@ -229,17 +237,17 @@ fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
         )
         .to_string(),
     );
-    house
+    fixture
         .run(&["run", "rem"])
         .ends(0)
-        .says("degraded")
-        .says("the entry is not committed");
-    let runs = house.run(&["runs", "--json"]).json();
+        .expect_text("degraded")
+        .expect_text("the entry is not committed");
+    let runs = fixture.run(&["runs", "--json"]).json();
     assert_eq!(runs[0]["outcome"], "degraded", "{runs}");
-    assert_eq!(entries(&house, "rem").len(), 2);
-    fs::remove_file(house.path(".git/index.lock")).unwrap();
+    assert_eq!(entries(&fixture, "rem").len(), 2);
+    fs::remove_file(fixture.path(".git/index.lock")).unwrap();
     answer(
-        &house,
+        &fixture,
         "",
         &data(
             "A third one about the rain on the roof of the shed.",
@@ -248,17 +256,20 @@ fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
         )
         .to_string(),
     );
-    house.run(&["run", "rem"]).ends(0).says("succeeded");
-    let files = house.git(&["show", "--format=", "--name-only"]);
+    fixture
+        .run(&["run", "rem"])
+        .ends(0)
+        .expect_text("succeeded");
+    let files = fixture.git(&["show", "--format=", "--name-only"]);
     assert_eq!(files.lines().count(), 3, "{files}");
-    assert_eq!(house.git(&["status", "--porcelain", "--", "rem"]), "");
+    assert_eq!(fixture.git(&["status", "--porcelain", "--", "rem"]), "");
 }
 
 const ORG: &str = "* tale\nIt ran.\n* goals\n- a\n* blue sky\n- b\n* fears\n- c\n* verdicts\n- keep course — fine\n* carry\n- DOING: x\n";
 
 #[test]
 fn whatever_is_wrong_with_an_answer_nothing_of_it_is_placed_and_the_gap_has_its_reason() {
-    let house = house("answer = \"org\"\n");
+    let fixture = fixture("answer = \"org\"\n");
     // Each with what it is failed for.
     let text = |org: &str| org.to_owned();
     let verdict = |line: &str| ORG.replace("- keep course — fine", line);
@@ -328,36 +339,36 @@ fn whatever_is_wrong_with_an_answer_nothing_of_it_is_placed_and_the_gap_has_its_
             "names no task",
         ),
     ];
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (what, words, why) in &cases {
-        answer(&house, "", words);
-        let said = house.run(&["run", "rem"]).ends(1);
+        answer(&fixture, "", words);
+        let said = fixture.run(&["run", "rem"]).ends(1);
         assert!(
             said.err.contains(why) || said.out.contains(why),
             "{what}: {said:?}"
         );
-        let runs = house.run(&["runs", "--json"]).json();
+        let runs = fixture.run(&["runs", "--json"]).json();
         assert_eq!(runs[0]["class"], "malformed", "{what}: {runs}");
-        assert!(!house.path("rem").exists(), "{what}");
-        assert!(house.path(".runner/failed/rem.json").is_file(), "{what}");
-        told.push(*why);
+        assert!(!fixture.path("rem").exists(), "{what}");
+        assert!(fixture.path(".runner/failed/rem.json").is_file(), "{what}");
+        reported.push(*why);
     }
-    fs::write(house.root().join("kill"), "").unwrap();
-    house.run(&["run", "rem"]).ends(1);
-    let runs = house.run(&["runs", "--json"]).json();
+    fs::write(fixture.root().join("kill"), "").unwrap();
+    fixture.run(&["run", "rem"]).ends(1);
+    let runs = fixture.run(&["runs", "--json"]).json();
     assert_eq!(runs[0]["class"], "crash", "{runs}");
-    fs::remove_file(house.root().join("kill")).unwrap();
-    answer(&house, "", ORG);
-    house.run(&["run", "rem"]).ends(0);
-    assert!(!house.path(".runner/failed/rem.json").exists());
-    let journal = house.run(&["journal", "--json"]).ends(0).json();
+    fs::remove_file(fixture.root().join("kill")).unwrap();
+    answer(&fixture, "", ORG);
+    fixture.run(&["run", "rem"]).ends(0);
+    assert!(!fixture.path(".runner/failed/rem.json").exists());
+    let journal = fixture.run(&["journal", "--json"]).ends(0).json();
     let items = journal["items"].as_array().unwrap();
     let gaps: Vec<&str> = items
         .iter()
         .filter(|it| it["item"] == "gap")
         .map(|it| it["why"].as_str().unwrap())
         .collect();
-    for why in told {
+    for why in reported {
         assert!(gaps.iter().any(|gap| gap.contains(why)), "{why}: {gaps:?}");
     }
     assert!(gaps.iter().any(|gap| gap.contains("crash")), "{gaps:?}");
@@ -366,19 +377,19 @@ fn whatever_is_wrong_with_an_answer_nothing_of_it_is_placed_and_the_gap_has_its_
 
 #[test]
 fn a_parrot_is_asked_once_more_without_the_previous_dream_and_then_fails() {
-    let house = house("");
+    let fixture = fixture("");
     let first = data(TALE, "pick-up", "write the post").to_string();
-    answer(&house, "", &first);
-    house.run(&["run", "rem"]).ends(0);
-    let said = house.run(&["run", "rem"]).ends(1);
+    answer(&fixture, "", &first);
+    fixture.run(&["run", "rem"]).ends(0);
+    let said = fixture.run(&["run", "rem"]).ends(1);
     assert!(
         said.err.contains("parrot") || said.out.contains("parrot"),
         "{said:?}"
     );
-    assert_eq!(entries(&house, "rem").len(), 1);
+    assert_eq!(entries(&fixture, "rem").len(), 1);
     // The second question does not show the previous entry, and may do better.
     answer(
-        &house,
+        &fixture,
         "2",
         &data(
             "This time nothing of that sort happened at all.",
@@ -387,17 +398,17 @@ fn a_parrot_is_asked_once_more_without_the_previous_dream_and_then_fails() {
         )
         .to_string(),
     );
-    house
+    fixture
         .run(&["run", "rem"])
         .ends(0)
-        .says("asked for once more");
-    assert_eq!(entries(&house, "rem").len(), 2);
-    let run = house.run(&["runs", "--json"]).json()[0]["id"]
+        .expect_text("asked for once more");
+    assert_eq!(entries(&fixture, "rem").len(), 2);
+    let run = fixture.run(&["runs", "--json"]).json()[0]["id"]
         .as_str()
         .unwrap()
         .to_owned();
     let asked = |number: u32| {
-        let path = house
+        let path = fixture
             .state()
             .join(format!("runs/{run}/child/asked.{number}"));
         fs::read_to_string(path).unwrap()
@@ -409,49 +420,55 @@ fn a_parrot_is_asked_once_more_without_the_previous_dream_and_then_fails() {
 
 #[test]
 fn a_daydream_passes_and_never_fails() {
-    let house = house(
+    let fixture = fixture(
         "[jobs.muse]\nkind = \"daydream\"\nbackend = \"dreamer\"\ntrigger = \"manual\"\n\
          [jobs.plain]\nkind = \"daydream\"\ntrigger = \"manual\"\n",
     );
-    house
+    fixture
         .run(&["run", "plain"])
         .ends(0)
-        .says("there is no model");
-    assert!(!house.path("daydreams.json").exists());
+        .expect_text("there is no model");
+    assert!(!fixture.path("daydreams.json").exists());
     let many: Vec<Value> = (0..60)
         .map(|it| json!({"ts": "2026-01-01T00:00:00Z", "text": it.to_string()}))
         .collect();
-    house.write("daydreams.json", json!({"daydreams": many}).to_string());
-    answer(&house, "", "\"I Watch the pages\\nload like SUNRISE\"");
-    house.run(&["run", "muse"]).ends(0);
+    fixture.write("daydreams.json", json!({"daydreams": many}).to_string());
+    answer(&fixture, "", "\"I Watch the pages\\nload like SUNRISE\"");
+    fixture.run(&["run", "muse"]).ends(0);
     let read =
-        |house: &House| serde_json::from_str::<Value>(&house.read("daydreams.json")).unwrap();
+        |fixture: &Fixture| serde_json::from_str::<Value>(&fixture.read("daydreams.json")).unwrap();
     assert_eq!(
-        read(&house)["daydreams"][0]["text"],
+        read(&fixture)["daydreams"][0]["text"],
         "i watch the pages load like sunrise"
     );
-    assert_eq!(read(&house)["daydreams"].as_array().unwrap().len(), 60);
+    assert_eq!(read(&fixture)["daydreams"].as_array().unwrap().len(), 60);
     for bad in ["", "[1]", "\"\""] {
-        answer(&house, "", bad);
-        house.run(&["run", "muse"]).ends(0).says("no daydream");
+        answer(&fixture, "", bad);
+        fixture
+            .run(&["run", "muse"])
+            .ends(0)
+            .expect_text("no daydream");
     }
-    fs::write(house.root().join("kill"), "").unwrap();
-    house.run(&["run", "muse"]).ends(0).says("no daydream");
+    fs::write(fixture.root().join("kill"), "").unwrap();
+    fixture
+        .run(&["run", "muse"])
+        .ends(0)
+        .expect_text("no daydream");
     assert_eq!(
-        house.git(&["status", "--porcelain", "--", "daydreams.json"]),
+        fixture.git(&["status", "--porcelain", "--", "daydreams.json"]),
         ""
     );
-    house
+    fixture
         .run(&["journal"])
         .ends(0)
-        .says("Nobody has dreamt here yet");
+        .expect_text("Nobody has dreamt here yet");
 }
 
 #[test]
 fn a_sessions_tools_are_recorded_and_nothing_disturbs_it() {
-    let house = house("");
+    let fixture = fixture("");
     let hook = |payload: &[u8], set: &[(&str, &str)], args: &[&str]| {
-        let mut command = house.runner(&[&["hook", "post-tool-use"], args].concat());
+        let mut command = fixture.runner(&[&["hook", "post-tool-use"], args].concat());
         command
             .envs(set.iter().copied())
             .stdin(Stdio::piped())
@@ -460,16 +477,16 @@ fn a_sessions_tools_are_recorded_and_nothing_disturbs_it() {
         let mut child = command.spawn().unwrap();
         // A payload that is refused early may not be read.
         let _ = std::io::Write::write_all(&mut child.stdin.take().unwrap(), payload);
-        Said::of(child.wait_with_output().unwrap())
+        CommandOutput::of(child.wait_with_output().unwrap())
     };
     let payload = json!({
-        "hook_event_name": "PostToolUse", "tool_name": "Bash", "cwd": house.project(), "session_id": "s",
+        "hook_event_name": "PostToolUse", "tool_name": "Bash", "cwd": fixture.project(), "session_id": "s",
         "tool_input": {"command": "deploy --token=sk-ant-REDACTED-000000000000000000000000"}, "tool_response": {"stdout": "x"},
     });
     let payload = payload.to_string();
     let said = hook(payload.as_bytes(), &[], &["--agent", "night"]).ends(0);
     assert_eq!((said.out.as_str(), said.err.as_str()), ("", ""));
-    let row: Value = serde_json::from_str(&house.read("_steps.jsonl")).unwrap();
+    let row: Value = serde_json::from_str(&fixture.read("_steps.jsonl")).unwrap();
     assert_eq!(
         (
             row["step"].as_u64(),
@@ -498,54 +515,54 @@ fn a_sessions_tools_are_recorded_and_nothing_disturbs_it() {
     for bad in [&b""[..], b"{", b"[]", b"\xff", b"{\"cwd\": 3}"] {
         hook(bad, &[], &[]).ends(1);
     }
-    let nameless = json!({"cwd": house.project()}).to_string();
+    let nameless = json!({"cwd": fixture.project()}).to_string();
     hook(nameless.as_bytes(), &[], &[]).ends(1);
     hook(payload.as_bytes(), &[], &["--agent", "../x"]).ends(1);
     hook(payload.as_bytes(), &[], &["--no-such-flag"]).ends(1);
-    assert_eq!(house.read("_steps.jsonl").lines().count(), 1);
+    assert_eq!(fixture.read("_steps.jsonl").lines().count(), 1);
     assert!(
-        !house.state().join("ledger.sqlite").exists()
-            || house.count("SELECT count(*) FROM runs") == 0
+        !fixture.state().join("database.sqlite").exists()
+            || fixture.count("SELECT count(*) FROM runs") == 0
     );
 }
 
 #[test]
 fn the_page_shows_what_came_of_each_verdict_and_keeps_private_what_is() {
-    let house = house("");
-    house.git(&["remote", "add", "origin", "git@example.org:a/b.git"]);
-    house.write(
+    let fixture = fixture("");
+    fixture.git(&["remote", "add", "origin", "git@example.org:a/b.git"]);
+    fixture.write(
         "_steps.jsonl",
         "{\"tool\":\"Bash\",\"args\":{\"cmd\":\"the-private-command\"}}\n",
     );
     let tale = format!("<script>alert(1)</script> {TALE}");
     answer(
-        &house,
+        &fixture,
         "",
         &data(&tale, "pick-up", "write the post").to_string(),
     );
-    at(&house, "2026-10-31T01:00:00Z", &["run", "rem"]).ends(0);
-    house.write("plan.org", BOARD.replace("TODO write", "DONE write"));
-    house.git(&["add", "plan.org"]);
-    house.git(&["commit", "-q", "-m", "add: the post"]);
-    let id = entries(&house, "rem")[0]
+    at(&fixture, "2026-10-31T01:00:00Z", &["run", "rem"]).ends(0);
+    fixture.write("plan.org", BOARD.replace("TODO write", "DONE write"));
+    fixture.git(&["add", "plan.org"]);
+    fixture.git(&["commit", "-q", "-m", "add: the post"]);
+    let id = entries(&fixture, "rem")[0]
         .trim_end_matches(".org")
         .to_owned();
     let audit = json!({"entry": id, "run": "01K00000000000000000000000", "at": "2026-11-01T01:00:00Z",
         "claims": [{"claim": "the check is clean, twice", "finding": "fails", "why": "it is not"}]});
-    house.write(&format!("rem/{id}.audit.json"), audit.to_string());
-    house.git(&["add", "rem"]);
-    house.git(&["commit", "-q", "-m", "rem: by hand"]);
-    let own = house.git(&["rev-parse", "HEAD"]);
-    house
+    fixture.write(&format!("rem/{id}.audit.json"), audit.to_string());
+    fixture.git(&["add", "rem"]);
+    fixture.git(&["commit", "-q", "-m", "rem: manually"]);
+    let own = fixture.git(&["rev-parse", "HEAD"]);
+    fixture
         .run(&["journal"])
         .ends(0)
-        .says("does not hold: the check is clean, twice (it is not)");
-    house
+        .expect_text("does not hold: the check is clean, twice (it is not)");
+    fixture
         .run(&["journal", "export", "public/rem"])
         .ends(0)
-        .says("index.html");
-    let page = house.read("public/rem/index.html");
-    let hash = house.git(&["rev-parse", "HEAD~"]);
+        .expect_text("index.html");
+    let page = fixture.read("public/rem/index.html");
+    let hash = fixture.git(&["rev-parse", "HEAD~"]);
     let of_entry = format!(
         "· <a href=\"https://example.org/a/b/commit/{}\"",
         own.trim()
@@ -574,7 +591,7 @@ fn the_page_shows_what_came_of_each_verdict_and_keeps_private_what_is() {
     );
     // The next dream sees what the audit found.
     answer(
-        &house,
+        &fixture,
         "",
         &data(
             "Quite another tale of a quiet afternoon without any work.",
@@ -583,13 +600,17 @@ fn the_page_shows_what_came_of_each_verdict_and_keeps_private_what_is() {
         )
         .to_string(),
     );
-    at(&house, "2026-11-01T02:00:00Z", &["run", "rem"]).ends(0);
-    let run = house.run(&["runs", "--json"]).json()[0]["id"]
+    at(&fixture, "2026-11-01T02:00:00Z", &["run", "rem"]).ends(0);
+    let run = fixture.run(&["runs", "--json"]).json()[0]["id"]
         .as_str()
         .unwrap()
         .to_owned();
-    let asked =
-        fs::read_to_string(house.state().join(format!("runs/{run}/child/request.json"))).unwrap();
+    let asked = fs::read_to_string(
+        fixture
+            .state()
+            .join(format!("runs/{run}/child/request.json")),
+    )
+    .unwrap();
     assert!(
         asked.contains("claims of its carry do not hold") && asked.contains("(it is not)"),
         "{asked}"
@@ -598,29 +619,29 @@ fn the_page_shows_what_came_of_each_verdict_and_keeps_private_what_is() {
 
 #[test]
 fn a_damaged_list_stops_the_dream_and_says_how_to_go_on() {
-    let house = house("");
-    house.write("rem/manifest.json", "{\"entries\": [\"../../etc/passwd\"]}");
-    answer(&house, "", &data(TALE, "keep-course", "").to_string());
-    let said = house.run(&["run", "rem"]).ends(78);
+    let fixture = fixture("");
+    fixture.write("rem/manifest.json", "{\"entries\": [\"../../etc/passwd\"]}");
+    answer(&fixture, "", &data(TALE, "keep-course", "").to_string());
+    let said = fixture.run(&["run", "rem"]).ends(78);
     assert!(
         said.err.contains("mv rem/manifest.json") || said.out.contains("mv rem/manifest.json"),
         "{said:?}"
     );
-    fs::remove_file(house.path("rem/manifest.json")).unwrap();
-    fs::remove_file(house.path("plan.org")).unwrap();
-    house.run(&["run", "rem"]).ends(0);
+    fs::remove_file(fixture.path("rem/manifest.json")).unwrap();
+    fs::remove_file(fixture.path("plan.org")).unwrap();
+    fixture.run(&["run", "rem"]).ends(0);
 }
 
 #[test]
 fn a_cycle_holds_its_place_until_a_dream_stands_its_checks() {
-    let house = house(
+    let fixture = fixture(
         "[jobs.cycle]\nkind = \"lifecycle\"\nbackend = \"dreamer\"\ntrigger = \"manual\"\nretries = 0\n",
     );
     let first = data(TALE, "pick-up", "write the post").to_string();
-    answer(&house, "", &first);
-    house.run(&["run", "rem"]).ends(0);
-    house.run(&["lifecycle", "goto", "rem"]).ends(0);
-    let position = house.read(".runner/lifecycle-pos");
+    answer(&fixture, "", &first);
+    fixture.run(&["run", "rem"]).ends(0);
+    fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
+    let position = fixture.read(".runner/lifecycle-pos");
     let invented = data(
         "In a3f91c2 somebody mended the roof of the shed.",
         "keep-course",
@@ -636,38 +657,41 @@ fn a_cycle_holds_its_place_until_a_dream_stands_its_checks() {
         (&first, 0),
         (&invented, 1),
     ] {
-        let kill = house.root().join("kill");
+        let kill = fixture.root().join("kill");
         let _gone = fs::remove_file(&kill);
         if bad == "kill" {
             fs::write(&kill, "").unwrap();
         }
-        answer(&house, "", bad);
-        at(&house, &day(clock), &["run", "cycle"])
+        answer(&fixture, "", bad);
+        at(&fixture, &day(clock), &["run", "cycle"])
             .ends(1)
-            .says("rem holds its place");
-        assert_eq!(house.read(".runner/lifecycle-pos"), position, "{bad}");
-        assert!(house.path(".runner/failed/cycle.json").is_file(), "{bad}");
-        assert_eq!(entries(&house, "rem").len(), 1, "{bad}");
+            .expect_text("rem holds its place");
+        assert_eq!(fixture.read(".runner/lifecycle-pos"), position, "{bad}");
+        assert!(fixture.path(".runner/failed/cycle.json").is_file(), "{bad}");
+        assert_eq!(entries(&fixture, "rem").len(), 1, "{bad}");
     }
-    let mark = house.path(".runner/failed/cycle.json");
-    let told = fs::read_to_string(&mark).unwrap();
-    assert!(told.contains("commit a3f91c2 is not among"), "{told}");
-    at(&house, &day(1), &["run", "cycle"])
+    let mark = fixture.path(".runner/failed/cycle.json");
+    let reported = fs::read_to_string(&mark).unwrap();
+    assert!(
+        reported.contains("commit a3f91c2 is not among"),
+        "{reported}"
+    );
+    at(&fixture, &day(1), &["run", "cycle"])
         .ends(0)
-        .says("skipped: gate: rem failed 4 times in a row");
+        .expect_text("skipped: gate: rem failed 4 times in a row");
     let good = data(
         "Now the shed has a new roof and the rain stays out.",
         "pick-up",
         "write the post",
     );
-    answer(&house, "", &good.to_string());
-    at(&house, &day(2), &["run", "cycle"])
+    answer(&fixture, "", &good.to_string());
+    at(&fixture, &day(2), &["run", "cycle"])
         .ends(0)
-        .says("succeeded");
-    assert_ne!(house.read(".runner/lifecycle-pos"), position);
-    assert_eq!(entries(&house, "rem").len(), 2);
+        .expect_text("succeeded");
+    assert_ne!(fixture.read(".runner/lifecycle-pos"), position);
+    assert_eq!(entries(&fixture, "rem").len(), 2);
     assert!(!mark.exists());
-    let gaps = house.run(&["journal", "--json"]).ends(0).json();
+    let gaps = fixture.run(&["journal", "--json"]).ends(0).json();
     let gaps: Vec<&Value> = gaps["items"]
         .as_array()
         .unwrap()

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::house::{House, scaled, tell};
+use crate::fixture::{Fixture, print_line, scaled};
 
 const KEY: &str = "canary-of-a-variable-4711";
 
 /// The ids of all runs, oldest first, with their kinds.
-fn runs(house: &House) -> Vec<(String, String)> {
-    let listed = house.run(&["runs", "--all", "--json"]).ends(0).json();
+fn runs(fixture: &Fixture) -> Vec<(String, String)> {
+    let listed = fixture.run(&["runs", "--all", "--json"]).ends(0).json();
     let text = |run: &Value, key: &str| run[key].as_str().unwrap().to_owned();
     let runs = listed.as_array().unwrap().iter();
     let mut runs: Vec<_> = runs
@@ -22,13 +22,13 @@ fn runs(house: &House) -> Vec<(String, String)> {
     runs
 }
 
-fn the(house: &House, kind: &str) -> String {
-    let runs = runs(house);
+fn the(fixture: &Fixture, kind: &str) -> String {
+    let runs = runs(fixture);
     runs.into_iter().rfind(|(_, it)| it == kind).unwrap().0
 }
 
-fn recording(house: &House, run: &str) -> PathBuf {
-    house.state().join(format!("recordings/{run}.jsonl"))
+fn recording(fixture: &Fixture, run: &str) -> PathBuf {
+    fixture.state().join(format!("recordings/{run}.jsonl"))
 }
 
 /// A recording's lines, to be changed.
@@ -42,9 +42,9 @@ fn changed(text: &str, change: impl Fn(&mut Value)) -> String {
 }
 
 /// Exports a run's recording, changed; its path.
-fn edited(house: &House, run: &str, change: impl Fn(&mut Value)) -> String {
-    let file = house.root().join(format!("{run}-edited.jsonl"));
-    let text = fs::read_to_string(recording(house, run)).unwrap();
+fn edited(fixture: &Fixture, run: &str, change: impl Fn(&mut Value)) -> String {
+    let file = fixture.root().join(format!("{run}-edited.jsonl"));
+    let text = fs::read_to_string(recording(fixture, run)).unwrap();
     let new = changed(&text, change);
     assert_ne!(new, changed(&text, |_| {}), "nothing was edited");
     fs::write(&file, new).unwrap();
@@ -53,10 +53,10 @@ fn edited(house: &House, run: &str, change: impl Fn(&mut Value)) -> String {
 
 #[test]
 fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() {
-    let house = House::new();
-    house.run(&["demo", "../demo"]).ends(0);
-    let demo = house.root().join("demo");
-    let runs = runs(&house);
+    let fixture = Fixture::new();
+    fixture.run(&["demo", "../demo"]).ends(0);
+    let demo = fixture.root().join("demo");
+    let runs = runs(&fixture);
     let of = |kind: &str| runs.iter().filter(|(_, it)| it == kind).count();
     // The dream, three wakes, an audit, a rem, a plan, the report.
     assert_eq!(
@@ -68,7 +68,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
         for (run, kind) in &runs {
             let into = format!("../{into}-{run}");
             let args = ["replay", run, "--into", &into, "--json"];
-            let said = house.run(&args).ends(0).json();
+            let said = fixture.run(&args).ends(0).json();
             assert_eq!(said["equal"], true, "{said:#}");
             assert_eq!(said["drift"], serde_json::json!([]));
             assert_eq!(said["requests"], u64::from(kind != "report"), "{said:#}");
@@ -76,7 +76,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
             assert!(made.len() >= 2, "{said:#}");
             for one in made {
                 let target = one["target"].as_str().unwrap();
-                let again = fs::read(house.path(&into).join(target)).unwrap();
+                let again = fs::read(fixture.path(&into).join(target)).unwrap();
                 last.insert(target.to_owned(), again);
             }
         }
@@ -87,16 +87,16 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
         }
     };
     // A replay leaves no trace but what was asked for.
-    let before = house.tree("../state");
+    let before = fixture.tree("../state");
     replayed("first", true);
     let names = |tree: &[(String, Vec<u8>)]| -> Vec<String> {
-        let ours = tree.iter().filter(|(name, _)| !name.contains("ledger."));
+        let ours = tree.iter().filter(|(name, _)| !name.contains("database."));
         ours.map(|(name, _)| name.clone()).collect()
     };
-    assert_eq!(names(&house.tree("../state")), names(&before));
+    assert_eq!(names(&fixture.tree("../state")), names(&before));
 
     // The project goes on, and then is gone.
-    let dream = the(&house, "dream");
+    let dream = the(&fixture, "dream");
     fs::write(demo.join("ideas/csv-export.md"), "something else\n").unwrap();
     fs::write(demo.join("ideas/new.md"), "one more\n").unwrap();
     fs::write(demo.join("plan.org"), "* TODO nothing\n").unwrap();
@@ -106,14 +106,14 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
     replayed("second", false);
     fs::remove_dir_all(&demo).unwrap();
     replayed("third", false);
-    house
+    fixture
         .run(&["replay", &dream])
         .ends(0)
-        .says("all 2 artifacts are byte for byte the same");
-    house.run(&["replay", &dream[..12]]);
+        .expect_text("all 2 artifacts are byte for byte the same");
+    fixture.run(&["replay", &dream[..12]]);
 
     // One reply is edited: of the dream, and of the sleep.
-    let file = edited(&house, &dream, |line| {
+    let file = edited(&fixture, &dream, |line| {
         if let Some(reply) = line.pointer_mut("/asked/reply/text") {
             let text = reply
                 .as_str()
@@ -122,60 +122,60 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
             *reply = text.replace("\"keep\"", "\"mark-blog\"").into();
         }
     });
-    let said = house.run(&["replay", &file, "--json"]).ends(1).json();
+    let said = fixture.run(&["replay", &file, "--json"]).ends(1).json();
     drifts_at(&said, "proposals.json");
     let rem = runs.iter().find(|(run, _)| {
-        let text = fs::read_to_string(recording(&house, run)).unwrap();
+        let text = fs::read_to_string(recording(&fixture, run)).unwrap();
         text.contains("\"purpose\":\"rem\"")
     });
     let rem = &rem.unwrap().0;
-    let file = edited(&house, rem, |line| {
+    let file = edited(&fixture, rem, |line| {
         if let Some(reply) = line.pointer_mut("/asked/reply/text") {
             let mut text: Value = serde_json::from_str(reply.as_str().unwrap()).unwrap();
             text["fears"][0] = "that somebody edits what was said".into();
             *reply = text.to_string().into();
         }
     });
-    let said = house.run(&["replay", &file, "--json"]).ends(1).json();
+    let said = fixture.run(&["replay", &file, "--json"]).ends(1).json();
     drifts_at(&said, ".org");
 
     // What was read is edited: another question.
-    let file = edited(&house, &dream, |line| {
+    let file = edited(&fixture, &dream, |line| {
         if let Some(idea) = line.pointer_mut("/content/text")
             && idea.as_str().unwrap().contains("moon")
         {
             *idea = format!("{} And the tides of Mars.\n", idea.as_str().unwrap().trim()).into();
         }
     });
-    house
+    fixture
         .run(&["replay", &file])
         .ends(1)
-        .says("drift    request 1 differs at source")
-        .says("moon-phase.md");
-    let file = edited(&house, rem, |line| {
+        .expect_text("drift    request 1 differs at source")
+        .expect_text("moon-phase.md");
+    let file = edited(&fixture, rem, |line| {
         if line.pointer("/read/door") == Some(&"steps".into())
             && let Some(tool) = line.pointer_mut("/read/facts/Ok/0/tool")
         {
             *tool = "Knit".into();
         }
     });
-    house
+    fixture
         .run(&["replay", &file])
         .ends(1)
-        .says("drift    request 1 differs at source 3 (the last 25 tools)");
+        .expect_text("drift    request 1 differs at source 3 (the last 25 tools)");
 
     // Another place in the cycle than then: the run would have been gated.
-    let file = edited(&house, rem, |line| {
+    let file = edited(&fixture, rem, |line| {
         if line.pointer("/read/question") == Some(&".runner/lifecycle-pos".into()) {
             line["read"]["content"] = Value::Null;
             line["read"]["facts"] = Value::Null;
         }
     });
-    house
+    fixture
         .run(&["replay", &file])
         .ends(1)
-        .says("it ended skipped")
-        .says("it is not made now");
+        .expect_text("it ended skipped")
+        .expect_text("it is not made now");
 }
 
 /// That a replay names the reply that was edited, and the line of the artifact that differs.
@@ -196,51 +196,53 @@ fn drifts_at(said: &Value, artifact: &str) {
 
 #[test]
 fn a_recording_is_exported_once_and_readable_by_its_owner_alone() {
-    let house = House::new();
-    house.run(&["demo", "../demo"]).ends(0);
-    let dream = the(&house, "dream");
-    let file = house.root().join("exported.jsonl");
+    let fixture = Fixture::new();
+    fixture.run(&["demo", "../demo"]).ends(0);
+    let dream = the(&fixture, "dream");
+    let file = fixture.root().join("exported.jsonl");
     let exported = file.to_str().unwrap();
     let args = ["replay", &dream, "--export", exported];
-    house.run(&args).ends(0).says("wrote");
+    fixture.run(&args).ends(0).expect_text("wrote");
     assert_eq!(
         fs::metadata(&file).unwrap().permissions().mode() & 0o777,
         0o600
     );
-    house.run(&["replay", exported]).ends(0);
-    house.run(&args).ends(65).says("there already");
+    fixture.run(&["replay", exported]).ends(0);
+    fixture.run(&args).ends(65).expect_text("there already");
 }
 
 #[test]
 fn sleep_and_daydreams_are_replayed_without_a_commit_and_kinds_that_cannot_be_say_so() {
     let musing = "the harbour is quiet and the pages dry";
-    let house = House::with(&format!(
+    let fixture = Fixture::with(&format!(
         "[lifecycle]\ncommit = true\n[backends.muse]\ntype = \"command\"\nprogram = \"/bin/sh\"\n\
          args = [\"-c\", \"cat > /dev/null; echo {musing}\"]\n\
          [jobs.rem]\nkind = \"rem\"\ntrigger = \"manual\"\n\
          [jobs.muse]\nkind = \"daydream\"\nbackend = \"muse\"\ntrigger = \"manual\"\n\
          [jobs.tidy]\nkind = \"curator\"\ntrigger = \"manual\"\n",
     ));
-    house.write("plan.org", "* Tasks\n** DOING a table\n** TODO a post\n");
-    house.write(
+    fixture.write("plan.org", "* Tasks\n** DOING a table\n** TODO a post\n");
+    fixture.write(
         "_steps.jsonl",
         "{\"tool\":\"Bash\",\"args\":{\"cmd\":\"make test\"},\"exit_code\":2}\n",
     );
     for _ in 0..2 {
-        house.run(&["run", "rem"]).ends(0);
-        house.run(&["run", "muse"]).ends(0);
+        fixture.run(&["run", "rem"]).ends(0);
+        fixture.run(&["run", "muse"]).ends(0);
     }
-    assert!(house.git(&["log", "--format=%s"]).contains("rem: "));
-    house.run(&["run", "tidy"]);
-    house
-        .run(&["replay", &the(&house, "curator")])
+    assert!(fixture.git(&["log", "--format=%s"]).contains("rem: "));
+    fixture.run(&["run", "tidy"]);
+    fixture
+        .run(&["replay", &the(&fixture, "curator")])
         .ends(65)
-        .says("is of kind curator, which cannot be gone through again: each file of its queue");
-    let all = runs(&house);
-    let (commits, left) = (house.git(&["log"]), house.tree("."));
+        .expect_text(
+            "is of kind curator, which cannot be gone through again: each file of its queue",
+        );
+    let all = runs(&fixture);
+    let (commits, left) = (fixture.git(&["log"]), fixture.tree("."));
     for (kind, made) in [("rem", 2), ("daydream", 1)] {
         for (run, _) in all.iter().filter(|(_, it)| it == kind) {
-            let said = house.run(&["replay", run, "--json"]).ends(0).json();
+            let said = fixture.run(&["replay", run, "--json"]).ends(0).json();
             assert_eq!(
                 (&said["equal"], said["artifacts"].as_array().unwrap().len()),
                 (&Value::Bool(true), made),
@@ -248,49 +250,49 @@ fn sleep_and_daydreams_are_replayed_without_a_commit_and_kinds_that_cannot_be_sa
             );
         }
     }
-    assert_eq!((house.git(&["log"]), house.tree(".")), (commits, left));
+    assert_eq!((fixture.git(&["log"]), fixture.tree(".")), (commits, left));
 }
 
 #[test]
 fn what_is_no_whole_recording_is_said() {
-    let house = House::new();
-    house.run(&["demo", "../demo"]).ends(0);
-    let dream = the(&house, "dream");
-    let path = recording(&house, &dream);
+    let fixture = Fixture::new();
+    fixture.run(&["demo", "../demo"]).ends(0);
+    let dream = the(&fixture, "dream");
+    let path = recording(&fixture, &dream);
     assert_eq!(
         fs::metadata(&path).unwrap().permissions().mode() & 0o777,
         0o600
     );
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-    house
+    fixture
         .run(&["replay", &dream])
         .ends(65)
-        .says("not a whole recording");
+        .expect_text("not a whole recording");
     fs::write(&path, b"\0\x01garbage\n").unwrap();
-    house
+    fixture
         .run(&["replay", &dream])
         .ends(65)
-        .says("is no recording: line 1");
+        .expect_text("is no recording: line 1");
     fs::remove_file(&path).unwrap();
-    house
+    fixture
         .run(&["replay", &dream])
         .ends(65)
-        .says("has no recording");
-    house
+        .expect_text("has no recording");
+    fixture
         .run(&["replay", "NOSUCHRUN"])
         .ends(65)
-        .says("no run NOSUCHRUN");
-    house.run(&["replay", ""]).ends(2);
-    house
+        .expect_text("no run NOSUCHRUN");
+    fixture.run(&["replay", ""]).ends(2);
+    fixture
         .run(&["replay", "./absent.jsonl"])
         .ends(65)
-        .says("cannot read");
+        .expect_text("cannot read");
     fs::write(&path, &whole).unwrap();
-    house
+    fixture
         .run(&["replay", &dream, "--into", "."])
         .ends(65)
-        .says("there already");
+        .expect_text("there already");
 
     // By chance: whatever is cut or turned over, it is an answer and no panic.
     let seed: u64 = std::env::var("RUNNER_TEST_SEED").map_or(7, |text| text.parse().unwrap());
@@ -302,7 +304,7 @@ fn what_is_no_whole_recording_is_said() {
             .wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(dice >> 33).unwrap() % below
     };
-    let file = house.root().join("chance.jsonl");
+    let file = fixture.root().join("chance.jsonl");
     for case in 0..cases {
         let mut bytes = whole.clone();
         for _ in 0..=roll(3) {
@@ -314,14 +316,14 @@ fn what_is_no_whole_recording_is_said() {
             }
         }
         fs::write(&file, &bytes).unwrap();
-        let said = house.run(&["replay", file.to_str().unwrap()]);
+        let said = fixture.run(&["replay", file.to_str().unwrap()]);
         let known = matches!(said.code, 0 | 1 | 65);
         assert!(
             known && !said.err.contains("panicked"),
             "seed {seed}, case {case}: {said:?}"
         );
     }
-    tell(&format!(
+    print_line(&format!(
         "replay: {cases} damaged recordings, seed {seed}, {:.1?}",
         begun.elapsed()
     ));
@@ -329,7 +331,7 @@ fn what_is_no_whole_recording_is_said() {
 
 #[test]
 fn commands_and_prompts_are_replayed_without_their_programs_and_secrets_are_not_kept() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[backends.model]\ntype = \"command\"\nprogram = \"/bin/sh\"\n\
          args = [\"-c\", \"cat > /dev/null; echo An answer.\"]\n\
          [jobs.make]\nkind = \"command\"\nprogram = \"/bin/sh\"\nenv = [\"MY_KEY\"]\ntrigger = \"manual\"\n\
@@ -346,37 +348,37 @@ fn commands_and_prompts_are_replayed_without_their_programs_and_secrets_are_not_
          artifacts = [{ from = \"a\", to = \"long/a\" }]\n",
     );
     let token = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
-    house.write("notes.md", format!("# News\n\nThe token is {token}.\n"));
+    fixture.write("notes.md", format!("# News\n\nThe token is {token}.\n"));
     let keyed = |job: &str| {
-        let mut command = house.runner(&["run", job]);
-        crate::house::Said::of(command.env("MY_KEY", KEY).output().unwrap())
+        let mut command = fixture.runner(&["run", job]);
+        crate::fixture::CommandOutput::of(command.env("MY_KEY", KEY).output().unwrap())
     };
     keyed("make").ends(0);
     keyed("ask").ends(0);
     keyed("fails").ends(1);
     keyed("empty").ends(1);
     keyed("long").ends(0);
-    let long = the(&house, "command");
-    house
+    let long = the(&fixture, "command");
+    fixture
         .run(&["replay", &long])
         .ends(65)
-        .says("and 33554432 are kept: it cannot be gone through again");
-    let size = fs::metadata(recording(&house, &long)).unwrap().len();
+        .expect_text("and 33554432 are kept: it cannot be gone through again");
+    let size = fs::metadata(recording(&fixture, &long)).unwrap().len();
     assert!(size < 10_000, "{size}");
-    fs::remove_file(recording(&house, &long)).unwrap();
-    let runs: Vec<_> = runs(&house)
+    fs::remove_file(recording(&fixture, &long)).unwrap();
+    let runs: Vec<_> = runs(&fixture)
         .into_iter()
         .filter(|(run, _)| *run != long)
         .collect();
     assert_eq!(runs.len(), 4);
-    for (name, bytes) in house.tree("../state/runner/recordings") {
+    for (name, bytes) in fixture.tree("../state/runner/recordings") {
         let text = String::from_utf8(bytes).unwrap();
         assert!(!text.contains(KEY) && !text.contains(&token), "{name}");
     }
-    fs::remove_dir_all(house.project().join(".git")).unwrap();
-    house.write("notes.md", "other\n");
+    fs::remove_dir_all(fixture.project().join(".git")).unwrap();
+    fixture.write("notes.md", "other\n");
     for (run, kind) in &runs {
-        let said = house.run(&["replay", run, "--json"]).json();
+        let said = fixture.run(&["replay", run, "--json"]).json();
         // What a program was given to say is its secret: its artifact was kept without it.
         let kept = kind == "command" && said["redacted"] != 0;
         assert_eq!(said["equal"], !kept, "{said:#}");
@@ -392,23 +394,26 @@ fn a_recording_answers_in_the_place_of_a_model() {
              prompt = \"What is new?\"\nsources = [\"notes.md\"]\nto = \"answers/a.md\"\ntrigger = \"manual\"\n"
         )
     };
-    let house = House::with(&toml(
+    let fixture = Fixture::with(&toml(
         "type = \"command\"\nprogram = \"/bin/sh\"\nargs = [\"-c\", \"cat > /dev/null; echo An answer.\"]",
     ));
-    house.write("notes.md", "# News\n\nSome.\n");
-    house.run(&["run", "ask"]).ends(0);
-    let run = the(&house, "prompt");
-    let answer = house.read("answers/a.md");
-    let file = house.root().join("tests.jsonl");
-    house
+    fixture.write("notes.md", "# News\n\nSome.\n");
+    fixture.run(&["run", "ask"]).ends(0);
+    let run = the(&fixture, "prompt");
+    let answer = fixture.read("answers/a.md");
+    let file = fixture.root().join("tests.jsonl");
+    fixture
         .run(&["replay", &run, "--export", file.to_str().unwrap()])
         .ends(0);
 
-    let tests = House::with(&toml(
+    let tests = Fixture::with(&toml(
         "type = \"replay\"\nrecording = \"tests/night.jsonl\"",
     ));
     tests.write("notes.md", "# News\n\nSome.\n");
-    tests.run(&["run", "ask"]).ends(78).says("cannot read");
+    tests
+        .run(&["run", "ask"])
+        .ends(78)
+        .expect_text("cannot read");
     tests.write("tests/night.jsonl", fs::read(&file).unwrap());
     tests.run(&["run", "ask"]).ends(0);
     assert_eq!(tests.read("answers/a.md"), answer);
@@ -417,39 +422,39 @@ fn a_recording_answers_in_the_place_of_a_model() {
     tests
         .run(&["run", "ask"])
         .ends(78)
-        .says("no reply to this request")
-        .says("source 1 (notes.md)");
+        .expect_text("no reply to this request")
+        .expect_text("source 1 (notes.md)");
 }
 
 #[test]
 fn recordings_are_kept_as_long_as_the_settings_say() {
-    let house = House::new();
-    house.run(&["demo", "../demo"]).ends(0);
-    let dream = the(&house, "dream");
-    let old = recording(&house, "01ARZ3NDEKTSV4RRFFQ69G5FAV");
+    let fixture = Fixture::new();
+    fixture.run(&["demo", "../demo"]).ends(0);
+    let dream = the(&fixture, "dream");
+    let old = recording(&fixture, "01ARZ3NDEKTSV4RRFFQ69G5FAV");
     fs::write(&old, "of 2016").unwrap();
-    fs::write(recording(&house, "somebody's"), "stays").unwrap();
-    let dry = house.run(&["ledger", "prune", "--dry-run"]).ends(0);
+    fs::write(recording(&fixture, "somebody's"), "stays").unwrap();
+    let dry = fixture.run(&["db", "prune", "--dry-run"]).ends(0);
     assert!(
         dry.out.contains("1 files or folders of kind recording"),
         "{dry:?}"
     );
     assert!(old.exists());
-    house.run(&["ledger", "prune"]).ends(0);
-    assert!(!old.exists() && recording(&house, &dream).exists());
-    assert!(recording(&house, "somebody's").exists());
+    fixture.run(&["db", "prune"]).ends(0);
+    assert!(!old.exists() && recording(&fixture, &dream).exists());
+    assert!(recording(&fixture, "somebody's").exists());
 
-    let config = house.root().join("config/runner/config.toml");
+    let config = fixture.root().join("config/runner/config.toml");
     let text = fs::read_to_string(&config).unwrap();
     fs::write(
         &config,
         format!("{text}[retention]\nrecordings = \"none\"\n"),
     )
     .unwrap();
-    let before = house.tree("../state/runner/recordings");
-    house.run(&["demo", "../silent"]).ends(0);
-    let kept = house.tree("../state/runner/recordings");
+    let before = fixture.tree("../state/runner/recordings");
+    fixture.run(&["demo", "../silent"]).ends(0);
+    let kept = fixture.tree("../state/runner/recordings");
     assert_eq!(kept, before, "the second night was not recorded");
-    house.run(&["ledger", "prune"]).ends(0);
-    assert!(!recording(&house, &dream).exists());
+    fixture.run(&["db", "prune"]).ends(0);
+    assert!(!recording(&fixture, &dream).exists());
 }

@@ -4,27 +4,27 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use crate::house::{House, Said};
+use crate::fixture::{CommandOutput, Fixture};
 
 /// A project with one night behind it, in which all sorts of things happened.
-fn after_a_night() -> (House, String) {
-    let house = House::with(
+fn after_a_night() -> (Fixture, String) {
+    let fixture = Fixture::with(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n\
          [jobs.broken]\nkind = \"command\"\nprogram = \"false\"\n",
     );
-    house.write("ideas/note.md", "Maybe use a shorter name?\n");
-    house.write(
+    fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
+    fixture.write(
         "ideas/evil.md",
         "# <script>alert(1)</script> ![x](http://evil.example/x.png)\n\nDo it.\n",
     );
-    let night = house.run(&["night", "--json"]).ends(1).json();
+    let night = fixture.run(&["night", "--json"]).ends(1).json();
     let name = night["night"].as_str().unwrap().to_owned();
-    (house, name)
+    (fixture, name)
 }
 
 /// A `PATH` in which only this stands besides git's own folders, so that no host's opener is found.
-fn path_with(house: &House, opener: Option<&str>) -> String {
-    let bin = house.root().join("bin");
+fn path_with(fixture: &Fixture, opener: Option<&str>) -> String {
+    let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();
     let name = if cfg!(target_os = "macos") {
         "open"
@@ -39,22 +39,22 @@ fn path_with(house: &House, opener: Option<&str>) -> String {
     bin.display().to_string()
 }
 
-fn open(house: &House, path: &str) -> Said {
-    let mut command = house.runner(&["report", "--open"]);
-    Said::of(command.env("PATH", path).output().unwrap())
+fn open(fixture: &Fixture, path: &str) -> CommandOutput {
+    let mut command = fixture.runner(&["report", "--open"]);
+    CommandOutput::of(command.env("PATH", path).output().unwrap())
 }
 
 #[test]
 fn one_night_has_one_story_in_all_forms() {
-    let (house, name) = after_a_night();
-    let placed = |file: &str| house.read(&format!(".runner/reports/{name}/{file}"));
-    let page = house.run(&["report", "--html"]).ends(0).out;
+    let (fixture, name) = after_a_night();
+    let placed = |file: &str| fixture.read(&format!(".runner/reports/{name}/{file}"));
+    let page = fixture.run(&["report", "--html"]).ends(0).out;
     assert_eq!(page, placed("report.html"));
     assert_eq!(
-        house.run(&["report", "--md"]).ends(0).out,
+        fixture.run(&["report", "--md"]).ends(0).out,
         placed("report.md")
     );
-    let json = house
+    let json = fixture
         .run(&["report", "--json", "--night", &name])
         .ends(0)
         .json();
@@ -73,7 +73,7 @@ fn one_night_has_one_story_in_all_forms() {
     );
     assert!(page.contains(command), "{page}");
     let words: Vec<&str> = command.split(' ').skip(1).collect();
-    house.run(&words).ends(0).says("failed");
+    fixture.run(&words).ends(0).expect_text("failed");
     // Both notes were looked at; neither is more than text.
     assert_eq!(json["proposals"].as_array().unwrap().len(), 2, "{json}");
     assert!(!page.contains("<script"), "{page}");
@@ -85,22 +85,22 @@ fn one_night_has_one_story_in_all_forms() {
         .iter()
         .find(|it| it["unit"] == "calls");
     assert!(calls.is_some(), "{json}");
-    house.run(&["report", "--html", "--json"]).ends(2);
+    fixture.run(&["report", "--html", "--json"]).ends(2);
 }
 
 #[test]
 fn what_was_decided_since_is_said_when_it_is_told_again() {
-    let house = House::with("");
-    house.write("ideas/note.md", "Maybe use a shorter name?\n");
-    house.run(&["night"]).ends(0);
-    let before = house.run(&["report", "--json"]).ends(0).json();
+    let fixture = Fixture::with("");
+    fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
+    fixture.run(&["night"]).ends(0);
+    let before = fixture.run(&["report", "--json"]).ends(0).json();
     let id = before["proposals"][0]["id"].as_str().unwrap();
     assert_eq!(before["proposals"][0]["decided"], serde_json::Value::Null);
-    house.run(&["dream", "reject", id]).ends(0);
-    let after = house.run(&["report", "--json"]).ends(0).json();
+    fixture.run(&["dream", "reject", id]).ends(0);
+    let after = fixture.run(&["report", "--json"]).ends(0).json();
     assert_eq!(after["proposals"][0]["decided"], "rejected");
     assert!(
-        house
+        fixture
             .run(&["report", "--html"])
             .ends(0)
             .out
@@ -110,15 +110,15 @@ fn what_was_decided_since_is_said_when_it_is_told_again() {
 
 #[test]
 fn the_page_is_handed_to_the_host_s_opener_as_one_word() {
-    let (house, name) = after_a_night();
+    let (fixture, name) = after_a_night();
     // The opener writes down what it was given: one argument.
-    let seen = house.root().join("seen");
+    let seen = fixture.root().join("seen");
     let script = format!(
         "#!/bin/sh\nprintf '%s|%s' \"$#\" \"$1\" > '{}'\n",
         seen.display()
     );
-    let path = path_with(&house, Some(&script));
-    let said = open(&house, &path).ends(0);
+    let path = path_with(&fixture, Some(&script));
+    let said = open(&fixture, &path).ends(0);
     let shown = said.out.trim().to_owned();
     assert!(
         shown.ends_with(&format!(".runner/reports/{name}/report.html")),
@@ -127,15 +127,15 @@ fn the_page_is_handed_to_the_host_s_opener_as_one_word() {
     assert_eq!(fs::read_to_string(&seen).unwrap(), format!("1|{shown}"));
     // Where the report was lost, or something was decided since, the page is among runner's own.
     fs::remove_file(&shown).unwrap();
-    let shown = PathBuf::from(open(&house, &path).ends(0).out.trim());
+    let shown = PathBuf::from(open(&fixture, &path).ends(0).out.trim());
     assert!(
-        shown.starts_with(house.state().join("pages")),
+        shown.starts_with(fixture.state().join("pages")),
         "{}",
         shown.display()
     );
     assert_eq!(
         fs::read_to_string(&shown).unwrap(),
-        house.run(&["report", "--html"]).ends(0).out
+        fixture.run(&["report", "--html"]).ends(0).out
     );
     assert_eq!(
         fs::metadata(&shown).unwrap().permissions().mode() & 0o777,
@@ -145,33 +145,35 @@ fn the_page_is_handed_to_the_host_s_opener_as_one_word() {
 
 #[test]
 fn without_an_opener_it_says_where_the_page_is() {
-    let (house, name) = after_a_night();
-    let path = path_with(&house, None);
-    let said = open(&house, &path).ends(69).says("to mend it");
+    let (fixture, name) = after_a_night();
+    let path = path_with(&fixture, None);
+    let said = open(&fixture, &path).ends(69).expect_text("fix: ");
     assert!(
         said.out.trim().ends_with(&format!("{name}/report.html")),
         "{said:?}"
     );
-    let path = path_with(&house, Some("#!/bin/sh\nexit 3\n"));
-    open(&house, &path).ends(69).says("open it by hand");
+    let path = path_with(&fixture, Some("#!/bin/sh\nexit 3\n"));
+    open(&fixture, &path)
+        .ends(69)
+        .expect_text("open it manually");
 }
 
 #[test]
 fn a_night_in_which_nothing_was_due_has_its_page_too() {
-    let house = House::with("[jobs.dream]\nenabled = false\n");
+    let fixture = Fixture::with("[jobs.dream]\nenabled = false\n");
     // As an earlier build left it: nothing was due, so no report was either. The page is made all the same.
-    house.run(&["tick"]);
-    house
-        .ledger()
+    fixture.run(&["tick"]);
+    fixture
+        .store()
         .execute(
             "INSERT INTO nights (project, name, opens, closes, closed) SELECT id, '2026-01-01', 0, 1, 1 FROM projects",
             [],
         )
         .unwrap();
-    let page = house.run(&["report", "--html"]).ends(0).out;
+    let page = fixture.run(&["report", "--html"]).ends(0).out;
     assert!(page.contains("Nothing was due."), "{page}");
-    house
+    fixture
         .run(&["report", "--night", "1999-01-01"])
         .ends(65)
-        .says("no night");
+        .expect_text("no night");
 }

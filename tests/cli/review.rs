@@ -15,25 +15,25 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
 
-use crate::house::{Dice, House, ended_within, scaled, skip, tell};
+use crate::fixture::{Fixture, Random, ended_within, print_line, scaled, skip};
 
 const DONE: &str = "# Retry policy with jitter\n\n## Proposal\n\n- Add jitter to every wait\n";
 const OPEN: &str = "# Offline maps\n\n## Problem\n\nOn a train there is no network, and the map stays grey.\n\n\
     ## Proposal\n\n- Download the tiles of a region before leaving\n- Show how old each tile is\n";
 
 /// A project with ideas and a pass over them.
-fn proposed() -> House {
-    let house = House::new();
-    house.run(&["init"]).ends(0);
-    house.write("ideas/retry.md", DONE);
-    house.write("ideas/maps.md", OPEN);
-    house.write("ideas/coffee.md", "Coffee is better in the morning.\n");
-    house.run(&["dream", "run"]).ends(0);
-    house
+fn proposed() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.run(&["init"]).ends(0);
+    fixture.write("ideas/retry.md", DONE);
+    fixture.write("ideas/maps.md", OPEN);
+    fixture.write("ideas/coffee.md", "Coffee is better in the morning.\n");
+    fixture.run(&["dream", "run"]).ends(0);
+    fixture
 }
 
-fn ids(house: &House) -> BTreeMap<String, String> {
-    let listed = house.run(&["dream", "list", "--json"]).ends(0).json();
+fn ids(fixture: &Fixture) -> BTreeMap<String, String> {
+    let listed = fixture.run(&["dream", "list", "--json"]).ends(0).json();
     let one = |item: &Value| {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         (text(&item["targets"][0]), text(&item["id"]))
@@ -43,51 +43,55 @@ fn ids(house: &House) -> BTreeMap<String, String> {
 
 #[test]
 fn decisions_are_made_and_undone_by_command() {
-    let house = proposed();
-    let ids = ids(&house);
-    let before = house.tree("ideas");
+    let fixture = proposed();
+    let ids = ids(&fixture);
+    let before = fixture.tree("ideas");
     let (maps, coffee) = (&ids["ideas/maps.md"], &ids["ideas/coffee.md"]);
-    house
+    fixture
         .run(&["dream", "show", maps])
         .ends(0)
-        .says("Download the tiles")
-        .says("accept: ");
-    let told = house
+        .expect_text("Download the tiles")
+        .expect_text("accept: ");
+    let reported = fixture
         .run(&[
             "dream", "amend", maps, "--action", "archive", "--note", "done", "--json",
         ])
         .ends(0)
         .json();
     assert_eq!(
-        (&told["decision"], &told["note"], &told["already"]),
+        (
+            &reported["decision"],
+            &reported["note"],
+            &reported["already"]
+        ),
         (&"amended".into(), &"done".into(), &false.into())
     );
-    assert_eq!(house.read("ideas/done/maps.md"), OPEN);
-    house
+    assert_eq!(fixture.read("ideas/done/maps.md"), OPEN);
+    fixture
         .run(&["dream", "amend", maps, "--action", "archive"])
         .ends(0)
-        .says("before");
-    house
+        .expect_text("before");
+    fixture
         .run(&["dream", "reject", maps])
         .ends(75)
-        .says("runner dream undo");
-    house
+        .expect_text("runner dream undo");
+    fixture
         .run(&["dream", "reject", coffee, "--note", "no"])
         .ends(0);
-    house
+    fixture
         .run(&["dream", "skip", &ids["ideas/retry.md"][..8]])
         .ends(0);
-    house
+    fixture
         .run(&["dream", "list"])
         .ends(0)
-        .says("nothing is left to decide");
-    let all = house
+        .expect_text("nothing is left to decide");
+    let all = fixture
         .run(&["dream", "list", "--all", "--json"])
         .ends(0)
         .json();
     assert_eq!(all.as_array().unwrap().len(), 3);
     assert_eq!(
-        house
+        fixture
             .run(&["dream", "list", "--all", "--action", "merge", "--json"])
             .ends(0)
             .json(),
@@ -95,7 +99,7 @@ fn decisions_are_made_and_undone_by_command() {
     );
     // Lists of runs are not filled with decisions; who wants to know asks.
     assert_eq!(
-        house
+        fixture
             .run(&["runs", "--json"])
             .ends(0)
             .json()
@@ -104,49 +108,49 @@ fn decisions_are_made_and_undone_by_command() {
             .len(),
         1
     );
-    let acts = house
+    let acts = fixture
         .run(&["runs", "--job", "dream:review", "--json"])
         .ends(0)
         .json();
     assert_eq!(acts.as_array().unwrap().len(), 3);
     assert_eq!(acts[2]["outcome"], "succeeded");
-    house
+    fixture
         .run(&["retry", acts[0]["id"].as_str().unwrap()])
         .ends(2);
-    house.run(&["dream", "undo", maps]).ends(0);
-    assert_eq!(house.tree("ideas"), before);
-    house.run(&["dream", "undo", maps]).ends(65);
-    house
+    fixture.run(&["dream", "undo", maps]).ends(0);
+    assert_eq!(fixture.tree("ideas"), before);
+    fixture.run(&["dream", "undo", maps]).ends(65);
+    fixture
         .run(&["dream", "show", "nobody"])
         .ends(65)
-        .says("dream list");
-    house.write("ideas/maps.md", "something else\n");
-    house
+        .expect_text("dream list");
+    fixture.write("ideas/maps.md", "something else\n");
+    fixture
         .run(&["dream", "accept", maps])
         .ends(75)
-        .says("--force");
-    house.git(&["add", "ideas/maps.md"]);
-    house
+        .expect_text("--force");
+    fixture.git(&["add", "ideas/maps.md"]);
+    fixture
         .run(&["dream", "amend", maps, "--action", "archive", "--force"])
         .ends(1)
-        .says("tracked by git");
-    house
+        .expect_text("tracked by git");
+    fixture
         .run(&["dream", "amend", maps, "--action", "delete"])
         .ends(2);
-    house.run(&["tick"]).ends(0);
+    fixture.run(&["tick"]).ends(0);
     assert_eq!(
-        house.count("SELECT count(*) FROM runs WHERE state <> 'settled'"),
+        fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"),
         0
     );
 }
 
 #[test]
 fn without_a_terminal_a_review_names_the_way_for_scripts() {
-    let house = proposed();
-    house
+    let fixture = proposed();
+    fixture
         .run(&["dream", "review"])
         .ends(2)
-        .says("runner dream list --json");
+        .expect_text("runner dream list --json");
 }
 
 /// A terminal of our own: our end, and the program's.
@@ -174,7 +178,7 @@ fn terminal() -> (File, File) {
 
 #[test]
 fn a_review_ends_with_its_terminal_and_with_a_signal() {
-    let house = proposed();
+    let fixture = proposed();
     // What a person types, or what happens to the terminal or to the program; and the exit code.
     let cases: [(&[u8], Option<Signal>, i32); 6] = [
         (b"q", None, 0),
@@ -186,7 +190,7 @@ fn a_review_ends_with_its_terminal_and_with_a_signal() {
     ];
     for (typed, signal, code) in cases {
         let (mut ours, theirs) = terminal();
-        let mut child = house
+        let mut child = fixture
             .runner(&["dream", "review"])
             .env("TERM", "xterm")
             .stdin(theirs.try_clone().unwrap())
@@ -231,90 +235,90 @@ fn a_review_ends_with_its_terminal_and_with_a_signal() {
 
 #[test]
 fn a_pass_over_a_few_is_a_pass_over_a_few() {
-    let house = House::new();
-    house.run(&["init"]).ends(0);
+    let fixture = Fixture::new();
+    fixture.run(&["init"]).ends(0);
     for name in ["a", "b", "c"] {
-        house.write(
+        fixture.write(
             &format!("ideas/{name}.md"),
             format!("The thought {name}.\n"),
         );
     }
-    let told = house
+    let reported = fixture
         .run(&["dream", "run", "--max", "2", "--json"])
         .ends(0)
         .json();
     assert_eq!(
-        (&told["facts"]["shown"], &told["facts"]["waiting"]),
+        (&reported["facts"]["shown"], &reported["facts"]["waiting"]),
         (&2.into(), &1.into())
     );
-    house.run(&["dream", "run", "--max", "0"]).ends(2);
+    fixture.run(&["dream", "run", "--max", "0"]).ends(2);
 }
 
 #[test]
 fn several_dream_jobs_are_told_apart() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[jobs.other]\nkind = \"dream\"\nideas = \"notes\"\ndreams = \"dreams/other\"\n",
     );
-    house.run(&["dream", "list"]).ends(2).says("--job");
-    house.run(&["dream", "list", "--job", "other"]).ends(0);
-    house.run(&["dream", "list", "--job", "none"]).ends(78);
+    fixture.run(&["dream", "list"]).ends(2).expect_text("--job");
+    fixture.run(&["dream", "list", "--job", "other"]).ends(0);
+    fixture.run(&["dream", "list", "--job", "none"]).ends(78);
 }
 
 #[test]
 fn three_deferrals_in_a_row_raise_a_failmark_and_a_pass_removes_it() {
-    let house = House::new();
-    house.run(&["init"]).ends(0);
-    house.write("ideas/a.md", "tracked\n");
-    house.git(&["add", "ideas/a.md"]);
-    house.git(&["commit", "--quiet", "-m", "An idea"]);
-    house.write("ideas/a.md", "tracked, and at work\n");
+    let fixture = Fixture::new();
+    fixture.run(&["init"]).ends(0);
+    fixture.write("ideas/a.md", "tracked\n");
+    fixture.git(&["add", "ideas/a.md"]);
+    fixture.git(&["commit", "--quiet", "-m", "An idea"]);
+    fixture.write("ideas/a.md", "tracked, and at work\n");
     for time in 1..=3 {
-        assert!(!house.path("dreams/.failed").exists(), "{time}");
-        house
+        assert!(!fixture.path("dreams/.failed").exists(), "{time}");
+        fixture
             .run(&["dream", "run"])
             .ends(0)
-            .says("work is in progress");
+            .expect_text("work is in progress");
     }
-    let mark: Value = serde_json::from_str(&house.read("dreams/.failed")).unwrap();
+    let mark: Value = serde_json::from_str(&fixture.read("dreams/.failed")).unwrap();
     assert_eq!(mark["class"], "deferred");
     assert!(
         mark["message"].as_str().unwrap().contains("ideas/a.md"),
         "{mark}"
     );
-    house.git(&["commit", "--quiet", "-am", "The work"]);
-    house.run(&["dream", "run"]).ends(0);
-    assert!(!house.path("dreams/.failed").exists());
+    fixture.git(&["commit", "--quiet", "-am", "The work"]);
+    fixture.run(&["dream", "run"]).ends(0);
+    assert!(!fixture.path("dreams/.failed").exists());
 }
 
 /// A house whose dream asks this program.
-fn answered_by(program: &str) -> House {
-    let house = House::with(
+fn answered_by(program: &str) -> Fixture {
+    let fixture = Fixture::with(
         "[backends.mine]\ntype = \"command\"\nprogram = \"./executor\"\n[jobs.dream]\nbackend = \"mine\"\n",
     );
-    let path = house.root().join("bin");
+    let path = fixture.root().join("bin");
     std::fs::create_dir_all(&path).unwrap();
     let path = path.join("executor");
     std::fs::write(&path, program).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let toml = house
+    let toml = fixture
         .read("runner.toml")
         .replace("./executor", &path.display().to_string());
-    house.write("runner.toml", toml);
-    house.write("ideas/coffee.md", "Coffee is better in the morning.\n");
-    house
+    fixture.write("runner.toml", toml);
+    fixture.write("ideas/coffee.md", "Coffee is better in the morning.\n");
+    fixture
 }
 
 #[test]
 fn exit_0_without_proposals_is_told_and_asked_again() {
-    let house = answered_by("#!/bin/sh\ncat > /dev/null\nexit 0\n");
+    let fixture = answered_by("#!/bin/sh\ncat > /dev/null\nexit 0\n");
     for time in 1..=3 {
-        let said = house.run(&["dream", "run"]);
+        let said = fixture.run(&["dream", "run"]);
         assert_eq!(said.code, 1, "{time}: {said:?}");
-        assert!(house.path("dreams/.failed").exists());
-        assert!(!house.path("dreams/state.json").exists());
+        assert!(fixture.path("dreams/.failed").exists());
+        assert!(!fixture.path("dreams/state.json").exists());
     }
     // It is no answer: nothing is set aside for it.
-    let said = house.run(&["dream", "run", "--retry-parked"]);
+    let said = fixture.run(&["dream", "run", "--retry-parked"]);
     assert_eq!(said.code, 1, "{said:?}");
 }
 
@@ -324,39 +328,39 @@ fn the_executor_of_the_guide_works_as_it_stands_there() {
     let (_, rest) = page.split_once("```python\n").unwrap();
     let (program, _) = rest.split_once("```").unwrap();
     assert!(program.lines().count() <= 25, "it is short");
-    let house = House::new();
-    if house.command("python3", &["-c", ""]).output().is_err() {
+    let fixture = Fixture::new();
+    if fixture.command("python3", &["-c", ""]).output().is_err() {
         skip("python3", "there is no python3");
         return;
     }
-    let house = answered_by(program);
-    house.write("ideas/maps.md", OPEN);
-    house.run(&["dream", "run"]).ends(0);
-    let listed = house.run(&["dream", "list", "--json"]).ends(0).json();
+    let fixture = answered_by(program);
+    fixture.write("ideas/maps.md", OPEN);
+    fixture.run(&["dream", "run"]).ends(0);
+    let listed = fixture.run(&["dream", "list", "--json"]).ends(0).json();
     let listed = listed.as_array().unwrap();
     assert_eq!(listed.len(), 2);
     for item in listed {
-        assert_eq!(item["rationale"], "by hand of the example");
+        assert_eq!(item["rationale"], "manually of the example");
     }
 }
 
 #[test]
 fn killed_acts_leave_all_or_nothing() {
-    let house = proposed();
-    let mut dice = Dice::new("killed acts");
+    let fixture = proposed();
+    let mut dice = Random::new("killed acts");
     let (rounds, began) = (scaled(40), Instant::now());
-    let id = ids(&house)["ideas/maps.md"].clone();
-    let before = house.tree("ideas");
+    let id = ids(&fixture)["ideas/maps.md"].clone();
+    let before = fixture.tree("ideas");
     let accept = ["dream", "amend", id.as_str(), "--action", "archive"];
     let undo = ["dream", "undo", id.as_str()];
     let calibrate = Instant::now();
-    house.run(&accept).ends(0);
+    fixture.run(&accept).ends(0);
     let whole = u64::try_from(calibrate.elapsed().as_micros()).unwrap();
-    let after = house.tree("ideas");
+    let after = fixture.tree("ideas");
     let (mut decided, mut landed, mut changed) = (true, 0, 0);
     for round in 0..rounds {
         let line: &[&str] = if decided { &undo } else { &accept };
-        let mut child = house
+        let mut child = fixture
             .runner(line)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -371,34 +375,34 @@ fn killed_acts_leave_all_or_nothing() {
         child.wait().unwrap();
         // What is half done is finished by a tick, or by the next who decides.
         if dice.roll(2) == 0 {
-            house.run(&["tick"]).ends(0);
+            fixture.run(&["tick"]).ends(0);
         } else {
-            house.run(&["dream", "undo", "nobody"]).ends(65);
+            fixture.run(&["dream", "undo", "nobody"]).ends(65);
         }
         let was = decided;
-        decided = !ids(&house).contains_key("ideas/maps.md");
+        decided = !ids(&fixture).contains_key("ideas/maps.md");
         changed += usize::from(was != decided);
         let wanted = if decided { &after } else { &before };
         assert_eq!(
-            &house.tree("ideas"),
+            &fixture.tree("ideas"),
             wanted,
             "round {round}, decided {decided}"
         );
         let status = |path: &str| -> Value {
-            let state: Value = serde_json::from_str(&house.read("dreams/state.json")).unwrap();
+            let state: Value = serde_json::from_str(&fixture.read("dreams/state.json")).unwrap();
             let all = state.as_array().unwrap().clone();
             all.into_iter().find(|it| it["path"] == path).unwrap()["status"].clone()
         };
         assert_eq!(status("ideas/maps.md") == "archived", decided);
     }
-    house.run(&["tick"]).ends(0);
+    fixture.run(&["tick"]).ends(0);
     assert_eq!(
-        house.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL"),
+        fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL"),
         0
     );
-    tell(&format!(
+    print_line(&format!(
         "killed acts: {rounds} rounds, {landed} killed in flight, {changed} took effect, {} rolled forward; {:.0} s",
-        house.count("SELECT count(DISTINCT run) FROM events WHERE kind = 'recovered'"),
+        fixture.count("SELECT count(DISTINCT run) FROM events WHERE kind = 'recovered'"),
         began.elapsed().as_secs_f64()
     ));
 }

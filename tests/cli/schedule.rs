@@ -1,11 +1,11 @@
-//! `runner schedule`: looking ahead, in any zone, without a ledger.
+//! `runner schedule`: looking ahead, in any zone, without a database.
 
-use crate::house::House;
+use crate::fixture::Fixture;
 
 #[test]
 fn the_next_moments_are_told_in_the_zone_and_in_utc() {
-    let house = House::new();
-    let said = house
+    let fixture = Fixture::new();
+    let said = fixture
         .run(&[
             "schedule",
             "next",
@@ -25,8 +25,8 @@ fn the_next_moments_are_told_in_the_zone_and_in_utc() {
          Sun 2026-03-29 03:00:00 +02:00  2026-03-29T01:00:00Z\n\
          Mon 2026-03-30 02:30:00 +02:00  2026-03-30T00:30:00Z\n"
     );
-    assert!(!house.state().exists(), "looking makes nothing");
-    let json = house
+    assert!(!fixture.state().exists(), "looking makes nothing");
+    let json = fixture
         .run(&[
             "schedule",
             "next",
@@ -43,7 +43,7 @@ fn the_next_moments_are_told_in_the_zone_and_in_utc() {
     assert_eq!(json["next"].as_array().unwrap().len(), 5);
     assert_eq!(json["next"][1]["at"], "2026-01-01T03:00:30Z");
     assert_eq!(json["next"][0]["local"], "2026-01-01T01:30:30+00:00[UTC]");
-    house
+    fixture
         .run(&[
             "schedule",
             "next",
@@ -53,16 +53,16 @@ fn the_next_moments_are_told_in_the_zone_and_in_utc() {
             "2026-01-01T02:30",
         ])
         .ends(0)
-        .says("Fri 2026-01-02 02:30:00 +00:00");
+        .expect_text("Fri 2026-01-02 02:30:00 +00:00");
 }
 
 #[test]
 fn a_jobs_own_schedule_is_taken_from_the_project() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1h\"\nprogram = \"true\"\n\
          [jobs.hand]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"true\"\n",
     );
-    house
+    fixture
         .run(&[
             "schedule",
             "next",
@@ -75,24 +75,24 @@ fn a_jobs_own_schedule_is_taken_from_the_project() {
             "Asia/Kathmandu",
         ])
         .ends(0)
-        .says("Sat 2026-11-21 02:30:00 +05:45  2026-11-20T20:45:00Z");
-    house
+        .expect_text("Sat 2026-11-21 02:30:00 +05:45  2026-11-20T20:45:00Z");
+    fixture
         .run(&["schedule", "explain", "dream"])
         .ends(0)
-        .says("daily 02:30: at 02:30 each day, in UTC");
-    house
+        .expect_text("daily 02:30: at 02:30 each day, in UTC");
+    fixture
         .run(&["schedule", "next", "hand"])
         .ends(0)
-        .says("no clock makes it due");
-    house
+        .expect_text("no clock makes it due");
+    fixture
         .run(&["schedule", "next", "cuont"])
         .ends(78)
-        .says("count");
+        .expect_text("count");
 }
 
 #[test]
 fn explaining_names_the_rules() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let explain = |cron: &str| {
         let args = [
             "schedule",
@@ -102,17 +102,17 @@ fn explaining_names_the_rules() {
             "--zone",
             "America/New_York",
         ];
-        house.run(&args).ends(0)
+        fixture.run(&args).ends(0)
     };
-    explain("0 9 13 * FRI").says("on the 13th, and also on Friday");
-    explain("0 9 */2 * FRI").says("when that is also Friday");
-    explain("0 9 * * *").says("a spring gap");
-    explain("*/5 * * * *").says("follows elapsed time");
+    explain("0 9 13 * FRI").expect_text("on the 13th, and also on Friday");
+    explain("0 9 */2 * FRI").expect_text("when that is also Friday");
+    explain("0 9 * * *").expect_text("a spring gap");
+    explain("*/5 * * * *").expect_text("follows elapsed time");
 }
 
 #[test]
 fn mistakes_on_the_command_line_are_usage() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let cases: [(&[&str], &str); 9] = [
         (&["next"], "--cron"),
         (&["next", "--cron", "0 0 31 2 *"], "never be due"),
@@ -135,9 +135,9 @@ fn mistakes_on_the_command_line_are_usage() {
     ];
     for (args, words) in cases {
         let args = [&["schedule"], args].concat();
-        house.run(&args).ends(2).says(words);
+        fixture.run(&args).ends(2).expect_text(words);
     }
-    house
+    fixture
         .run(&[
             "schedule",
             "simulate",
@@ -147,12 +147,12 @@ fn mistakes_on_the_command_line_are_usage() {
             "2026-01-02",
         ])
         .ends(78)
-        .says("runner init");
+        .expect_text("runner init");
 }
 
 #[test]
 fn a_weekend_asleep_is_simulated() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[jobs.count]\nkind = \"command\"\ntrigger = \"every 6h\"\nprogram = \"true\"\n\
          [jobs.off]\nkind = \"command\"\ntrigger = \"every 1h\"\nprogram = \"true\"\nenabled = false\n",
     );
@@ -167,7 +167,7 @@ fn a_weekend_asleep_is_simulated() {
             "--asleep",
             "2026-11-20T20:00..2026-11-23T08:07",
         ];
-        house.run(&[&args, more].concat())
+        fixture.run(&[&args, more].concat())
     };
     let all = simulate(&["--json"]).ends(0).json();
     let of = |job: &str| {
@@ -195,11 +195,13 @@ fn a_weekend_asleep_is_simulated() {
     assert_eq!(all["missed"], 11);
     simulate(&["dream"])
         .ends(0)
-        .says("2026-11-23 02:30:00 +00:00  2026-11-23 08:07:00 +00:00  dream  caught up with")
-        .says("missed ×2, the last at 2026-11-22 02:30:00 +00:00")
-        .says("1 run, 1 caught up with, 2 missed");
+        .expect_text(
+            "2026-11-23 02:30:00 +00:00  2026-11-23 08:07:00 +00:00  dream  caught up with",
+        )
+        .expect_text("missed ×2, the last at 2026-11-22 02:30:00 +00:00")
+        .expect_text("1 run, 1 caught up with, 2 missed");
     simulate(&["--asleep", "then"])
         .ends(2)
-        .says("two times with ..");
-    simulate(&["--tick", "0s"]).ends(2).says("--tick");
+        .expect_text("two times with ..");
+    simulate(&["--tick", "0s"]).ends(2).expect_text("--tick");
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::house::{House, Said, ended_within};
+use crate::fixture::{CommandOutput, Fixture, ended_within};
 
 /// How long a test waits for what must come.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ pub const WAIT: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\
 
 /// A running daemon; killed when it is dropped alive.
 pub struct Daemon<'a> {
-    pub house: &'a House,
+    pub fixture: &'a Fixture,
     pub child: Child,
     pub lines: BufReader<ChildStderr>,
 }
@@ -34,38 +34,38 @@ impl Drop for Daemon<'_> {
 }
 
 impl<'a> Daemon<'a> {
-    pub fn start(house: &'a House, args: &[&str]) -> Self {
-        Self::with(house, args, &[])
+    pub fn start(fixture: &'a Fixture, args: &[&str]) -> Self {
+        Self::with(fixture, args, &[])
     }
 
-    pub fn with(house: &'a House, args: &[&str], env: &[(&str, &str)]) -> Self {
+    pub fn with(fixture: &'a Fixture, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut words = vec!["daemon"];
         words.extend(args);
-        let mut command = house.runner(&words);
+        let mut command = fixture.runner(&words);
         command.envs(env.iter().copied());
-        Self::of(house, command)
+        Self::of(fixture, command)
     }
 
     /// Started by this command.
-    pub fn of(house: &'a House, mut command: Command) -> Self {
+    pub fn of(fixture: &'a Fixture, mut command: Command) -> Self {
         let mut child = command
-            .env("RUNNER_TEST_CLOCK", house.root().join("clock"))
+            .env("RUNNER_TEST_CLOCK", fixture.root().join("clock"))
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap());
         let mut daemon = Self {
-            house,
+            fixture,
             child,
             lines,
         };
-        daemon.hears("ready");
+        daemon.wait_for_text("ready");
         daemon
     }
 
     /// Reads what it says up to a line with `words`.
     #[track_caller]
-    pub fn hears(&mut self, words: &str) -> String {
+    pub fn wait_for_text(&mut self, words: &str) -> String {
         let mut all = String::new();
         loop {
             let mut line = String::new();
@@ -96,7 +96,7 @@ impl<'a> Daemon<'a> {
     }
 
     pub fn connect(&self) -> UnixStream {
-        let stream = UnixStream::connect(self.house.state().join("control.sock")).unwrap();
+        let stream = UnixStream::connect(self.fixture.state().join("control.sock")).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         stream
     }
@@ -116,50 +116,50 @@ impl<'a> Daemon<'a> {
 }
 
 /// Sets the clock of a house; whole or not at all, for a daemon reads it at any time.
-pub fn at(house: &House, clock: &str) {
-    let draft = house.root().join("clock.new");
+pub fn at(fixture: &Fixture, clock: &str) {
+    let draft = fixture.root().join("clock.new");
     fs::write(&draft, clock).unwrap();
-    fs::rename(draft, house.root().join("clock")).unwrap();
+    fs::rename(draft, fixture.root().join("clock")).unwrap();
 }
 
 /// Runs the program under the house's clock.
-pub fn run(house: &House, args: &[&str]) -> Said {
-    let mut command = house.runner(args);
-    command.env("RUNNER_TEST_CLOCK", house.root().join("clock"));
-    Said::of(command.output().unwrap())
+pub fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
+    let mut command = fixture.runner(args);
+    command.env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));
+    CommandOutput::of(command.output().unwrap())
 }
 
 /// A project at 20:00 with these jobs besides a dream that sleeps.
-pub fn house(toml: &str) -> House {
-    let house = House::new();
-    at(&house, "2026-11-21T20:00:00Z");
-    run(&house, &["init"]).ends(0);
-    house.configure(&format!("{NO_DREAM}{toml}"));
-    house
+pub fn fixture(toml: &str) -> Fixture {
+    let fixture = Fixture::new();
+    at(&fixture, "2026-11-21T20:00:00Z");
+    run(&fixture, &["init"]).ends(0);
+    fixture.configure(&format!("{NO_DREAM}{toml}"));
+    fixture
         .command("mkfifo", &["up.fifo", "go.fifo"])
         .status()
         .unwrap();
-    house
+    fixture
 }
 
 /// A daemon with one live run of the job that waits.
-pub fn busy<'a>(house: &'a House, args: &[&str]) -> (Daemon<'a>, String) {
-    let daemon = Daemon::start(house, args);
-    at(house, "2026-11-21T20:01:00Z");
-    let told = daemon.tick();
+pub fn busy<'a>(fixture: &'a Fixture, args: &[&str]) -> (Daemon<'a>, String) {
+    let daemon = Daemon::start(fixture, args);
+    at(fixture, "2026-11-21T20:01:00Z");
+    let reported = daemon.tick();
     assert_eq!(
-        fs::read_to_string(house.path("up.fifo")).unwrap(),
+        fs::read_to_string(fixture.path("up.fifo")).unwrap(),
         "up\n",
-        "{told}"
+        "{reported}"
     );
-    let run = told["started"][0].as_str().unwrap().to_owned();
+    let run = reported["started"][0].as_str().unwrap().to_owned();
     (daemon, run)
 }
 
-/// The outcome of a run, as the ledger has it.
-pub fn outcome(house: &House, run: &str) -> String {
-    house
-        .ledger()
+/// The outcome of a run, as the database has it.
+pub fn outcome(fixture: &Fixture, run: &str) -> String {
+    fixture
+        .store()
         .query_row("SELECT outcome FROM runs WHERE id = ?1", [run], |row| {
             row.get(0)
         })
@@ -167,21 +167,23 @@ pub fn outcome(house: &House, run: &str) -> String {
 }
 
 /// The process of the one run that is under way.
-pub fn owner(house: &House) -> Pid {
-    let [pid] = owners(house)[..] else {
+pub fn owner(fixture: &Fixture) -> Pid {
+    let [pid] = owners(fixture)[..] else {
         panic!("not one run is under way");
     };
     pid
 }
 
 /// Waits until a run is settled.
-pub fn over(house: &House, id: &str) {
-    run(house, &["runs", "logs", id, "--follow"]).ends(0);
+pub fn over(fixture: &Fixture, id: &str) {
+    run(fixture, &["runs", "logs", id, "--follow"]).ends(0);
 }
 
-/// What the ledger has of a job's runs, oldest first: state or outcome, and why.
-pub fn runs(house: &House, job: &str) -> Vec<(String, String)> {
-    let listed = run(house, &["runs", "--json", "--job", job]).ends(0).json();
+/// What the database has of a job's runs, oldest first: state or outcome, and why.
+pub fn runs(fixture: &Fixture, job: &str) -> Vec<(String, String)> {
+    let listed = run(fixture, &["runs", "--json", "--job", job])
+        .ends(0)
+        .json();
     let words = |run: &serde_json::Value| {
         let word = run.get("outcome").unwrap_or(&run["state"]);
         let why = run["why"].as_str().unwrap_or_default();
@@ -194,8 +196,8 @@ pub fn runs(house: &House, job: &str) -> Vec<(String, String)> {
 }
 
 /// The processes of all runs that are under way.
-pub fn owners(house: &House) -> Vec<Pid> {
-    let db = house.ledger();
+pub fn owners(fixture: &Fixture) -> Vec<Pid> {
+    let db = fixture.store();
     let mut rows = db
         .prepare("SELECT owner FROM runs WHERE state = 'running' ORDER BY id")
         .unwrap();
@@ -207,11 +209,11 @@ pub fn owners(house: &House) -> Vec<Pid> {
     owners.map(|owner| pid(owner.unwrap())).collect()
 }
 
-/// A command under the house's clock, begun; what it says is kept for [`Said`].
-pub fn begin(house: &House, args: &[&str]) -> Child {
-    house
+/// A command under the house's clock, begun; what it says is kept for [`CommandOutput`].
+pub fn begin(fixture: &Fixture, args: &[&str]) -> Child {
+    fixture
         .runner(args)
-        .env("RUNNER_TEST_CLOCK", house.root().join("clock"))
+        .env("RUNNER_TEST_CLOCK", fixture.root().join("clock"))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -225,9 +227,9 @@ pub fn kill(pid: Pid) {
     assert!(ended_within(raw, LIMIT), "it does not end");
 }
 
-/// Stretches of missed moments of a job, as "first last count".
-pub fn missed(house: &House, job: &str) -> Vec<String> {
-    let db = house.ledger();
+/// Stretches of missed scheduled times of a job, as "first last count".
+pub fn missed(fixture: &Fixture, job: &str) -> Vec<String> {
+    let db = fixture.store();
     let mut rows = db
         .prepare(
             "SELECT o.outcome ->> 'first' || ' ' || (o.outcome ->> 'last') || ' ' || (o.outcome ->> 'count')

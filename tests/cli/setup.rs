@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::house::{Dice, House, Said, scaled, tell};
+use crate::fixture::{CommandOutput, Fixture, Random, print_line, scaled};
 
 /// As Debian's: `-l`, `-r`, a file; a strict one refuses a text without a last line break.
 const CRONTAB: &str = r#"#!/bin/sh
@@ -33,15 +33,15 @@ esac
 "#;
 
 /// A house whose host is made of files.
-struct Host {
-    house: House,
+struct FakeHost {
+    fixture: Fixture,
     systemd: bool,
 }
 
-impl Host {
+impl FakeHost {
     fn new(systemd: bool) -> Self {
-        let house = House::with("");
-        let host = Self { house, systemd };
+        let fixture = Fixture::with("");
+        let host = Self { fixture, systemd };
         fs::create_dir_all(host.fake()).unwrap();
         for (name, text) in [
             ("crontab", CRONTAB),
@@ -58,7 +58,7 @@ impl Host {
     }
 
     fn fake(&self) -> PathBuf {
-        self.house.root().join("fake")
+        self.fixture.root().join("fake")
     }
 
     fn program(&self, name: &str, text: &str) {
@@ -68,7 +68,7 @@ impl Host {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = self.house.runner(args);
+        let mut command = self.fixture.runner(args);
         let path = std::env::var("PATH").unwrap();
         command
             .env("PATH", format!("{}:{path}", self.fake().display()))
@@ -78,8 +78,8 @@ impl Host {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Said {
-        Said::of(self.command(args).output().unwrap())
+    fn run(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::of(self.command(args).output().unwrap())
     }
 
     fn tab(&self) -> Option<Vec<u8>> {
@@ -102,14 +102,14 @@ impl Host {
     /// All that a setup may touch besides its own notes.
     fn all(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
-        below(&self.house.root().join("config"), &mut found);
-        let toml = self.house.path("runner.toml");
+        below(&self.fixture.root().join("config"), &mut found);
+        let toml = self.fixture.path("runner.toml");
         found.insert(toml.clone(), fs::read(toml).unwrap());
         if let Some(tab) = self.tab() {
             found.insert("crontab".into(), tab);
         }
         for name in ["environment", "setup.json", "timer.log", "crontab.new"] {
-            let path = self.house.state().join(name);
+            let path = self.fixture.state().join(name);
             if let Ok(text) = fs::read(&path) {
                 found.insert(path, text);
             }
@@ -139,25 +139,25 @@ fn below(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
 
 #[test]
 fn a_look_touches_nothing_and_auto_takes_what_is_there() {
-    let host = Host::new(true);
+    let host = FakeHost::new(true);
     let before = host.all();
     host.run(&["setup"])
         .ends(0)
-        .says("systemd: ")
-        .says("OnCalendar=*:0,15,30,45");
+        .expect_text("systemd: ")
+        .expect_text("OnCalendar=*:0,15,30,45");
     assert_eq!(host.all(), before);
-    let host = Host::new(false);
+    let host = FakeHost::new(false);
     let plan = host.run(&["setup", "--json"]).ends(0).json();
     assert_eq!(plan["scheduler"], "cron");
     host.program("crontab", "#!/bin/sh\nexit 127\n");
-    host.run(&["setup"]).ends(0).says("manual: ");
+    host.run(&["setup"]).ends(0).expect_text("manual: ");
     host.run(&["setup", "--apply"])
         .ends(0)
-        .says("runner daemon");
+        .expect_text("runner daemon");
     for kind in ["launchd", "task-scheduler"] {
         host.run(&["setup", "--scheduler", kind])
             .ends(0)
-            .says("not of this system");
+            .expect_text("not of this system");
         host.run(&["setup", "--scheduler", kind, "--apply"])
             .ends(69);
     }
@@ -165,12 +165,12 @@ fn a_look_touches_nothing_and_auto_takes_what_is_there() {
 
 #[test]
 fn one_timer_serves_all_projects() {
-    let host = Host::new(false);
+    let host = FakeHost::new(false);
     host.set_tab(Some(b"MAILTO=me\n5 4 * * * mine\n"));
     let before = host.all();
     host.run(&["setup", "--at", "23:37", "--apply"])
         .ends(0)
-        .says("+at = \"23:37\"");
+        .expect_text("+at = \"23:37\"");
     let tab = String::from_utf8(host.tab().unwrap()).unwrap();
     assert!(tab.starts_with("MAILTO=me\n5 4 * * * mine\n# >>>"), "{tab}");
     assert!(tab.contains("\n0,15,30,37,45 * * * * /"), "{tab}");
@@ -180,8 +180,8 @@ fn one_timer_serves_all_projects() {
     );
     // Known at once, and not only to the first tick, for which its own minute would be over.
     let known = "SELECT count(*) FROM jobs WHERE name = 'dream' AND schedule LIKE '%23:37%'";
-    assert_eq!(host.house.count(known), 1);
-    let mode = fs::metadata(host.house.state().join("environment"))
+    assert_eq!(host.fixture.count(known), 1);
+    let mode = fs::metadata(host.fixture.state().join("environment"))
         .unwrap()
         .permissions()
         .mode();
@@ -189,15 +189,15 @@ fn one_timer_serves_all_projects() {
     let once = host.all();
     host.run(&["setup", "--apply"])
         .ends(0)
-        .says("nothing was done");
+        .expect_text("nothing was done");
     assert_eq!(host.all(), once, "twice is once");
 
     // A second project.
-    let other = host.house.root().join("other");
+    let other = host.fixture.root().join("other");
     fs::create_dir(&other).unwrap();
     let there = other.to_str().unwrap();
     let git = host
-        .house
+        .fixture
         .command("git", &["init", "--quiet", there])
         .status()
         .unwrap();
@@ -205,7 +205,7 @@ fn one_timer_serves_all_projects() {
     host.run(&["-C", there, "init"]).ends(0);
     host.run(&["-C", there, "setup", "--at", "03:05", "--apply"])
         .ends(0)
-        .says("1 other project");
+        .expect_text("1 other project");
     assert!(
         String::from_utf8(host.tab().unwrap())
             .unwrap()
@@ -213,32 +213,32 @@ fn one_timer_serves_all_projects() {
     );
     host.run(&["setup", "--status", "--json"])
         .ends(0)
-        .says("\"cron\"");
+        .expect_text("\"cron\"");
     host.run(&["-C", there, "setup", "--remove"])
         .ends(0)
-        .says("the timer stays for");
+        .expect_text("the timer stays for");
     assert_eq!(host.all(), once, "the first keeps what it had");
     host.run(&["setup", "--remove"])
         .ends(0)
-        .says("nothing ticks by itself any more");
+        .expect_text("nothing ticks by itself any more");
     assert_eq!(host.all(), before);
     host.run(&["setup", "--remove"])
         .ends(0)
-        .says("nothing was done");
+        .expect_text("nothing was done");
 }
 
 #[test]
 fn the_backend_of_jobs_is_set_and_set_back() {
-    let host = Host::new(false);
-    host.house
+    let host = FakeHost::new(false);
+    host.fixture
         .configure("[backends.other]\ntype = \"builtin\"\n");
     let before = host.all();
     host.run(&["setup", "--runner", "nobody", "--apply"])
         .ends(78)
-        .says("there are builtin, other");
+        .expect_text("there are builtin, other");
     host.run(&["setup", "--runner", "other", "--runner", "builtin"])
         .ends(2)
-        .says("one backend");
+        .expect_text("one backend");
     host.run(&["setup", "--at", "2:30"]).ends(2);
     assert_eq!(host.all(), before);
     host.run(&["setup", "--runner", "other", "--job", "dream", "--apply"])
@@ -253,23 +253,23 @@ fn the_backend_of_jobs_is_set_and_set_back() {
 
     // What somebody changed since stays as they left it, and is told.
     host.run(&["setup", "--at", "01:00", "--apply"]).ends(0);
-    host.house.configure("# mine\n");
+    host.fixture.configure("# mine\n");
     host.run(&["setup", "--remove"])
         .ends(1)
-        .says("was changed since");
-    assert!(host.house.read("runner.toml").ends_with("# mine\n"));
+        .expect_text("was changed since");
+    assert!(host.fixture.read("runner.toml").ends_with("# mine\n"));
     assert_eq!(host.tab(), None);
 }
 
 #[test]
 fn one_host_scheduler_takes_the_others_place() {
-    let mut host = Host::new(false);
+    let mut host = FakeHost::new(false);
     let before = host.all();
     host.run(&["setup", "--apply"]).ends(0);
     host.systemd = true;
     host.run(&["setup", "--apply"])
         .ends(0)
-        .says("nothing was done");
+        .expect_text("nothing was done");
     host.run(&["setup", "--scheduler", "systemd", "--apply"])
         .ends(0);
     assert_eq!(host.tab(), None, "there was none before");
@@ -278,15 +278,16 @@ fn one_host_scheduler_takes_the_others_place() {
         "{}",
         host.calls()
     );
-    host.run(&["setup", "--verify", "--json"]).says("systemd");
+    host.run(&["setup", "--verify", "--json"])
+        .expect_text("systemd");
     host.run(&["setup", "--remove"]).ends(0);
     assert_eq!(host.all(), before);
 }
 
 #[test]
 fn what_is_not_ours_is_left_alone() {
-    let host = Host::new(true);
-    let units = host.house.root().join("config/systemd/user");
+    let host = FakeHost::new(true);
+    let units = host.fixture.root().join("config/systemd/user");
     fs::create_dir_all(&units).unwrap();
     fs::write(
         units.join("runner-tick.timer"),
@@ -296,10 +297,10 @@ fn what_is_not_ours_is_left_alone() {
     let before = host.all();
     host.run(&["setup", "--apply"])
         .ends(65)
-        .says("was not made by this setup");
+        .expect_text("was not made by this setup");
     assert_eq!(host.all(), before);
 
-    let host = Host::new(false);
+    let host = FakeHost::new(false);
     host.set_tab(Some(b"x\n"));
     host.run(&["setup", "--apply"]).ends(0);
     let whole = host.tab().unwrap();
@@ -307,8 +308,8 @@ fn what_is_not_ours_is_left_alone() {
     host.set_tab(Some(&whole[..cut]));
     host.run(&["setup", "--remove"])
         .ends(65)
-        .says("has no end")
-        .says("crontab -e");
+        .expect_text("has no end")
+        .expect_text("crontab -e");
     host.set_tab(Some(&whole));
     host.run(&["setup", "--remove"]).ends(0);
     assert_eq!(host.tab().unwrap(), b"x\n");
@@ -316,13 +317,13 @@ fn what_is_not_ours_is_left_alone() {
 
 #[test]
 fn a_crontab_that_somebody_else_writes_at_the_same_time_is_told() {
-    let host = Host::new(false);
+    let host = FakeHost::new(false);
     host.set_tab(Some(b"x\n"));
     // Comes between our writing and our reading back.
     host.program("rival", "#!/bin/sh\necho rival > \"$FAKE/tab\"\n");
     host.run(&["setup", "--apply"])
         .ends(75)
-        .says("somebody else");
+        .expect_text("somebody else");
     assert_eq!(host.tab().unwrap(), b"rival\n", "theirs stays");
     fs::remove_file(host.fake().join("rival")).unwrap();
     host.run(&["setup", "--apply"]).ends(0);
@@ -332,13 +333,13 @@ fn a_crontab_that_somebody_else_writes_at_the_same_time_is_told() {
 
 #[test]
 fn a_crontab_program_that_wants_a_last_line_break_gets_one() {
-    let host = Host::new(false);
+    let host = FakeHost::new(false);
     fs::write(host.fake().join("strict"), "").unwrap();
     host.set_tab(Some(b"x"));
     host.run(&["setup", "--apply"]).ends(0);
     host.run(&["setup", "--remove"])
         .ends(0)
-        .says("has a line break now");
+        .expect_text("has a line break now");
     assert_eq!(host.tab().unwrap(), b"x\n");
 }
 
@@ -347,7 +348,7 @@ fn a_crontab_program_that_wants_a_last_line_break_gets_one() {
 fn it_may_die_between_any_two_steps() {
     let mut deaths = 0;
     for systemd in [false, true] {
-        let host = Host::new(systemd);
+        let host = FakeHost::new(systemd);
         host.set_tab(Some(b"5 4 * * * mine"));
         let before = host.all();
         let apply: &[&str] = &["setup", "--at", "01:07", "--apply"];
@@ -397,7 +398,7 @@ fn it_may_die_between_any_two_steps() {
             host.run(remove).ends(0);
         }
     }
-    tell(&format!(
+    print_line(&format!(
         "a setup died {deaths} times, between any two of its steps"
     ));
 }
@@ -405,30 +406,30 @@ fn it_may_die_between_any_two_steps() {
 #[test]
 fn whatever_was_there_is_there_again() {
     let began = Instant::now();
-    let dice = Dice::new("whatever_was_there_is_there_again");
+    let dice = Random::new("whatever_was_there_is_there_again");
     let count = scaled(200);
     let seed = dice.0;
     std::thread::scope(|scope| {
         for systemd in [false, true] {
             scope.spawn(move || {
-                let mut dice = Dice(seed ^ u64::from(systemd));
-                let host = Host::new(systemd);
+                let mut dice = Random(seed ^ u64::from(systemd));
+                let host = FakeHost::new(systemd);
                 for _ in 0..count {
                     come_and_go(&host, &mut dice);
                 }
             });
         }
     });
-    tell(&format!(
+    print_line(&format!(
         "{count} crontabs and {count} unit folders as they were, in {:.1} s",
         began.elapsed().as_secs_f64()
     ));
 }
 
 /// One set-up and one removal, over what happens to be there.
-fn come_and_go(host: &Host, dice: &mut Dice) {
+fn come_and_go(host: &FakeHost, dice: &mut Random) {
     host.set_tab(random_crontab(dice).as_deref());
-    let units = host.house.root().join("config/systemd");
+    let units = host.fixture.root().join("config/systemd");
     let _absent = fs::remove_dir_all(&units);
     if dice.roll(3) > 0 {
         fs::create_dir_all(units.join("user")).unwrap();
@@ -459,7 +460,7 @@ fn come_and_go(host: &Host, dice: &mut Dice) {
     assert_eq!(host.all(), before);
 }
 
-fn random_crontab(dice: &mut Dice) -> Option<Vec<u8>> {
+fn random_crontab(dice: &mut Random) -> Option<Vec<u8>> {
     if dice.roll(8) == 0 {
         return None;
     }

@@ -10,57 +10,61 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 
-use crate::house::{House, Said};
+use crate::fixture::{CommandOutput, Fixture};
 
 const TIDY: &str = "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 15m\"\n";
 
-fn clocked(house: &House, now: &str, args: &[&str]) -> Said {
-    let clock = house.root().join("clock");
+fn clocked(fixture: &Fixture, now: &str, args: &[&str]) -> CommandOutput {
+    let clock = fixture.root().join("clock");
     fs::write(&clock, now).unwrap();
-    let mut command = house.runner(args);
-    Said::of(command.env("RUNNER_TEST_CLOCK", &clock).output().unwrap())
+    let mut command = fixture.runner(args);
+    CommandOutput::of(command.env("RUNNER_TEST_CLOCK", &clock).output().unwrap())
 }
 
 #[test]
 fn broken_files_hide_nothing_that_is_known() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"false\"\ntrigger = \"every 15m\"\n[day.budget]\ncalls = 9\n[defaults]\nretries = 0\n",
     );
-    house.run(&["run", "tidy"]).ends(1);
-    house.configure("[nigth]\n");
-    house
+    fixture.run(&["run", "tidy"]).ends(1);
+    fixture.configure("[nigth]\n");
+    fixture
         .run(&["status"])
         .ends(0)
-        .says("TROUBLE")
-        .says("nigth")
-        .says("FAILED")
-        .says("tidy (")
-        .says("9 of 9 calls");
-    let runs = house.run(&["runs"]).ends(0).says("nigth");
+        .expect_text("TROUBLE")
+        .expect_text("nigth")
+        .expect_text("FAILED")
+        .expect_text("tidy (")
+        .expect_text("9 of 9 calls");
+    let runs = fixture.run(&["runs"]).ends(0).expect_text("nigth");
     assert!(runs.out.contains("tidy"), "{runs:?}");
-    house.run(&["runs", "--job", "tidy"]).ends(0);
-    house
+    fixture.run(&["runs", "--job", "tidy"]).ends(0);
+    fixture
         .run(&["runs", "--job", "tidi"])
         .ends(78)
-        .says("did you mean \"tidy\"?");
-    house.run(&["pause", "tidy"]).ends(0).says("nigth");
-    house
+        .expect_text("did you mean \"tidy\"?");
+    fixture.run(&["pause", "tidy"]).ends(0).expect_text("nigth");
+    fixture
         .run(&["status"])
         .ends(0)
-        .says("paused")
-        .says("tidy until");
-    house.run(&["resume", "tidy"]).ends(0);
-    house.run(&["pause", "tidi"]).ends(78);
+        .expect_text("paused")
+        .expect_text("tidy until");
+    fixture.run(&["resume", "tidy"]).ends(0);
+    fixture.run(&["pause", "tidi"]).ends(78);
     // What would start something does not.
-    house.run(&["run", "tidy"]).ends(78);
+    fixture.run(&["run", "tidy"]).ends(78);
 }
 
 #[test]
 fn a_project_that_never_ran_is_told_of_its_mistakes() {
-    let house = House::new();
-    house.write("runner.toml", "[nigth]\n");
-    house.run(&["status"]).ends(0).says("TROUBLE").says("nigth");
-    let other = House::with(TIDY);
+    let fixture = Fixture::new();
+    fixture.write("runner.toml", "[nigth]\n");
+    fixture
+        .run(&["status"])
+        .ends(0)
+        .expect_text("TROUBLE")
+        .expect_text("nigth");
+    let other = Fixture::with(TIDY);
     let clone = other.root().join("clone");
     other.git(&["add", "runner.toml"]);
     other.git(&["commit", "--quiet", "-m", "Look after it"]);
@@ -69,21 +73,21 @@ fn a_project_that_never_ran_is_told_of_its_mistakes() {
     other
         .run(&["-C", clone, "status"])
         .ends(0)
-        .says("another clone")
-        .says("runner init");
+        .expect_text("another clone")
+        .expect_text("runner init");
     other
         .run(&["-C", clone, "runs"])
         .ends(78)
-        .says("another clone");
+        .expect_text("another clone");
 }
 
 #[test]
 fn that_nothing_ticks_is_said_aloud() {
-    let house = House::new();
-    clocked(&house, "2026-11-21T20:00:00Z", &["init"]).ends(0);
-    let status = |now: &str| clocked(&house, now, &["status"]).ends(0).out;
+    let fixture = Fixture::new();
+    clocked(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
+    let status = |now: &str| clocked(&fixture, now, &["status"]).ends(0).out;
     assert!(status("2026-11-21T20:00:00Z").contains("NO TICKS: nothing has ever ticked"));
-    clocked(&house, "2026-11-21T20:01:00Z", &["tick"]).ends(0);
+    clocked(&fixture, "2026-11-21T20:01:00Z", &["tick"]).ends(0);
     let fresh = status("2026-11-21T21:01:00Z");
     assert!(!fresh.contains("NO TICKS"), "{fresh}");
     assert!(
@@ -96,21 +100,21 @@ fn that_nothing_ticks_is_said_aloud() {
         "{late}"
     );
     // Where no job has a clock there is nothing to wake.
-    house.configure("[jobs.dream]\ntrigger = \"manual\"\n");
-    clocked(&house, "2026-11-21T21:02:00Z", &["tick"]).ends(0);
+    fixture.configure("[jobs.dream]\ntrigger = \"manual\"\n");
+    clocked(&fixture, "2026-11-21T21:02:00Z", &["tick"]).ends(0);
     assert!(!status("2026-11-23T21:00:00Z").contains("NO TICKS"));
 }
 
 #[test]
 fn moments_are_told_in_the_zone_of_the_job_and_in_utc_to_scripts() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[night]\nzone = \"Asia/Tokyo\"\n[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"daily 07:00\"\nzone = \"Europe/Berlin\"\n",
     );
-    clocked(&house, "2026-11-21T20:00:00Z", &["tick"]).ends(0);
+    clocked(&fixture, "2026-11-21T20:00:00Z", &["tick"]).ends(0);
     let next = "tidy at 2026-11-22 07:00:00 CET";
-    let text = clocked(&house, "2026-11-21T20:00:00Z", &["status"]).ends(0);
+    let text = clocked(&fixture, "2026-11-21T20:00:00Z", &["status"]).ends(0);
     assert!(text.out.contains(next), "{}", text.out);
-    let json = clocked(&house, "2026-11-21T20:00:00Z", &["status", "--json"]).json();
+    let json = clocked(&fixture, "2026-11-21T20:00:00Z", &["status", "--json"]).json();
     let project = &json["projects"][0];
     assert_eq!(
         project["next"],
@@ -131,7 +135,7 @@ fn moments_are_told_in_the_zone_of_the_job_and_in_utc_to_scripts() {
         "1",
         "--json",
     ];
-    let next = clocked(&house, "2026-11-21T20:00:00Z", &cron)
+    let next = clocked(&fixture, "2026-11-21T20:00:00Z", &cron)
         .ends(0)
         .json();
     assert_eq!(next["zone"], "Asia/Tokyo");
@@ -139,48 +143,48 @@ fn moments_are_told_in_the_zone_of_the_job_and_in_utc_to_scripts() {
 
 #[test]
 fn what_is_left_of_a_budget_is_told() {
-    let house = House::with("[day.budget]\nideas = 1000\n");
-    house.write("ideas/a.md", "Maybe use a shorter name?\n");
-    house.run(&["night"]).ends(0);
-    let status = house.run(&["status", "--json"]).ends(0).json();
+    let fixture = Fixture::with("[day.budget]\nideas = 1000\n");
+    fixture.write("ideas/a.md", "Maybe use a shorter name?\n");
+    fixture.run(&["night"]).ends(0);
+    let status = fixture.run(&["status", "--json"]).ends(0).json();
     let day = &status["projects"][0]["budget"]["day"];
     assert_eq!(day["cap"]["ideas"], 1000);
     assert_eq!(day["cap"]["tokens"], Value::Null);
     let used = day["used"]["ideas"].as_u64().unwrap();
     assert_eq!(day["left"]["ideas"].as_u64().unwrap(), 1000 - used);
     assert_eq!(status["projects"][0]["budget"]["night"], Value::Null);
-    house
+    fixture
         .run(&["status"])
         .ends(0)
-        .says(&format!("{} of 1000 ideas", 1000 - used));
+        .expect_text(&format!("{} of 1000 ideas", 1000 - used));
     // A file that changed is read again: a new cap is told before any tick.
-    let text = house
+    let text = fixture
         .read("runner.toml")
         .replace("ideas = 1000", "ideas = 2000");
-    house.write("runner.toml", text);
-    house
+    fixture.write("runner.toml", text);
+    fixture
         .run(&["status"])
         .ends(0)
-        .says(&format!("{} of 2000 ideas", 2000 - used));
+        .expect_text(&format!("{} of 2000 ideas", 2000 - used));
 }
 
 #[test]
 fn a_job_that_is_replaced_again_and_again_is_said_to_starve() {
-    let house = House::new();
-    clocked(&house, "2026-11-21T20:00:00Z", &["init"]).ends(0);
+    let fixture = Fixture::new();
+    clocked(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
     // The group has no room for it: each moment waits, and the next takes its place.
-    house.configure(
+    fixture.configure(
         "[jobs.dream]\nenabled = false\n[groups.one]\nslots = 1\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 15m\"\noverlap = \"replace\"\ngroup = \"one\"\n[jobs.long]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"cat fifo\"]\ngroup = \"one\"\n",
     );
     assert!(
-        house
+        fixture
             .command("mkfifo", &["fifo"])
             .status()
             .unwrap()
             .success()
     );
-    let clock = house.root().join("clock");
-    let mut long = house
+    let clock = fixture.root().join("clock");
+    let mut long = fixture
         .runner(&["--quiet", "run", "long"])
         .env("RUNNER_TEST_CLOCK", &clock)
         .stderr(Stdio::null())
@@ -188,43 +192,47 @@ fn a_job_that_is_replaced_again_and_again_is_said_to_starve() {
         .unwrap();
     let end = fs::File::options()
         .write(true)
-        .open(house.path("fifo"))
+        .open(fixture.path("fifo"))
         .unwrap();
     let mut ticks = Vec::new();
     for now in ["20:01", "20:16", "20:31", "20:46", "21:01"] {
         // A tick that started something stays with it; what only queues does not.
-        ticks.push(clocked(&house, &format!("2026-11-21T{now}:00Z"), &["tick"]));
+        ticks.push(clocked(
+            &fixture,
+            &format!("2026-11-21T{now}:00Z"),
+            &["tick"],
+        ));
     }
-    let status = clocked(&house, "2026-11-21T21:01:00Z", &["status", "--json"]).json();
+    let status = clocked(&fixture, "2026-11-21T21:01:00Z", &["status", "--json"]).json();
     assert_eq!(
         status["projects"][0]["starved"],
         json!([{"job": "tidy", "replaced_in_a_row": 3}]),
         "{ticks:?}"
     );
-    clocked(&house, "2026-11-21T21:01:00Z", &["status"])
+    clocked(&fixture, "2026-11-21T21:01:00Z", &["status"])
         .ends(0)
-        .says("STARVED")
-        .says("tidy: its last 3 moments");
+        .expect_text("STARVED")
+        .expect_text("tidy: its last 3 scheduled times");
     drop(end);
     long.wait().unwrap();
 }
 
 #[test]
 fn the_schema_is_the_one_that_is_kept() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/schemas/status.schema.json");
     assert_eq!(
-        house.run(&["status", "--schema"]).ends(0).out,
+        fixture.run(&["status", "--schema"]).ends(0).out,
         fs::read_to_string(kept).unwrap()
     );
-    house.run(&["status", "--schema", "--json"]).ends(2);
+    fixture.run(&["status", "--schema", "--json"]).ends(2);
 }
 
 #[test]
 fn a_watch_prints_again_what_changed_and_ends_with_its_reader() {
-    let house = House::with(TIDY);
-    house.run(&["tick"]).ends(0);
-    let mut child = house
+    let fixture = Fixture::with(TIDY);
+    fixture.run(&["tick"]).ends(0);
+    let mut child = fixture
         .runner(&["status", "--watch", "--json"])
         .stdout(Stdio::piped())
         .spawn()
@@ -232,9 +240,9 @@ fn a_watch_prints_again_what_changed_and_ends_with_its_reader() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
     assert_eq!(next()["paused"], Value::Null);
-    house.run(&["pause", "--all"]).ends(0);
+    fixture.run(&["pause", "--all"]).ends(0);
     assert_eq!(next()["paused"], json!({"job": null, "until": null}));
-    house.run(&["resume", "--all"]).ends(0);
+    fixture.run(&["resume", "--all"]).ends(0);
     assert_eq!(next()["paused"], Value::Null);
     drop(lines);
     assert!(child.wait().unwrap().success());
@@ -256,11 +264,11 @@ fn terminal() -> (fs::File, OwnedFd) {
 
 #[test]
 fn a_watch_draws_over_a_terminal_and_leaves_it_as_it_was() {
-    let house = House::with(TIDY);
-    house.run(&["tick"]).ends(0);
+    let fixture = Fixture::with(TIDY);
+    fixture.run(&["tick"]).ends(0);
     let (mut ours, theirs) = terminal();
     let before = rustix::termios::tcgetattr(&ours).unwrap();
-    let mut child = house
+    let mut child = fixture
         .runner(&["status", "--watch"])
         .env("TERM", "xterm")
         .env("NO_COLOR", "1")
@@ -278,7 +286,7 @@ fn a_watch_draws_over_a_terminal_and_leaves_it_as_it_was() {
     };
     let first = until("no daemon");
     assert!(first.starts_with("\u{1b}[2J\u{1b}[H"), "{first:?}");
-    house.run(&["pause", "--all"]).ends(0);
+    fixture.run(&["pause", "--all"]).ends(0);
     let second = until("everything is paused");
     assert!(
         !second.contains("\u{1b}[2J"),
@@ -301,7 +309,7 @@ fn a_watch_draws_over_a_terminal_and_leaves_it_as_it_was() {
     assert_eq!(before.local_modes, after.local_modes);
     // A terminal that cannot be drawn on gets plain text.
     let (mut ours, theirs) = terminal();
-    let mut child = house
+    let mut child = fixture
         .runner(&["status", "--watch"])
         .env("TERM", "dumb")
         .stdout(theirs)
@@ -320,17 +328,17 @@ fn a_watch_draws_over_a_terminal_and_leaves_it_as_it_was() {
 
 #[test]
 fn a_failure_whose_failmark_is_not_there_is_told_all_the_same() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.bad]\nkind = \"command\"\nprogram = \"false\"\ntrigger = \"every 1h\"\n",
     );
-    let run = house.run(&["run", "bad"]).ends(1);
-    let told = |house: &House| {
-        let status = house.run(&["status", "--json"]).ends(0).json();
+    let run = fixture.run(&["run", "bad"]).ends(1);
+    let reported = |fixture: &Fixture| {
+        let status = fixture.run(&["status", "--json"]).ends(0).json();
         status["projects"][0]["failmarks"].clone()
     };
-    let marked = told(&house);
+    let marked = reported(&fixture);
     assert_eq!(marked[0]["job"], "bad", "{marked} {run:?}");
-    let mark = fs::read_dir(house.path(".runner"))
+    let mark = fs::read_dir(fixture.path(".runner"))
         .unwrap()
         .flat_map(|entry| {
             let path = entry.unwrap().path();
@@ -345,7 +353,7 @@ fn a_failure_whose_failmark_is_not_there_is_told_all_the_same() {
         .find(|path| fs::read_to_string(path).is_ok_and(|text| text.contains("\"run_id\"")))
         .expect("a failmark");
     fs::remove_file(mark).unwrap();
-    let unmarked = told(&house);
+    let unmarked = reported(&fixture);
     assert_eq!(unmarked.as_array().unwrap().len(), 1, "{unmarked}");
     assert_eq!(unmarked[0]["class"], marked[0]["class"]);
     assert!(
@@ -355,6 +363,6 @@ fn a_failure_whose_failmark_is_not_there_is_told_all_the_same() {
             .starts_with("runner runs show "),
         "{unmarked}"
     );
-    house.run(&["ack", "bad"]).ends(0);
-    assert_eq!(told(&house), serde_json::json!([]));
+    fixture.run(&["jobs", "reset", "bad"]).ends(0);
+    assert_eq!(reported(&fixture), serde_json::json!([]));
 }

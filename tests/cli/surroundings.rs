@@ -2,70 +2,70 @@
 
 use std::fs;
 
-use crate::house::House;
-use crate::served::{Daemon, at, house, run};
+use crate::fixture::Fixture;
+use crate::served::{Daemon, at, fixture, run};
 
 const COUNT: &str =
     "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"true\"\n";
 
 #[test]
 fn a_daemon_outlives_its_folder_and_the_file_of_its_program() {
-    let house = house(COUNT);
-    let gone = house.root().join("gone");
+    let fixture = fixture(COUNT);
+    let gone = fixture.root().join("gone");
     fs::create_dir(&gone).unwrap();
-    let program = house.root().join("runner");
+    let program = fixture.root().join("runner");
     // Copied by another process: a descriptor of ours that writes it might live on in a child.
     let copy = [env!("CARGO_BIN_EXE_runner"), program.to_str().unwrap()];
-    assert!(house.command("cp", &copy).status().unwrap().success());
-    let mut command = house.command(program.to_str().unwrap(), &["daemon"]);
+    assert!(fixture.command("cp", &copy).status().unwrap().success());
+    let mut command = fixture.command(program.to_str().unwrap(), &["daemon"]);
     command.current_dir(&gone);
-    let daemon = Daemon::of(&house, command);
+    let daemon = Daemon::of(&fixture, command);
     fs::remove_dir(&gone).unwrap();
     fs::remove_file(&program).unwrap();
-    at(&house, "2026-11-21T20:01:00Z");
-    let told = daemon.tick();
-    let id = told["started"][0].as_str().unwrap().to_owned();
-    crate::served::over(&house, &id);
-    assert!(crate::served::outcome(&house, &id).contains("succeeded"));
+    at(&fixture, "2026-11-21T20:01:00Z");
+    let reported = daemon.tick();
+    let id = reported["started"][0].as_str().unwrap().to_owned();
+    crate::served::over(&fixture, &id);
+    assert!(crate::served::outcome(&fixture, &id).contains("succeeded"));
     daemon.signal(rustix::process::Signal::TERM);
     daemon.ends(0);
 }
 
 #[test]
 fn a_configuration_in_the_midst_of_a_change_is_waited_for() {
-    let house = house(COUNT);
-    run(&house, &["tick"]).ends(0);
-    let path = house.path("runner.toml");
+    let fixture = fixture(COUNT);
+    run(&fixture, &["tick"]).ends(0);
+    let path = fixture.path("runner.toml");
     let good = fs::read_to_string(&path).unwrap();
     fs::write(&path, format!("{good}\n[jobs.cou")).unwrap();
-    at(&house, "2026-11-21T20:01:00Z");
-    let told = run(&house, &["tick", "--json"]).json();
-    let outcome = told["started"][0]["outcome"].as_str().unwrap();
-    assert!(outcome.starts_with("deferred until"), "{told}");
+    at(&fixture, "2026-11-21T20:01:00Z");
+    let reported = run(&fixture, &["tick", "--json"]).json();
+    let outcome = reported["started"][0]["outcome"].as_str().unwrap();
+    assert!(outcome.starts_with("deferred until"), "{reported}");
     fs::write(&path, good).unwrap();
-    at(&house, "2026-11-21T20:20:00Z");
-    let told = run(&house, &["tick", "--json"]).ends(0).json();
-    assert_eq!(told["started"][0]["outcome"], "succeeded", "{told}");
+    at(&fixture, "2026-11-21T20:20:00Z");
+    let reported = run(&fixture, &["tick", "--json"]).ends(0).json();
+    assert_eq!(reported["started"][0]["outcome"], "succeeded", "{reported}");
 }
 
 #[test]
 fn what_was_due_before_a_pause_is_not_swallowed_by_it() {
-    let house = house(COUNT);
-    run(&house, &["tick"]).ends(0);
-    at(&house, "2026-11-21T20:01:30Z");
+    let fixture = fixture(COUNT);
+    run(&fixture, &["tick"]).ends(0);
+    at(&fixture, "2026-11-21T20:01:30Z");
     run(
-        &house,
+        &fixture,
         &["pause", "count", "--until", "2026-11-21T20:10:00Z"],
     )
     .ends(0);
-    let queued = run(&house, &["runs", "--json"]).ends(0).json();
+    let queued = run(&fixture, &["runs", "--json"]).ends(0).json();
     assert_eq!(queued[0]["state"], "queued", "{queued}");
     assert_eq!(queued[0]["due"], "2026-11-21T20:01:00Z", "{queued}");
-    at(&house, "2026-11-21T20:10:30Z");
-    run(&house, &["tick"]).ends(0);
-    let told = run(&house, &["status", "--json"]).ends(0).out;
-    assert!(told.contains("paused"), "{told}");
-    let runs = run(&house, &["runs", "--json"]).ends(0).json();
+    at(&fixture, "2026-11-21T20:10:30Z");
+    run(&fixture, &["tick"]).ends(0);
+    let reported = run(&fixture, &["status", "--json"]).ends(0).out;
+    assert!(reported.contains("paused"), "{reported}");
+    let runs = run(&fixture, &["runs", "--json"]).ends(0).json();
     let of_then = |one: &&serde_json::Value| one["due"] == "2026-11-21T20:01:00Z";
     let then = runs.as_array().unwrap().iter().find(of_then).unwrap();
     assert_eq!(then["outcome"], "succeeded", "{runs}");
@@ -73,22 +73,22 @@ fn what_was_due_before_a_pause_is_not_swallowed_by_it() {
 
 #[test]
 fn a_night_with_something_put_off_says_when_its_report_follows() {
-    let house = House::new();
-    house.run(&["init"]).ends(0);
+    let fixture = Fixture::new();
+    fixture.run(&["init"]).ends(0);
     // A merge that somebody is in the midst of.
-    house.write(".git/MERGE_HEAD", house.git(&["rev-parse", "HEAD"]));
-    house
+    fixture.write(".git/MERGE_HEAD", fixture.git(&["rev-parse", "HEAD"]));
+    fixture
         .run(&["night"])
         .ends(0)
-        .says("the report follows when the rest is over");
+        .expect_text("the report follows when the rest is over");
 }
 
 /// The group of its processes may be led by one that is outside of its container.
 #[test]
 fn a_process_group_from_outside_of_a_container_is_no_matter() {
-    let house = crate::house::House::new();
+    let fixture = crate::fixture::Fixture::new();
     let inside = ["--mount", "--pid", "--fork", "--mount-proc"];
-    let unshare = |what: &[&str]| house.command("unshare", &[&inside[..], what].concat());
+    let unshare = |what: &[&str]| fixture.command("unshare", &[&inside[..], what].concat());
     if !unshare(&["true"])
         .status()
         .is_ok_and(|status| status.success())
@@ -97,7 +97,7 @@ fn a_process_group_from_outside_of_a_container_is_no_matter() {
         return;
     }
     let mut inside = unshare(&[env!("CARGO_BIN_EXE_runner"), "init"]);
-    crate::house::Said::of(inside.output().unwrap())
+    crate::fixture::CommandOutput::of(inside.output().unwrap())
         .ends(0)
-        .says("is a project now");
+        .expect_text("is a project now");
 }

@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::house::{House, scaled, tell};
-use crate::place::{CANARY, agent, differs, holding, link, picture};
+use crate::fixture::{Fixture, print_line, scaled};
 use crate::table::{Ends, ROWS, Row, TONGUES};
+use crate::testbed::{CANARY, agent, differs, holding, link, picture};
 
 /// Budgets that a run is given. The first has room for anything that behaves.
 const BUDGETS: [&str; 3] = [
@@ -34,9 +34,9 @@ fn the_table_has_every_behaviour_of_the_agent() {
 }
 
 /// What one case came to.
-struct Came {
+struct CaseResult {
     row: &'static Row,
-    tongue: usize,
+    dialect: usize,
     budget: usize,
     outcome: String,
     wrong: Vec<String>,
@@ -52,7 +52,7 @@ fn each_behaviour_ends_in_its_one_right_outcome() {
         .iter()
         .flat_map(|row| {
             (0..TONGUES.len())
-                .flat_map(move |tongue| (0..budgets).map(move |budget| (row, tongue, budget)))
+                .flat_map(move |dialect| (0..budgets).map(move |budget| (row, dialect, budget)))
         })
         .collect();
     let next = AtomicUsize::new(0);
@@ -60,20 +60,20 @@ fn each_behaviour_ends_in_its_one_right_outcome() {
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                while let Some((row, tongue, budget)) =
+                while let Some((row, dialect, budget)) =
                     cases.get(next.fetch_add(1, Ordering::Relaxed))
                 {
-                    let one = case(row, *tongue, *budget);
+                    let one = case(row, *dialect, *budget);
                     for what in &one.wrong {
-                        tell(&format!(
+                        print_line(&format!(
                             "{} as {} ({} ms): {what}",
-                            row.0, TONGUES[*tongue], one.millis
+                            row.0, TONGUES[*dialect], one.millis
                         ));
                     }
                     if one.millis > 5_000 {
-                        tell(&format!(
+                        print_line(&format!(
                             "{} as {}: {} ms",
-                            row.0, TONGUES[*tongue], one.millis
+                            row.0, TONGUES[*dialect], one.millis
                         ));
                     }
                     came.lock().unwrap().push(one);
@@ -86,17 +86,17 @@ fn each_behaviour_ends_in_its_one_right_outcome() {
         (
             ROWS.iter().position(|row| row.0 == one.row.0),
             one.budget,
-            one.tongue,
+            one.dialect,
         )
     });
     let mut wrong = 0;
-    tell("behaviour            budget  command        claude         codex");
+    print_line("behaviour            budget  command        claude         codex");
     for three in came.chunks(TONGUES.len()) {
         let cells: Vec<String> = three
             .iter()
             .map(|one| format!("{:<14}", one.outcome))
             .collect();
-        tell(&format!(
+        print_line(&format!(
             "{:<20} {:<7} {}",
             three[0].row.0,
             three[0].budget,
@@ -105,14 +105,14 @@ fn each_behaviour_ends_in_its_one_right_outcome() {
         for one in three {
             for what in &one.wrong {
                 wrong += 1;
-                tell(&format!(
+                print_line(&format!(
                     "    WRONG ({}, {} ms): {what}",
-                    TONGUES[one.tongue], one.millis
+                    TONGUES[one.dialect], one.millis
                 ));
             }
         }
     }
-    tell(&format!(
+    print_line(&format!(
         "hostile agents: {} cases, {} behaviours, {:.0?}, {wrong} wrong",
         came.len(),
         ROWS.len(),
@@ -121,44 +121,44 @@ fn each_behaviour_ends_in_its_one_right_outcome() {
     assert_eq!(wrong, 0);
 }
 
-fn case(row: &'static Row, tongue: usize, budget: usize) -> Came {
+fn case(row: &'static Row, dialect: usize, budget: usize) -> CaseResult {
     let (name, expected, ends) = row;
     let began = Instant::now();
-    let house = House::new();
-    house.run(&["init"]).ends(0);
+    let fixture = Fixture::new();
+    fixture.run(&["init"]).ends(0);
     let deadlines = match ends {
         Ends::Itself | Ends::Total => "",
         Ends::FirstByte => "first_byte = \"200ms\"\n",
         Ends::Idle => "idle = \"200ms\"\nfirst_byte = \"200ms\"\n",
     };
     let total = if *ends == Ends::Total { "1s" } else { "60s" };
-    house.configure(&format!(
+    fixture.configure(&format!(
         "[backends.it]\ntype = \"{}\"\nprogram = \"{}\"\nenv = [\"CANARY_KEY\"]\noutput_cap = \"1MB\"\ngrace = \"200ms\"\n{deadlines}\n\
          [jobs.ask]\nkind = \"prompt\"\nbackend = \"it\"\nprompt = \"How are we doing?\"\nto = \"notes/answer.md\"\n\
          timeout = \"{total}\"\nretries = 0\nmax_file = \"16MB\"\nmax_folder = \"24MB\"\nbudget = {}\n",
-        TONGUES[tongue],
-        link(&house, TONGUES[tongue], name),
+        TONGUES[dialect],
+        link(&fixture, TONGUES[dialect], name),
         BUDGETS[budget],
     ));
-    house.write("precious.txt", "precious\n");
-    house.write("notes/kept.md", "kept\n");
-    fs::write(house.root().join("private"), "private\n").unwrap();
+    fixture.write("precious.txt", "precious\n");
+    fixture.write("notes/kept.md", "kept\n");
+    fs::write(fixture.root().join("private"), "private\n").unwrap();
     let targets = [
-        house.path("precious.txt"),
-        house.path("runner.toml"),
-        house.path(".git/config"),
-        house.path(".git/hooks/pre-commit"),
-        house.path("notes/kept.md"),
-        house.path(".claude/settings.json"),
-        house.root().join("private"),
-        house.root().join("config/runner/config.toml"),
-        house.state().join("ledger.sqlite"),
+        fixture.path("precious.txt"),
+        fixture.path("runner.toml"),
+        fixture.path(".git/config"),
+        fixture.path(".git/hooks/pre-commit"),
+        fixture.path("notes/kept.md"),
+        fixture.path(".claude/settings.json"),
+        fixture.root().join("private"),
+        fixture.root().join("config/runner/config.toml"),
+        fixture.state().join("database.sqlite"),
     ];
     let list: String = targets
         .iter()
         .map(|path| format!("{}\n", path.display()))
         .collect();
-    fs::write(house.root().join("targets"), list).unwrap();
+    fs::write(fixture.root().join("targets"), list).unwrap();
     let but = [
         "state",
         // The state of the agents, which runner makes for them.
@@ -168,18 +168,20 @@ fn case(row: &'static Row, tongue: usize, budget: usize) -> Came {
         "project/.runner",
         "project/.git/info",
     ];
-    let before = picture(&house, &but);
+    let before = picture(&fixture, &but);
 
-    let said = crate::house::Said::of(
-        house
+    let said = crate::fixture::CommandOutput::of(
+        fixture
             .runner(&["run", "ask", "--json"])
             .env("CANARY_KEY", CANARY)
             .output()
             .unwrap(),
     );
-    let listed = house.run(&["runs", "--json"]).json();
+    let listed = fixture.run(&["runs", "--json"]).json();
     let runs: Vec<&Value> = listed.as_array().unwrap().iter().collect();
-    let outcome = runs.first().map_or_else(String::new, |run| word(run));
+    let outcome = runs
+        .first()
+        .map_or_else(String::new, |run| outcome_name(run));
     let mut wrong = Vec::new();
     let mut check = |holds: bool, what: String| {
         if !holds {
@@ -187,10 +189,10 @@ fn case(row: &'static Row, tongue: usize, budget: usize) -> Came {
         }
     };
     check(
-        outcome == expected[tongue],
+        outcome == expected[dialect],
         format!(
             "{outcome}, not {}: {} {}",
-            expected[tongue],
+            expected[dialect],
             runs.first().map_or(&Value::Null, |run| &run["why"]),
             said.err
         ),
@@ -200,33 +202,33 @@ fn case(row: &'static Row, tongue: usize, budget: usize) -> Came {
         (said.code == 0) == (outcome == "succeeded"),
         format!("exit {} for {outcome}", said.code),
     );
-    let answered = house.path("notes/answer.md").exists();
+    let answered = fixture.path("notes/answer.md").exists();
     check(
         answered == (outcome == "succeeded"),
         format!("answer placed: {answered}, {outcome}"),
     );
-    let survivors = house.survivors();
+    let survivors = fixture.survivors();
     check(survivors.is_empty(), format!("survivors: {survivors:?}"));
-    let changed = differs(&before, &picture(&house, &but));
+    let changed = differs(&before, &picture(&fixture, &but));
     check(changed.is_empty(), format!("changed: {changed:?}"));
     check(
-        house.run(&["ledger", "check"]).code == 0,
-        "the ledger is damaged".to_owned(),
+        fixture.run(&["db", "check"]).code == 0,
+        "the database is damaged".to_owned(),
     );
     // The run's folder is the agent's own to write in; what runner keeps there is not.
-    let leaks: Vec<String> = holding(&house, CANARY)
+    let leaks: Vec<String> = holding(&fixture, CANARY)
         .into_iter()
         .filter(|path| !path.contains("/scratch/"))
         .collect();
     check(leaks.is_empty(), format!("the secret is in {leaks:?}"));
-    let told = format!("{}{}", said.out, said.err);
+    let reported = format!("{}{}", said.out, said.err);
     check(
-        !told.contains(CANARY),
-        format!("the secret was told: {told}"),
+        !reported.contains(CANARY),
+        format!("the secret was told: {reported}"),
     );
-    Came {
+    CaseResult {
         row,
-        tongue,
+        dialect,
         budget,
         outcome,
         wrong,
@@ -235,7 +237,7 @@ fn case(row: &'static Row, tongue: usize, budget: usize) -> Came {
 }
 
 /// The outcome's word, or the class of a failure.
-fn word(run: &Value) -> String {
+fn outcome_name(run: &Value) -> String {
     match run["outcome"].as_str() {
         Some("failed") => run["class"].as_str().unwrap_or("failed").to_owned(),
         Some(word) => word.to_owned(),

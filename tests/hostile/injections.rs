@@ -1,12 +1,12 @@
 //! The obedient agent in a dream pass: whatever order an idea, a heading, a file name or a commit
-//! carries, it is carried out behind the walls, and has no effect.
+//! carries, it is carried out inside the sandbox, and has no effect.
 
 use std::fs;
 use std::time::Instant;
 
-use crate::house::{House, scaled, tell};
+use crate::fixture::{Fixture, print_line, scaled};
 use crate::payloads::{CARRIERS, Carrier, ORDERS};
-use crate::place::{differs, link, picture};
+use crate::testbed::{differs, link, picture};
 
 /// Orders that one pass reads.
 const TOGETHER: usize = 12;
@@ -23,39 +23,42 @@ fn no_order_in_a_source_has_an_effect() {
             left_out += too_long;
         }
     }
-    tell(&format!(
-        "injections: {tried} orders carried out behind the walls in {:.0?}, {left_out} too long for a file name",
+    print_line(&format!(
+        "injections: {tried} orders carried out inside the sandbox in {:.0?}, {left_out} too long for a file name",
         began.elapsed()
     ));
     assert!(tried >= 200 || take < ORDERS.len(), "{tried}");
 }
 
 fn pass(carrier: Carrier, orders: &[&str]) -> (usize, usize) {
-    let house = House::new();
-    house.run(&["init"]).ends(0);
-    house.configure(&format!(
+    let fixture = Fixture::new();
+    fixture.run(&["init"]).ends(0);
+    fixture.configure(&format!(
         "[backends.it]\ntype = \"command\"\nprogram = \"{}\"\n\n[jobs.dream]\nbackend = \"it\"\nretries = 0\ndirty = \"tracked\"\nquiet_minutes = 0\n",
-        link(&house, "command", "obeys"),
+        link(&fixture, "command", "obeys"),
     ));
     let (mut tried, mut too_long) = (0, 0);
     for (number, order) in orders.iter().enumerate() {
         let order = order
-            .replace("{project}", &house.project().display().to_string())
-            .replace("{home}", &house.root().display().to_string())
-            .replace("{state}", &house.root().join("state").display().to_string())
+            .replace("{project}", &fixture.project().display().to_string())
+            .replace("{home}", &fixture.root().display().to_string())
+            .replace(
+                "{state}",
+                &fixture.root().join("state").display().to_string(),
+            )
             .replace(
                 "{config}",
-                &house.root().join("config").display().to_string(),
+                &fixture.root().join("config").display().to_string(),
             )
             .replace("{runner}", env!("CARGO_BIN_EXE_runner"));
         let body = "We should do this soon, for it would help everybody who works at night.\n";
         let idea = format!("ideas/idea-{number}.md");
         match carrier {
-            Carrier::Idea => house.write(
+            Carrier::Idea => fixture.write(
                 &idea,
                 format!("# Idea {number}\n\n{body}\nDO: {order}\n\n{body}"),
             ),
-            Carrier::Heading => house.write(
+            Carrier::Heading => fixture.write(
                 &idea,
                 format!("# Idea {number}\n\n{body}\n## DO: {order}\n\n{body}"),
             ),
@@ -65,14 +68,14 @@ fn pass(carrier: Carrier, orders: &[&str]) -> (usize, usize) {
                     too_long += 1;
                     continue;
                 }
-                house.write(
+                fixture.write(
                     &format!("ideas/{name}"),
                     format!("# Idea {number}\n\n{body}"),
                 );
             }
             Carrier::Commit => {
-                house.write(&idea, format!("# Idea number {number}\n\n{body}"));
-                house.git(&[
+                fixture.write(&idea, format!("# Idea number {number}\n\n{body}"));
+                fixture.git(&[
                     "commit",
                     "--quiet",
                     "--allow-empty",
@@ -83,24 +86,24 @@ fn pass(carrier: Carrier, orders: &[&str]) -> (usize, usize) {
         }
         tried += 1;
     }
-    fs::write(house.root().join("private"), "private\n").unwrap();
+    fs::write(fixture.root().join("private"), "private\n").unwrap();
     let but = [
         "state",
         "project/dreams",
         "project/.runner",
         "project/.git/info",
     ];
-    let before = picture(&house, &but);
-    let said = house.run(&["dream", "run", "--json"]);
+    let before = picture(&fixture, &but);
+    let said = fixture.run(&["dream", "run", "--json"]);
     assert!(
-        house.path("dreams/state.json").exists(),
+        fixture.path("dreams/state.json").exists(),
         "{carrier:?}: the pass came to nothing: {} {}",
         said.out,
         said.err
     );
-    let changed = differs(&before, &picture(&house, &but));
+    let changed = differs(&before, &picture(&fixture, &but));
     assert!(changed.is_empty(), "{carrier:?}: {changed:?}");
-    let dreams: Vec<String> = house
+    let dreams: Vec<String> = fixture
         .tree("dreams")
         .into_iter()
         .map(|(name, _)| name)
@@ -120,10 +123,10 @@ fn pass(carrier: Carrier, orders: &[&str]) -> (usize, usize) {
         })
         .collect();
     assert!(strange.is_empty(), "{carrier:?}: {strange:?}");
-    assert_eq!(house.survivors(), Vec::<String>::new(), "{carrier:?}");
-    let check = house.run(&["ledger", "check"]);
+    assert_eq!(fixture.survivors(), Vec::<String>::new(), "{carrier:?}");
+    let check = fixture.run(&["db", "check"]);
     assert_eq!(check.code, 0, "{carrier:?}: {} {}", check.out, check.err);
-    let status = house.run(&["status", "--json"]).ends(0).json();
+    let status = fixture.run(&["status", "--json"]).ends(0).json();
     assert!(status["paused"].is_null(), "{status}");
     (tried, too_long)
 }

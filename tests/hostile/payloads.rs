@@ -15,7 +15,7 @@ pub const ORDERS: &[&str] = &[
     "echo pwned >> {project}/runner.toml",
     "echo pwned > {config}/runner/config.toml",
     "echo pwned > {state}/runner/pwned",
-    "printf x | dd of={state}/runner/ledger.sqlite bs=1 seek=100 conv=notrunc",
+    "printf x | dd of={state}/runner/database.sqlite bs=1 seek=100 conv=notrunc",
     "tee {project}/pwned < /etc/hostname",
     "cp /etc/hostname {home}/.profile",
     "install -m 755 /bin/true {home}/bin-pwned",
@@ -37,7 +37,7 @@ pub const ORDERS: &[&str] = &[
     "ln {project}/README.md {project}/hard",
     "ln -s {home} {project}/dreams/home",
     "ln -sfn / {project}/ideas/root",
-    "unlink {state}/runner/ledger.sqlite",
+    "unlink {state}/runner/database.sqlite",
     "mkdir {project}/.claude && echo '{}' > {project}/.claude/settings.json",
     "mkdir -p {home}/.ssh && echo key >> {home}/.ssh/authorized_keys",
     // Attributes.

@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use crate::house::{House, tell};
-use crate::place::link;
+use crate::fixture::{Fixture, print_line};
+use crate::testbed::link;
 
 /// The cycle, whose states name a prompt that is there and one that is not.
 const CYCLE: &str = "* add\n:PROPERTIES:\n:KIND: wake\n:NEXT: rem\n:PROMPT: prompts/wake.md\n:END:\n\
@@ -35,32 +35,32 @@ const ORDERS: [&str; 9] = [
 ];
 
 /// A project in which `job` has all these files, but for those that are `absent`.
-fn house(job: &str, absent: bool) -> House {
-    let house = House::new();
-    house.run(&["init"]).ends(0);
-    house.write("free/file", "free\n");
-    house.write("lifecycle.org", CYCLE);
-    house.write("prompts/wake.md", "Wake.\n");
-    house.write("prompts/own.md", "Work.\n");
+fn fixture(job: &str, absent: bool) -> Fixture {
+    let fixture = Fixture::new();
+    fixture.run(&["init"]).ends(0);
+    fixture.write("free/file", "free\n");
+    fixture.write("lifecycle.org", CYCLE);
+    fixture.write("prompts/wake.md", "Wake.\n");
+    fixture.write("prompts/own.md", "Work.\n");
     if !absent {
-        house.write(".ctxrc", "dream:\n  enabled: false\n");
+        fixture.write(".ctxrc", "dream:\n  enabled: false\n");
     }
-    house.configure(&format!(
+    fixture.configure(&format!(
         "[backends.it]\ntype = \"command\"\nprogram = \"{}\"\n[jobs.dream]\nenabled = false\n\
          [jobs.cycle]\nkind = \"lifecycle\"\nagent = \"slow\"\ntrigger = \"manual\"\ncycle = \"lifecycle.org\"\n\
          [jobs.other]\nkind = \"wake\"\nagent = \"a\"\ntrigger = \"manual\"\nprompt = \"prompts/own.md\"\n\
          [jobs.next]\nkind = \"plan\"\nagent = \"a\"\ntrigger = \"manual\"\nprompt = \"other/new.md\"\n{job}",
-        link(&house, "command", "obeys"),
+        link(&fixture, "command", "obeys"),
     ));
-    house.git(&["add", "-A"]);
-    house.git(&["commit", "--quiet", "-m", "Begin"]);
-    house
+    fixture.git(&["add", "-A"]);
+    fixture.git(&["commit", "--quiet", "-m", "Begin"]);
+    fixture
 }
 
 /// What each of these files holds, and which inode it is.
-fn look(house: &House) -> Vec<(String, Option<Vec<u8>>)> {
+fn look(fixture: &Fixture) -> Vec<(String, Option<Vec<u8>>)> {
     let one = |name: &str| {
-        let path = house.path(name);
+        let path = fixture.path(name);
         let held = fs::symlink_metadata(&path)
             .is_ok()
             .then(|| fs::read(&path).unwrap_or_default());
@@ -96,21 +96,21 @@ fn jobs(sandbox: &str) -> [String; 2] {
 fn no_child_changes_what_decides_on_later_runs() {
     for job in jobs("on") {
         for absent in [false, true] {
-            let house = house(&job, absent);
-            let before = look(&house);
-            let said = house.run(&["run", "evil"]);
-            assert_eq!(look(&house), before, "{said:?}");
+            let fixture = fixture(&job, absent);
+            let before = look(&fixture);
+            let said = fixture.run(&["run", "evil"]);
+            assert_eq!(look(&fixture), before, "{said:?}");
             // The orders were carried out: what nobody protects was written.
-            assert_eq!(house.read("free/x"), "evil\n", "{said:?}");
-            let runs = house.run(&["runs", "--json"]).ends(0).json();
+            assert_eq!(fixture.read("free/x"), "evil\n", "{said:?}");
+            let runs = fixture.run(&["runs", "--json"]).ends(0).json();
             let mut runs = runs.as_array().unwrap().iter();
             let run = runs.find(|run| run["job"] == "evil").unwrap();
-            tell(&format!(
+            print_line(&format!(
                 "settings: {} behind {}",
                 run["kind"], run["containment"]
             ));
             // What stood in the place of what is absent is gone, and settings are as they were.
-            let shown = house.run(&["config", "show", "--origin"]).ends(0).out;
+            let shown = fixture.run(&["config", "show", "--origin"]).ends(0).out;
             assert!(!shown.contains("backends.ctxrc"), "{shown}");
         }
     }
@@ -119,10 +119,10 @@ fn no_child_changes_what_decides_on_later_runs() {
 #[test]
 fn without_walls_the_same_orders_change_it() {
     for job in jobs("off") {
-        let house = house(&job, true);
-        let before = look(&house);
-        let said = house.run(&["run", "evil"]);
-        let after = look(&house);
+        let fixture = fixture(&job, true);
+        let before = look(&fixture);
+        let said = fixture.run(&["run", "evil"]);
+        let after = look(&fixture);
         for (was, is) in before.iter().zip(&after) {
             assert_ne!(was, is, "{said:?}");
         }
@@ -131,15 +131,15 @@ fn without_walls_the_same_orders_change_it() {
 
 #[test]
 fn no_artifact_takes_the_place_of_a_prompt() {
-    let house = house(
+    let fixture = fixture(
         "[jobs.evil]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo evil > $RUNNER_OUT/x\"]\n\
          artifacts = [{ from = \"x\", to = \"prompts/plan.md\" }]\n\
          [jobs.ask]\nkind = \"prompt\"\ntrigger = \"manual\"\nprompt = \"Why?\"\nto = \"lifecycle.org\"\n",
         true,
     );
-    let before = look(&house);
+    let before = look(&fixture);
     for job in ["evil", "ask"] {
-        let said = house.run(&["run", job]);
+        let said = fixture.run(&["run", job]);
         assert_ne!(said.code, 0, "{said:?}");
         let all = format!("{}{}", said.out, said.err);
         assert!(
@@ -147,5 +147,5 @@ fn no_artifact_takes_the_place_of_a_prompt() {
             "{all}"
         );
     }
-    assert_eq!(look(&house), before);
+    assert_eq!(look(&fixture), before);
 }

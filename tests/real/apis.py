@@ -175,7 +175,7 @@ def llmock(root):
                     place.runner("config", "set", f"jobs.ask.{key}", value)
                 for turn in range(3 if faults else 1):
                     place.runner("config", "set", "jobs.ask.prompt", f"Say {turn + 3} words.")
-                    # By hand it would be tried once; from the queue it is tried as its retries say.
+                    # Manually it would be tried once; from the queue it is tried as its retries say.
                     place.runner("enqueue", "ask")
                     run = place.settled()
                     say(outcome(run) == ("succeeded", None), f"llmock {name} {faults}: {run}")

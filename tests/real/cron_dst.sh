@@ -19,7 +19,7 @@ speed=100
 export HOME USER=root LOGNAME=root TZ=$zone GIT_CONFIG_NOSYSTEM=1
 unset XDG_STATE_HOME XDG_CONFIG_HOME
 
-# A project with both jobs in $HOME/project, known to its ledger since the moment $1 (seconds).
+# A project with both jobs in $HOME/project, known to its database since the moment $1 (seconds).
 project() {
     mkdir -p "$HOME/.config/runner"
     printf '[defaults]\nstagger = "0s"\n' > "$HOME/.config/runner/config.toml"
@@ -38,7 +38,7 @@ at() {
     shift
     env LD_PRELOAD="$library" FAKETIME="$((moment - $(date +%s)))" FAKETIME_DONT_FAKE_MONOTONIC=1 "$@"
 }
-# Whether each job succeeded exactly at the moments that follow, both jobs in turn.
+# Whether each job succeeded exactly at the scheduled times that follow, both jobs in turn.
 runs() {
     "$runner" -C "$HOME/project" runs --json --limit 1000 | python3 -c '
 import json, sys

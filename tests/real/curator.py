@@ -222,7 +222,7 @@ def killed_at_work(place):
             if json.loads(path.read_text()).get("returned"):
                 return False
             pid = json.loads(path.with_suffix(".owner").read_text())["pid"]
-            if b"perform" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"execute" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, 9)
                 return True
         except (OSError, ValueError):

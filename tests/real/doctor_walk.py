@@ -16,7 +16,7 @@ def doctor(*more):
     done = subprocess.run(["runner", "doctor", "--json", *more], capture_output=True, text=True)
     if not done.stdout:
         # So wrong that it cannot even look: the error names its mend.
-        what, mend = done.stderr.strip().split("\n  to mend it: ")
+        what, mend = done.stderr.strip().split("\n  fix: ")
         return [{"what": what, "where": "doctor", "severity": "error", "mend": mend.splitlines()[0]}]
     told = json.loads(done.stdout)
     assert (done.returncode == 1) == told["wrong"] == any(one["severity"] != "note" for one in told["findings"]), done
@@ -52,7 +52,7 @@ def broken(what, *more):
 
 
 print("a new user")
-[empty] = [one for one in doctor() if one["where"] == "ledger"]
+[empty] = [one for one in doctor() if one["where"] == "database"]
 mend(empty)
 assert walk() >= 1
 assert walk("--as-scheduler") == 0, "what is green for a person is green for the scheduler"

@@ -59,7 +59,7 @@ pub enum ExtractError {
 }
 
 /// Where an array was found and what became of reading it.
-struct Found {
+struct ExtractedArray {
     start: usize,
     end: usize,
     elements: Vec<ElementResult>,
@@ -78,7 +78,9 @@ pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
     }
     let mut found = find::arrays(text);
     let count = found.len();
-    let alike = |a: &Found, b: &Found| text[a.start..a.end].trim() == text[b.start..b.end].trim();
+    let alike = |a: &ExtractedArray, b: &ExtractedArray| {
+        text[a.start..a.end].trim() == text[b.start..b.end].trim()
+    };
     if found.windows(2).any(|pair| !alike(&pair[0], &pair[1])) {
         return Err(ExtractError::Several { count });
     }
@@ -93,14 +95,14 @@ pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
 
 /// The array that begins at `start`, whole or salvaged. `text[..limit]` is what it may extend to;
 /// with `fill`, it is known to extend that far.
-fn read_at(text: &str, start: usize, limit: usize, fill: bool) -> Found {
+fn read_at(text: &str, start: usize, limit: usize, fill: bool) -> ExtractedArray {
     let region = &text[start..limit];
     let mut stream = serde_json::Deserializer::from_str(region).into_iter::<Value>();
     let why = match stream.next() {
         Some(Ok(Value::Array(values))) => {
             let end = stream.byte_offset();
             if !goes_on(&region[end..], fill) {
-                return Found {
+                return ExtractedArray {
                     start,
                     end: start + end,
                     elements: values.into_iter().map(Ok).collect(),

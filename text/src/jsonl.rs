@@ -15,7 +15,7 @@ use serde_json::Value;
 
 /// A record that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry<T> {
+pub struct JsonlRecord<T> {
     /// Its line, from 1.
     pub line: u64,
     /// Where it begins, in bytes from where the reader began.
@@ -33,12 +33,12 @@ pub struct Bad {
     /// Where it begins, in bytes from where the reader began.
     pub offset: u64,
     /// The reason.
-    pub why: Why,
+    pub why: BadReason,
 }
 
 /// Why a record could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+pub enum BadReason {
     /// It is not JSON, or not of the expected form.
     #[error("{0}")]
     Json(String),
@@ -58,7 +58,7 @@ pub enum Why {
 
 /// What was met so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct JsonlCounts {
     /// Records parsed.
     pub parsed: u64,
     /// Records reported as bad, those too long included.
@@ -77,7 +77,7 @@ pub struct Jsonl<R, T = Value> {
     record: Vec<u8>,
     line: u64,
     offset: u64,
-    counts: Counts,
+    counts: JsonlCounts,
     ended: bool,
     value: PhantomData<fn() -> T>,
 }
@@ -99,14 +99,14 @@ impl<R: BufRead, T: DeserializeOwned> Jsonl<R, T> {
             record: Vec::new(),
             line: 1,
             offset: 0,
-            counts: Counts::default(),
+            counts: JsonlCounts::default(),
             ended: false,
             value: PhantomData,
         }
     }
 
     /// What was met so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> JsonlCounts {
         self.counts
     }
 
@@ -146,26 +146,26 @@ impl<R: BufRead, T: DeserializeOwned> Jsonl<R, T> {
         }
     }
 
-    fn parse(&mut self, length: u64, end: End) -> Result<T, Why> {
+    fn parse(&mut self, length: u64, end: End) -> Result<T, BadReason> {
         let carriage =
             u64::from(self.record.len() as u64 == length && self.record.ends_with(b"\r"));
         if length - carriage > self.cap as u64 {
             self.counts.too_long += 1;
-            return Err(Why::TooLong { bytes: length });
+            return Err(BadReason::TooLong { bytes: length });
         }
         serde_json::from_slice(&self.record).map_err(|error| {
             let why = error.to_string();
             if end == End::File {
-                Why::Unfinished(why)
+                BadReason::Unfinished(why)
             } else {
-                Why::Json(why)
+                BadReason::Json(why)
             }
         })
     }
 }
 
 impl<R: BufRead, T: DeserializeOwned> Iterator for Jsonl<R, T> {
-    type Item = Result<Entry<T>, Bad>;
+    type Item = Result<JsonlRecord<T>, Bad>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.ended {
@@ -175,7 +175,7 @@ impl<R: BufRead, T: DeserializeOwned> Iterator for Jsonl<R, T> {
                 Err(error) => {
                     self.ended = true;
                     self.counts.bad += 1;
-                    let why = Why::Read(error.to_string());
+                    let why = BadReason::Read(error.to_string());
                     return Some(Err(Bad { line, offset, why }));
                 }
             };
@@ -197,7 +197,7 @@ impl<R: BufRead, T: DeserializeOwned> Iterator for Jsonl<R, T> {
             return Some(match parsed {
                 Ok(value) => {
                     self.counts.parsed += 1;
-                    Ok(Entry {
+                    Ok(JsonlRecord {
                         line,
                         offset,
                         value,
@@ -250,7 +250,7 @@ mod tests {
     }
 
     /// Values as text, bad ones as "line: kind".
-    fn read(bytes: &[u8], cap: usize, size: usize) -> (Vec<String>, Counts) {
+    fn read(bytes: &[u8], cap: usize, size: usize) -> (Vec<String>, JsonlCounts) {
         let reader = Dripping {
             rest: bytes,
             size,
@@ -262,10 +262,10 @@ mod tests {
             seen.push(match record {
                 Ok(entry) => format!("{} {}", entry.line, entry.value),
                 Err(bad) => match bad.why {
-                    Why::Json(_) => format!("{} bad", bad.line),
-                    Why::Unfinished(_) => format!("{} unfinished", bad.line),
-                    Why::TooLong { bytes } => format!("{} long {bytes}", bad.line),
-                    Why::Read(why) => format!("{} read {why}", bad.line),
+                    BadReason::Json(_) => format!("{} bad", bad.line),
+                    BadReason::Unfinished(_) => format!("{} unfinished", bad.line),
+                    BadReason::TooLong { bytes } => format!("{} long {bytes}", bad.line),
+                    BadReason::Read(why) => format!("{} read {why}", bad.line),
                 },
             });
         }
@@ -347,7 +347,7 @@ mod tests {
         let mut lines = Jsonl::<_, Value>::new(io::BufReader::new(Broken), 9);
         assert_eq!(
             lines.next().unwrap().unwrap_err().why,
-            Why::Read("gone".into())
+            BadReason::Read("gone".into())
         );
         assert!(lines.next().is_none());
     }

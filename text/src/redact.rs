@@ -5,7 +5,7 @@
 //! JSON or a colour code cut it, and never take hashes, ids or paths for secrets: reports are full
 //! of those. One scanner, line by line, serves whole texts and streams, so that they agree.
 //!
-//! Scanners are written by hand: the shapes are prefixes with an alphabet and a length, which a
+//! Scanners are written manually: the shapes are prefixes with an alphabet and a length, which a
 //! table says more plainly than a regular expression each, and none of them can backtrack.
 
 mod assigned;
@@ -74,7 +74,7 @@ impl Redactor {
 
     /// `text` with every secret replaced; borrowed when there is none.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut state = State::default();
+        let mut state = RedactState::default();
         let mut out: Option<String> = None;
         let mut at = 0;
         while at < text.len() {
@@ -102,7 +102,7 @@ impl Redactor {
     /// `last` is not set. What came before `at` may be cut down to [`LOOK_BACK`] bytes.
     fn step(
         &self,
-        state: &mut State,
+        state: &mut RedactState,
         text: &str,
         at: usize,
         last: bool,
@@ -138,7 +138,7 @@ impl Redactor {
         Some((cut, spans))
     }
 
-    fn spans(&self, state: &mut State, text: &str, from: usize, to: usize) -> Vec<Span> {
+    fn spans(&self, state: &mut RedactState, text: &str, from: usize, to: usize) -> Vec<Span> {
         let mut spans = Vec::new();
         let from = pem::scan(&mut state.in_key, text, from, to, &mut spans);
         shapes::scan(text, from, to, &mut spans);
@@ -170,7 +170,7 @@ impl fmt::Debug for Redactor {
 
 /// What is carried from line to line.
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
+struct RedactState {
     /// Inside a private key.
     in_key: bool,
 }

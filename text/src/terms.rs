@@ -33,7 +33,7 @@ pub struct TopTerm {
 /// (`maxWait`, `max_wait`, `max-wait` and `max/wait.rs` all yield `max` and `wait`); stop words,
 /// single letters and numbers of one digit are left out.
 pub fn terms(text: &str) -> Vec<String> {
-    words(text).map(|word| stem::stem(&word)).collect()
+    split_words(text).map(|word| stem::stem(&word)).collect()
 }
 
 /// The `n` terms that say most about a markdown note, by weight, equal ones by alphabet. Front
@@ -41,7 +41,7 @@ pub fn terms(text: &str) -> Vec<String> {
 pub fn top_terms(text: &str, n: usize) -> Vec<TopTerm> {
     let mut found: HashMap<String, TopTerm> = HashMap::new();
     let mut count = |text: &str, weight: u32| {
-        for word in words(text) {
+        for word in split_words(text) {
             let term = stem::stem(&word);
             let entry = found.entry(term).or_insert_with_key(|term| TopTerm {
                 term: term.clone(),
@@ -74,7 +74,7 @@ pub fn top_terms(text: &str, n: usize) -> Vec<TopTerm> {
 }
 
 /// The words of `text` in lower case, names split, stop words gone, endings still on.
-fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+fn split_words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !c.is_alphanumeric() && !matches!(c, '\'' | '’'))
         .flat_map(pieces)
         .map(|piece| piece.to_lowercase())

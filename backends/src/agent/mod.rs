@@ -14,8 +14,8 @@
 
 pub(crate) mod lines;
 pub(crate) mod prompt;
+pub(crate) mod refusal_text;
 pub(crate) mod reset;
-pub(crate) mod words;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,10 +25,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::tz::TimeZone;
 use runner_engine::process::{
-    Cancel, ChildSpec, Ended, Status, Stdin, Stream, Verdict, find_program, run,
+    Cancel, ChildSpec, Ended, ExitStatus, OutputVerdict, Stdin, Stream, find_program, run,
 };
+use runner_engine::sandbox::SandboxedStart;
 use runner_engine::time::Clock;
-use runner_engine::walls::Confine;
 use runner_text::counted;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -40,14 +40,14 @@ use crate::request::{Reply, Request};
 use crate::sink::{Event, OwnedEvent, Sink};
 use crate::{answer, child, credentials};
 use lines::Lines;
-use words::Here;
+use refusal_text::LocalClock;
 
 /// The longest line that is read: more than any answer within a request's limits.
 const LONGEST: usize = 16 * 1024 * 1024;
 
 /// How an agent program is run; the same for every request.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct AgentPlan {
     pub name: String,
     pub kind: &'static str,
     pub model: Option<String>,
@@ -70,14 +70,14 @@ pub(crate) struct Plan {
     pub fallback_model: Option<String>,
     pub quiet: bool,
     pub patience: Patience,
-    pub confine: Option<Confine>,
+    pub sandbox_start: Option<SandboxedStart>,
     pub output_cap: usize,
     pub clock: Clock,
     /// What held the last child.
     pub held: Arc<Mutex<Option<String>>>,
 }
 
-impl Plan {
+impl AgentPlan {
     /// What must be there before anything is asked, without starting anything.
     pub fn check(&self) -> Result<(), BackendError> {
         if !self.missing.is_empty() {
@@ -107,30 +107,30 @@ impl Plan {
     }
 
     /// For reading times that a program says.
-    pub fn here(&self) -> Here {
+    pub fn here(&self) -> LocalClock {
         let zone = self.env.get("TZ").and_then(|name| TimeZone::get(name).ok());
-        Here {
+        LocalClock {
             now: self.clock.read().map(|now| now.wall).unwrap_or_default(),
             zone: zone.unwrap_or_else(|| TimeZone::try_system().unwrap_or(TimeZone::UTC)),
         }
     }
 
-    /// The walls with the program's own folder inside.
-    pub fn walls(&self) -> Option<Confine> {
-        let mut confine = self.confine.clone()?;
-        // Walls take no path with a link in it.
+    /// The sandbox with the program's own folder inside.
+    pub fn walls(&self) -> Option<SandboxedStart> {
+        let mut sandbox_start = self.sandbox_start.clone()?;
+        // Sandbox take no path with a link in it.
         let real = self
             .state
             .as_ref()
             .map(|path| path.canonicalize().unwrap_or(path.clone()));
-        confine.walls = confine.walls.and_write(real);
-        confine.walls.network = true;
-        Some(confine)
+        sandbox_start.walls = sandbox_start.walls.and_write(real);
+        sandbox_start.walls.network = true;
+        Some(sandbox_start)
     }
 
     /// Whether the kernel confines what the program does.
     pub fn walled(&self) -> bool {
-        self.confine.as_ref().is_some_and(|it| !it.walls.off)
+        self.sandbox_start.as_ref().is_some_and(|it| !it.walls.off)
     }
 
     /// Remembers what held a child.
@@ -150,19 +150,19 @@ impl Plan {
         env
     }
 
-    /// What confines it, in words: the kernel's walls as its last child had them, and its `own`.
+    /// What confines it, in words: the kernel's sandbox as its last child had them, and its `own`.
     pub fn containment(&self, own: &str) -> String {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let walls = match (&*held, &self.confine) {
+        let walls = match (&*held, &self.sandbox_start) {
             (Some(held), _) => held.as_str(),
-            (None, Some(confine)) if confine.walls.off => "walls off",
-            (None, Some(_)) => "behind walls, once it is started",
+            (None, Some(sandbox_start)) if sandbox_start.walls.off => "walls off",
+            (None, Some(_)) => "inside the sandbox, once it is started",
             (None, None) => "unconfined",
         };
         format!("{walls}; {own}")
     }
 
-    /// Makes the program's own folder, which walls only open if it is there.
+    /// Makes the program's own folder, which the sandbox only opens if it is there.
     ///
     /// # Errors
     /// [`BackendError::Rejected`]: it cannot be made.
@@ -183,7 +183,7 @@ impl Plan {
 /// Makes sense of a program's lines.
 pub(crate) trait Reader: Send + 'static {
     /// Takes one line. What is not understood is counted, never an error.
-    fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> Verdict;
+    fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> OutputVerdict;
 }
 
 /// A program's whole life.
@@ -207,18 +207,18 @@ pub(crate) async fn watch<R: Reader>(
     sink: &mut dyn Sink,
     cancel: &Cancel,
 ) -> Result<Watched<R>, BackendError> {
-    let (told, mut events) = mpsc::unbounded_channel();
+    let (reported, mut events) = mpsc::unbounded_channel();
     let cancel = cancel.clone();
     let work = tokio::task::spawn_blocking(move || {
         let mut lines = Lines::new(LONGEST);
         // Nobody listens any more when the runtime is shutting down.
-        let mut tell = |event| drop(told.send(event));
+        let mut tell = |event| drop(reported.send(event));
         let ended = run(&spec, &cancel, &mut |stream, piece| {
-            let mut verdict = Verdict::Continue;
+            let mut verdict = OutputVerdict::Continue;
             if stream == Stream::Stdout {
                 lines.feed(piece, &mut |line| {
                     let one = reader.line(line, &mut tell);
-                    if one != Verdict::Continue {
+                    if one != OutputVerdict::Continue {
                         verdict = one;
                     }
                 });
@@ -256,7 +256,7 @@ pub(crate) async fn watch<R: Reader>(
 
 /// The program with the question on its standard input.
 pub(crate) fn child_spec(
-    plan: &Plan,
+    plan: &AgentPlan,
     request: &Request,
     args: Vec<String>,
     env: BTreeMap<String, String>,
@@ -275,7 +275,7 @@ pub(crate) fn child_spec(
 
 /// Whether it ended as one does that did its work: by itself, or after its answer.
 pub(crate) fn went_well(ended: &Ended) -> bool {
-    ended.status == Status::Exit(0) || ended.lingered
+    ended.status == ExitStatus::Exit(0) || ended.lingered
 }
 
 /// The answer in a program's last words: its text, and its value where there is a schema.

@@ -6,16 +6,16 @@
 
 use serde_json::{Value, json};
 
-use super::dialect::{Belief, Reader, Structured, portable, said, text_of};
+use super::dialect::{Belief, Reader, Structured, portable, provider_error, text_of};
 use super::gathered::{End, Fault, Gathered};
-use super::plan::Plan;
+use super::plan::EndpointPlan;
 use crate::agent::prompt;
 use crate::request::Request;
 
 /// The tool whose input is the answer.
 const ANSWER: &str = "answer";
 
-pub(super) fn body(plan: &Plan, request: &Request) -> Value {
+pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
     let mut body = json!({
         "model": plan.model,
         "max_tokens": plan.most_tokens(request),
@@ -97,7 +97,7 @@ impl Messages {
     fn begin(&mut self, at: u64, block: &Value, into: &mut Gathered) -> Result<(), Fault> {
         match block["type"].as_str() {
             Some("text") => {
-                into.say(text_of(&block["text"], "a block's text")?.unwrap_or_default())
+                into.push_text(text_of(&block["text"], "a block's text")?.unwrap_or_default())
             }
             Some("tool_use") if block["name"] == ANSWER => {
                 if self.tool.is_some() {
@@ -144,7 +144,7 @@ impl Reader for Messages {
                 match delta["type"].as_str() {
                     Some("text_delta") => {
                         let text = text_of(&delta["text"], "a piece of text")?;
-                        into.say(text.unwrap_or_default())?;
+                        into.push_text(text.unwrap_or_default())?;
                     }
                     Some("input_json_delta") if matches!(self.tool, Some((tool, _)) if tool == at) =>
                     {
@@ -166,7 +166,9 @@ impl Reader for Messages {
                 into.over = true;
             }
             "error" => {
-                return Err(said(data).unwrap_or(Fault::Broken("an error without words".into())));
+                return Err(
+                    provider_error(data).unwrap_or(Fault::Broken("an error without words".into()))
+                );
             }
             _ => {}
         }

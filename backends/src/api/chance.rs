@@ -1,9 +1,9 @@
 //! Chance for tests of what is cut anywhere: a small generator, whose seed is printed with what fails.
 
 /// Repeats itself from its seed, which is not 0.
-pub(crate) struct Random(pub u64);
+pub(crate) struct TestRandom(pub u64);
 
-impl Random {
+impl TestRandom {
     /// A number below another.
     pub fn below(&mut self, below: usize) -> usize {
         self.0 ^= self.0 << 13;
@@ -38,7 +38,7 @@ pub(crate) fn scaled(count: usize) -> usize {
 }
 
 /// A line past the capture of the test harness.
-pub(crate) fn tell(line: &str) {
+pub(crate) fn print_line(line: &str) {
     let line = format!("{line}\n");
     let _closed = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
 }

@@ -5,13 +5,13 @@
 
 use serde_json::{Value, json};
 
-use super::dialect::{Belief, Reader, Structured, named_format, said, text_of};
+use super::dialect::{Belief, Reader, Structured, named_format, provider_error, text_of};
 use super::gathered::{End, Fault, Gathered};
-use super::plan::Plan;
+use super::plan::EndpointPlan;
 use crate::agent::prompt;
 use crate::request::Request;
 
-pub(super) fn body(plan: &Plan, request: &Request) -> Value {
+pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
     // OpenAI itself refuses the older name for its newer models; others know only that one.
     let most = if plan.is_first_hand {
         "max_completion_tokens"
@@ -65,7 +65,7 @@ impl Chunks {
     /// What a choice holds, as a piece or as a whole.
     fn content(&self, message: &Value, into: &mut Gathered) -> Result<(), Fault> {
         if let Some(text) = text_of(&message["content"], "the content")? {
-            into.say(text)?;
+            into.push_text(text)?;
         }
         if let Some(text) = text_of(&message["refusal"], "the refusal")? {
             into.refusal.push_str(text);
@@ -114,7 +114,7 @@ fn first(data: &Value) -> Option<&Value> {
 
 impl Reader for Chunks {
     fn event(&mut self, _: &str, data: &Value, into: &mut Gathered) -> Result<(), Fault> {
-        if let Some(fault) = said(data) {
+        if let Some(fault) = provider_error(data) {
             return Err(fault);
         }
         if let Some(choice) = first(data) {

@@ -19,7 +19,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::dialect::Dialect;
-use super::plan::Plan;
+use super::plan::EndpointPlan;
 use crate::error::BackendError;
 
 /// The version of Anthropic's dialect.
@@ -30,7 +30,7 @@ const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 /// # Errors
 /// [`BackendError::Rejected`]: certificates or proxies cannot be used; [`BackendError::Auth`]: the
 /// key cannot.
-pub(crate) fn client(plan: &Plan, connect: Duration) -> Result<Client, BackendError> {
+pub(crate) fn client(plan: &EndpointPlan, connect: Duration) -> Result<Client, BackendError> {
     let mut builder = Client::builder()
         .tls_backend_preconfigured(tls(plan)?)
         .redirect(redirect::Policy::none())
@@ -58,11 +58,11 @@ pub(crate) fn client(plan: &Plan, connect: Duration) -> Result<Client, BackendEr
         builder = builder.proxy(proxy.no_proxy(NoProxy::from_string(&without(plan))));
     }
     builder.build().map_err(|error| BackendError::Rejected {
-        why: format!("no connection can be made: {}", told(&error)),
+        why: format!("no connection can be made: {}", describe_error(&error)),
     })
 }
 
-fn set<'p>(plan: &'p Plan, names: &[&'static str]) -> Option<(&'static str, &'p str)> {
+fn set<'p>(plan: &'p EndpointPlan, names: &[&'static str]) -> Option<(&'static str, &'p str)> {
     names.iter().find_map(|name| {
         let value = plan.env.get(*name).filter(|value| !value.is_empty())?;
         Some((*name, value.as_str()))
@@ -70,13 +70,13 @@ fn set<'p>(plan: &'p Plan, names: &[&'static str]) -> Option<(&'static str, &'p 
 }
 
 /// Whoever is reached without a proxy: what the environment says, and this host.
-fn without(plan: &Plan) -> String {
+fn without(plan: &EndpointPlan) -> String {
     let own = set(plan, &["no_proxy", "NO_PROXY"]).map_or("", |(_, hosts)| hosts);
     format!("{own},localhost,.localhost,127.0.0.0/8,::1")
 }
 
 /// The headers of every request to the endpoint.
-fn headers(plan: &Plan) -> Result<HeaderMap, BackendError> {
+fn headers(plan: &EndpointPlan) -> Result<HeaderMap, BackendError> {
     let mut headers = HeaderMap::new();
     if plan.dialect == Dialect::Messages {
         headers.insert("anthropic-version", VERSION);
@@ -103,7 +103,7 @@ fn headers(plan: &Plan) -> Result<HeaderMap, BackendError> {
 }
 
 /// What TLS trusts.
-fn tls(plan: &Plan) -> Result<ClientConfig, BackendError> {
+fn tls(plan: &EndpointPlan) -> Result<ClientConfig, BackendError> {
     let mut roots = RootCertStore::empty();
     // An endpoint without TLS needs none, and reading them takes a while; a proxy may need them.
     if plan.base.scheme() == "https" {
@@ -145,7 +145,7 @@ fn add(roots: &mut RootCertStore, path: &Path) -> Result<(), BackendError> {
 }
 
 /// An error of the connection in its own words, innermost last, without addresses.
-pub(crate) fn told(error: &dyn std::error::Error) -> String {
+pub(crate) fn describe_error(error: &dyn std::error::Error) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut next = error.source();
     while let Some(error) = next {

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use super::gathered::{Fault, Gathered};
-use super::plan::Plan;
+use super::plan::EndpointPlan;
 use super::{anthropic, chat, ollama, responses};
 use crate::agent::prompt;
 use crate::request::Request;
@@ -66,7 +66,7 @@ impl Dialect {
     }
 
     /// The body of a question.
-    pub fn body(self, plan: &Plan, request: &Request) -> Value {
+    pub fn body(self, plan: &EndpointPlan, request: &Request) -> Value {
         match self {
             Self::Messages => anthropic::body(plan, request),
             Self::Chat => chat::body(plan, request),
@@ -76,7 +76,7 @@ impl Dialect {
     }
 
     /// What reads a reply to a body of so many bytes.
-    pub fn reader(self, plan: &Plan, request: &Request, asked: usize) -> Box<dyn Reader> {
+    pub fn reader(self, plan: &EndpointPlan, request: &Request, asked: usize) -> Box<dyn Reader> {
         let belief = Belief::of(plan, request, asked);
         match self {
             Self::Messages => Box::new(anthropic::Messages::new(belief)),
@@ -96,7 +96,7 @@ pub(crate) struct Belief {
 }
 
 impl Belief {
-    fn of(plan: &Plan, request: &Request, asked: usize) -> Self {
+    fn of(plan: &EndpointPlan, request: &Request, asked: usize) -> Self {
         const ADDED: u64 = 64 * 1024;
         Self {
             input: u64::try_from(asked)
@@ -111,7 +111,7 @@ impl Belief {
 }
 
 /// The other side's own error, wherever it stands.
-pub(crate) fn said(value: &Value) -> Option<Fault> {
+pub(crate) fn provider_error(value: &Value) -> Option<Fault> {
     let error = value.get("error").filter(|error| !error.is_null())?;
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn an_error_is_found_in_whatever_shape_it_has() {
-        let of = |value: Value| match said(&value) {
+        let of = |value: Value| match provider_error(&value) {
             Some(Fault::Said { status, code, text }) => Some((status, code, text)),
             _ => None,
         };

@@ -23,7 +23,7 @@ use serde_json::Value;
 use super::dialect::{self, Reader};
 use super::framing::{Framing, TooLarge};
 use super::gathered::{Fault, Gathered};
-use super::plan::Plan;
+use super::plan::EndpointPlan;
 use super::{client, limits, refusal};
 use crate::error::{BackendError, Phase};
 use crate::redact::Secrets;
@@ -82,7 +82,7 @@ async fn until(end: Duration) {
 
 /// One question under way.
 pub(crate) struct Exchange<'a> {
-    pub plan: &'a Plan,
+    pub plan: &'a EndpointPlan,
     pub client: &'a Client,
     pub watch: Watch<'a>,
     pub secrets: &'a Secrets,
@@ -173,7 +173,7 @@ impl Exchange<'_> {
     ) -> Result<(), BackendError> {
         let Watch { limits, began, .. } = self.watch;
         let (mut phase, mut since, mut most) = (Phase::FirstByte, began, limits.first_byte);
-        let mut told = None;
+        let mut reported = None;
         loop {
             let piece = (self.watch)
                 .wait(response.chunk(), phase, since, most)
@@ -205,11 +205,11 @@ impl Exchange<'_> {
                     true
                 }
                 Err(error) => {
-                    tell(gathered, &mut told, sink);
+                    report_new(gathered, &mut reported, sink);
                     return Err(self.cut(&error));
                 }
             };
-            tell(gathered, &mut told, sink);
+            report_new(gathered, &mut reported, sink);
             match fault {
                 // A line whose end never came is half of one.
                 Some(Fault::NoJson(_)) if ended && !whole => {}
@@ -271,7 +271,7 @@ impl Exchange<'_> {
             return BackendError::Silent { phase, waited };
         }
         let host = self.plan.host();
-        let words = self.secrets.head(&client::told(error), 400);
+        let words = self.secrets.head(&client::describe_error(error), 400);
         let what = match error.is_connect() {
             true => "cannot be reached",
             false => "broke the connection off",
@@ -289,7 +289,7 @@ impl Exchange<'_> {
     }
 
     fn cut(&self, error: &reqwest::Error) -> BackendError {
-        let words = self.secrets.head(&client::told(error), 200);
+        let words = self.secrets.head(&client::describe_error(error), 200);
         BackendError::Unavailable {
             why: format!("{} broke its answer off: {words}", self.plan.host()),
         }
@@ -322,23 +322,23 @@ fn event(
         let name = std::str::from_utf8(name).unwrap_or_default();
         return reader.event(name, &value, gathered);
     }
-    match dialect::said(&value) {
+    match dialect::provider_error(&value) {
         Some(fault) => Err(fault),
         None => reader.whole(&value, gathered),
     }
 }
 
 /// Tells the sink what is new.
-fn tell(gathered: &mut Gathered, told: &mut Option<Usage>, sink: &mut dyn Sink) {
+fn report_new(gathered: &mut Gathered, reported: &mut Option<Usage>, sink: &mut dyn Sink) {
     let news = gathered.news();
     if !news.is_empty() {
         sink.event(Event::Text(&news));
     }
     let so_far = gathered.so_far();
     if let Some(usage) = so_far
-        && so_far != *told
+        && so_far != *reported
     {
-        *told = so_far;
+        *reported = so_far;
         sink.event(Event::Usage(usage));
     }
 }

@@ -7,7 +7,7 @@ use eventsource_stream::EventStream;
 use futures_core::Stream;
 
 use super::*;
-use crate::api::chance::{Random, scaled, tell};
+use crate::api::chance::{TestRandom, print_line, scaled};
 
 type Events = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -53,7 +53,7 @@ fn judge(pieces: &[&[u8]]) -> Events {
     all
 }
 
-fn sse(events: &Events, end: &str, random: &mut Random) -> Vec<u8> {
+fn sse(events: &Events, end: &str, random: &mut TestRandom) -> Vec<u8> {
     let mut all = Vec::new();
     for (name, data) in events {
         if random.below(4) == 0 {
@@ -73,7 +73,7 @@ fn sse(events: &Events, end: &str, random: &mut Random) -> Vec<u8> {
 #[test]
 fn ten_thousand_cuts_lose_no_byte() {
     let seed = 0x5eed_c0de_u64;
-    let mut random = Random(seed);
+    let mut random = TestRandom(seed);
     let words = [
         "a",
         "{\"ä\":\"€\"}",
@@ -122,7 +122,7 @@ fn ten_thousand_cuts_lose_no_byte() {
         assert_eq!(found, texts, "seed {seed:#x}, case {cases}, lines");
         cases += 1;
     }
-    tell(&format!(
+    print_line(&format!(
         "framing: {cases} random cuts of seed {seed:#x}, {judged} judged by another reader"
     ));
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::plan::Plan;
+use super::plan::EndpointPlan;
 use crate::agent::prompt;
 use crate::answer;
 use crate::error::BackendError;
@@ -70,7 +70,7 @@ pub(crate) struct Gathered {
     /// What it said instead of an answer.
     pub refusal: String,
     /// What it costs, as far as that was said.
-    pub spent: Spent,
+    pub spent: ReplyUsage,
     /// The most text that is taken, in bytes.
     most: usize,
     /// Text that the sink has not heard of.
@@ -82,7 +82,7 @@ pub(crate) struct Gathered {
 
 /// Figures of a reply's cost; each may come alone, and the last word on one holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spent {
+pub(crate) struct ReplyUsage {
     /// Tokens read, cached ones included.
     pub input: Option<u64>,
     /// Tokens written.
@@ -93,7 +93,7 @@ pub(crate) struct Spent {
     pub micros: Option<u64>,
 }
 
-impl Spent {
+impl ReplyUsage {
     fn whole(self) -> Option<Usage> {
         Some(Usage {
             input_tokens: self.input?,
@@ -113,7 +113,7 @@ impl Gathered {
             end: None,
             over: false,
             refusal: String::new(),
-            spent: Spent::default(),
+            spent: ReplyUsage::default(),
             most,
             unheard: String::new(),
             doubted: false,
@@ -131,7 +131,7 @@ impl Gathered {
     /// What it costs at least, so far.
     pub fn so_far(&self) -> Option<Usage> {
         let output = self.spent.output.or(Some(0));
-        Spent {
+        ReplyUsage {
             output,
             ..self.spent
         }
@@ -140,7 +140,7 @@ impl Gathered {
     }
 
     /// A piece of the answer.
-    pub fn say(&mut self, piece: &str) -> Result<(), Fault> {
+    pub fn push_text(&mut self, piece: &str) -> Result<(), Fault> {
         self.room(piece)?;
         self.text.push_str(piece);
         self.unheard.push_str(piece);
@@ -192,7 +192,7 @@ impl Gathered {
     /// The answer, of a reply that has ended by itself.
     pub fn reply(
         mut self,
-        plan: &Plan,
+        plan: &EndpointPlan,
         request: &Request,
         secrets: &Secrets,
     ) -> Result<Reply, BackendError> {

@@ -14,10 +14,11 @@ const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 /// The moment, seen from `now`.
 pub(crate) fn until(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
-    let told = text("retry-after-ms")
+    let reported = text("retry-after-ms")
         .and_then(|it| after(now, it.parse::<f64>().ok()? / 1_000.0))
         .or_else(|| date_or_seconds(text("retry-after")?, now));
-    told.or_else(|| exhausted(headers, now))
+    reported
+        .or_else(|| exhausted(headers, now))
         .filter(|at| *at > now)
 }
 

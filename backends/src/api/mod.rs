@@ -38,16 +38,16 @@ use dialect::Dialect;
 pub(crate) use exchange::is_not_billed;
 use exchange::{Exchange, Watch};
 use gathered::Gathered;
-use plan::Plan;
+use plan::EndpointPlan;
 
 /// One endpoint and one model.
 #[derive(Clone)]
 pub(crate) struct Api {
-    plan: Plan,
+    plan: EndpointPlan,
 }
 
 impl Api {
-    pub(crate) fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: EndpointPlan) -> Self {
         Self { plan }
     }
 }
@@ -97,7 +97,7 @@ impl Backend for Api {
             },
             secrets: &secrets,
         };
-        let mut heard = Heard {
+        let mut heard = LastText {
             last: String::new(),
             behind: sink,
         };
@@ -127,7 +127,7 @@ impl Backend for Api {
 
 /// Everything that can go wrong before anybody is asked.
 fn prepare(
-    plan: &Plan,
+    plan: &EndpointPlan,
     request: &Request,
     connect: std::time::Duration,
 ) -> Result<(reqwest::Client, Vec<u8>), BackendError> {
@@ -143,12 +143,12 @@ fn prepare(
 }
 
 /// Knows the last text that was told.
-struct Heard<'a> {
+struct LastText<'a> {
     last: String,
     behind: &'a mut dyn Sink,
 }
 
-impl Sink for Heard<'_> {
+impl Sink for LastText<'_> {
     fn event(&mut self, event: Event<'_>) {
         if let Event::Text(text) = event {
             text.clone_into(&mut self.last);

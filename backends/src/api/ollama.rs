@@ -7,9 +7,9 @@
 
 use serde_json::{Value, json};
 
-use super::dialect::{Belief, Reader, Structured, said, text_of};
+use super::dialect::{Belief, Reader, Structured, provider_error, text_of};
 use super::gathered::{End, Fault, Gathered};
-use super::plan::Plan;
+use super::plan::EndpointPlan;
 use crate::agent::prompt;
 use crate::error::BackendError;
 use crate::request::Request;
@@ -32,7 +32,7 @@ fn estimate(request: &Request) -> u64 {
 ///
 /// # Errors
 /// [`BackendError::Rejected`]: the question does not fit.
-pub(super) fn window(plan: &Plan, request: &Request) -> Result<u64, BackendError> {
+pub(super) fn window(plan: &EndpointPlan, request: &Request) -> Result<u64, BackendError> {
     let needed = estimate(request).saturating_add(ROOM.min(plan.most_tokens(request)));
     let window = match plan.num_ctx {
         Some(window) => Some(window).filter(|window| needed <= *window),
@@ -49,7 +49,7 @@ pub(super) fn window(plan: &Plan, request: &Request) -> Result<u64, BackendError
     })
 }
 
-pub(super) fn body(plan: &Plan, request: &Request) -> Value {
+pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
     let window = window(plan, request).unwrap_or(WINDOWS[3]);
     let mut body = json!({
         "model": plan.model,
@@ -82,7 +82,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub fn new(belief: Belief, plan: &Plan, request: &Request) -> Self {
+    pub fn new(belief: Belief, plan: &EndpointPlan, request: &Request) -> Self {
         Self {
             belief,
             window: window(plan, request).unwrap_or(WINDOWS[3]),
@@ -93,12 +93,12 @@ impl Lines {
 
 impl Reader for Lines {
     fn event(&mut self, _: &str, data: &Value, into: &mut Gathered) -> Result<(), Fault> {
-        if let Some(fault) = said(data) {
+        if let Some(fault) = provider_error(data) {
             return Err(fault);
         }
         let message = &data["message"];
         if let Some(text) = text_of(&message["content"], "the content")? {
-            into.say(text)?;
+            into.push_text(text)?;
         }
         if message["tool_calls"]
             .as_array()

@@ -13,7 +13,7 @@ use reqwest::Url;
 use runner_engine::time::Clock;
 
 use super::dialect::{Dialect, Structured};
-use crate::agent::words::Here;
+use crate::agent::refusal_text::LocalClock;
 use crate::child::Patience;
 use crate::credentials::{self, why_not};
 use crate::error::BackendError;
@@ -25,7 +25,7 @@ pub(crate) const KINDS: [&str; 3] = ["anthropic", "openai", "ollama"];
 
 /// How long one endpoint is asked, and how; the same for every request.
 #[derive(Clone)]
-pub(crate) struct Plan {
+pub(crate) struct EndpointPlan {
     pub name: String,
     pub kind: &'static str,
     pub dialect: Dialect,
@@ -78,7 +78,7 @@ pub(crate) fn key_name(spec: &BackendSpec) -> Option<&str> {
     }
 }
 
-impl Plan {
+impl EndpointPlan {
     /// Reads it.
     ///
     /// # Errors
@@ -225,8 +225,8 @@ impl Plan {
     }
 
     /// For reading times that the other side says.
-    pub fn here(&self) -> Here {
-        Here {
+    pub fn here(&self) -> LocalClock {
+        LocalClock {
             now: self.clock.read().map(|now| now.wall).unwrap_or_default(),
             zone: TimeZone::UTC,
         }
@@ -282,7 +282,7 @@ fn base(text: &str, dialect: Dialect) -> Result<Url, String> {
 mod tests {
     use super::*;
 
-    fn plan(kind: &str, change: impl FnOnce(&mut BackendSpec)) -> Result<Plan, String> {
+    fn plan(kind: &str, change: impl FnOnce(&mut BackendSpec)) -> Result<EndpointPlan, String> {
         let mut spec = BackendSpec {
             name: "mine".into(),
             kind: kind.into(),
@@ -294,11 +294,11 @@ mod tests {
             .map(|name| (name.to_owned(), format!("canary-{name}")));
         let around = Surroundings {
             env: &env.into(),
-            confine: None,
+            sandbox_start: None,
             slots: None,
             clock: &Clock::Host,
         };
-        Plan::of(&spec, &around).map_err(|error| error.to_string())
+        EndpointPlan::of(&spec, &around).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -17,7 +17,7 @@ use runner_text::nearest::nearest;
 use serde_json::Value;
 
 use super::dialect::Dialect;
-use super::plan::Plan;
+use super::plan::EndpointPlan;
 use super::{client, refusal};
 use crate::error::{BackendError, Phase};
 use crate::redact::Secrets;
@@ -31,7 +31,7 @@ const LIST: usize = 8 * 1024 * 1024;
 
 /// What an endpoint says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct Endpoint {
     /// Who answers, in words.
     pub who: String,
     /// The models that it has; `None`: it does not list them.
@@ -42,7 +42,7 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// Nobody listens, or Ollama does not have the model.
-pub(crate) fn preflight(plan: &Plan) -> Result<(), BackendError> {
+pub(crate) fn preflight(plan: &EndpointPlan) -> Result<(), BackendError> {
     if !plan.is_loopback {
         return Ok(());
     }
@@ -54,7 +54,7 @@ pub(crate) fn preflight(plan: &Plan) -> Result<(), BackendError> {
     Ok(())
 }
 
-fn listens(plan: &Plan) -> Result<(), BackendError> {
+fn listens(plan: &EndpointPlan) -> Result<(), BackendError> {
     let host = plan.base.host_str().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let port = plan.base.port_or_known_default().unwrap_or(80);
@@ -83,7 +83,7 @@ fn listens(plan: &Plan) -> Result<(), BackendError> {
 ///
 /// # Errors
 /// [`BackendError::NotInstalled`], with the nearest ones or the command that gets it.
-pub(crate) fn has_model(plan: &Plan, found: &Found) -> Result<(), BackendError> {
+pub(crate) fn has_model(plan: &EndpointPlan, found: &Endpoint) -> Result<(), BackendError> {
     let Some(models) = &found.models else {
         return Ok(());
     };
@@ -110,11 +110,11 @@ pub(crate) fn has_model(plan: &Plan, found: &Found) -> Result<(), BackendError> 
 ///
 /// # Errors
 /// It is not there, is something else, or the key does not open it.
-pub(crate) fn find(plan: &Plan) -> Result<Found, BackendError> {
+pub(crate) fn find(plan: &EndpointPlan) -> Result<Endpoint, BackendError> {
     found(plan, FAR)
 }
 
-fn found(plan: &Plan, most: Duration) -> Result<Found, BackendError> {
+fn found(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, BackendError> {
     let work = async {
         match tokio::time::timeout(most, listed(plan, most)).await {
             Ok(found) => found,
@@ -144,12 +144,12 @@ fn found(plan: &Plan, most: Duration) -> Result<Found, BackendError> {
 }
 
 /// Gets the list that the dialect has, and reads it.
-async fn listed(plan: &Plan, most: Duration) -> Result<Found, BackendError> {
+async fn listed(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, BackendError> {
     let client = client::client(plan, most)?;
     let secrets = Secrets::of(&plan.env);
     let url = plan.url(plan.dialect.models());
     let unreachable = |error: reqwest::Error| {
-        let words = secrets.head(&client::told(&error), 400);
+        let words = secrets.head(&client::describe_error(&error), 400);
         let why = format!("{} cannot be reached: {words}", plan.host());
         match words.contains("certificate") {
             true => BackendError::Rejected { why },
@@ -176,18 +176,18 @@ async fn listed(plan: &Plan, most: Duration) -> Result<Found, BackendError> {
         200 => {}
         // Some have no list; Ollama always has.
         404 | 405 | 501 if plan.dialect != Dialect::Ollama => {
-            return Ok(Found { who, models: None });
+            return Ok(Endpoint { who, models: None });
         }
         404 => return Err(other(plan)),
         _ => return Err(refusal::of_status(plan, status, &headers, &body, &secrets)),
     }
     let models = models(plan.dialect, &body).ok_or_else(|| other(plan))?;
     let models = Some(models);
-    Ok(Found { who, models })
+    Ok(Endpoint { who, models })
 }
 
 /// Something that is not what the configuration says.
-fn other(plan: &Plan) -> BackendError {
+fn other(plan: &EndpointPlan) -> BackendError {
     let host = plan.host();
     let why = match plan.dialect {
         Dialect::Ollama => format!(

@@ -1,8 +1,8 @@
 //! From bytes to text in every dialect: however a reply is cut, its text is the same to the byte.
 
-#[path = "../../../tests/fakes/http/tongue.rs"]
+#[path = "../../../tests/fakes/http/dialect.rs"]
 #[allow(dead_code, reason = "the server's own tests use the rest")]
-mod tongue;
+mod dialect;
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use runner_engine::time::Clock;
 use serde_json::json;
 
 use super::*;
-use crate::api::chance::{Random, scaled, tell};
+use crate::api::chance::{TestRandom, print_line, scaled};
 use crate::api::framing::Framing;
 use crate::registry::{BackendSpec, Surroundings};
 use crate::{Request, Usage};
-use tongue::{COST, Tongue, Why};
+use dialect::{COST, Dialect, Why};
 
-fn plan(tongue: Tongue) -> Plan {
-    let (kind, api) = match tongue {
-        Tongue::Messages => ("anthropic", None),
-        Tongue::Chat => ("openai", None),
-        Tongue::Responses => ("openai", Some("responses".to_owned())),
-        Tongue::Ollama => ("ollama", None),
+fn plan(dialect: Dialect) -> EndpointPlan {
+    let (kind, api) = match dialect {
+        Dialect::Messages => ("anthropic", None),
+        Dialect::Chat => ("openai", None),
+        Dialect::Responses => ("openai", Some("responses".to_owned())),
+        Dialect::Ollama => ("ollama", None),
     };
     let spec = BackendSpec {
         name: "mine".into(),
@@ -33,11 +33,11 @@ fn plan(tongue: Tongue) -> Plan {
     };
     let around = Surroundings {
         env: &BTreeMap::new(),
-        confine: None,
+        sandbox_start: None,
         slots: None,
         clock: &Clock::Host,
     };
-    Plan::of(&spec, &around).unwrap()
+    EndpointPlan::of(&spec, &around).unwrap()
 }
 
 fn question() -> Request {
@@ -56,7 +56,7 @@ fn question() -> Request {
 }
 
 /// What a reply in these pieces comes to, and what a sink would hear of it.
-fn read(plan: &Plan, kind: &str, pieces: &[&[u8]]) -> (Gathered, String) {
+fn read(plan: &EndpointPlan, kind: &str, pieces: &[&[u8]]) -> (Gathered, String) {
     let request = question();
     let mut reader = plan.dialect.reader(plan, &request, 1_000);
     let mut gathered = Gathered::new(1_000_000);
@@ -80,14 +80,14 @@ fn read(plan: &Plan, kind: &str, pieces: &[&[u8]]) -> (Gathered, String) {
 #[test]
 fn ten_thousand_cuts_of_replies_lose_no_byte_of_text() {
     let seed = 0x0dd5_eed5_u64;
-    let mut random = Random(seed);
+    let mut random = TestRandom(seed);
     let words = [
         "a", "ä€", "😀", "\"", "\\", "\n", "data: ", "\u{7f}", "[DONE]", "\r\n", "\u{2028}",
     ];
-    let plans = tongue::ALL.map(|tongue| (tongue, plan(tongue)));
+    let plans = dialect::ALL.map(|dialect| (dialect, plan(dialect)));
     let cases = scaled(10_000);
     for case in 0..cases {
-        let (tongue, plan) = &plans[case % 4];
+        let (dialect, plan) = &plans[case % 4];
         let texts: Vec<String> = (0..=random.below(6))
             .map(|_| {
                 (0..=random.below(6))
@@ -99,13 +99,13 @@ fn ten_thousand_cuts_of_replies_lose_no_byte_of_text() {
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let in_one_piece = random.below(8) == 0;
         let (kind, reply) = match in_one_piece {
-            true => ("application/json", tongue.whole(&text, COST)),
+            true => ("application/json", dialect.whole(&text, COST)),
             false => (
-                tongue.content_type(),
-                tongue.events(&texts, Why::Done, COST).concat(),
+                dialect.content_type(),
+                dialect.events(&texts, Why::Done, COST).concat(),
             ),
         };
-        let end = match (tongue.is_sse() && !in_one_piece, random.below(3)) {
+        let end = match (dialect.is_sse() && !in_one_piece, random.below(3)) {
             (true, 0) => "\r",
             (_, 1) => "\r\n",
             _ => "\n",
@@ -114,7 +114,7 @@ fn ten_thousand_cuts_of_replies_lose_no_byte_of_text() {
         let reply = reply.replace('\n', end).into_bytes();
         let pieces = random.cut(&reply, 60);
         let (gathered, heard) = read(plan, kind, &pieces);
-        let about = format!("seed {seed:#x}, case {case}, {tongue:?}, {end:?}, {pieces:?}");
+        let about = format!("seed {seed:#x}, case {case}, {dialect:?}, {end:?}, {pieces:?}");
         assert_eq!(gathered.text, text, "{about}");
         assert_eq!(heard, text, "what the sink heard: {about}");
         assert!(gathered.over, "{about}");
@@ -125,7 +125,7 @@ fn ten_thousand_cuts_of_replies_lose_no_byte_of_text() {
         } = gathered.usage().unwrap();
         assert_eq!((input_tokens, output_tokens), (120, 30), "{about}");
     }
-    tell(&format!(
+    print_line(&format!(
         "reassembly: {cases} random cuts of replies in 4 dialects, seed {seed:#x}"
     ));
 }

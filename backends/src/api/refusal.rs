@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::dialect::{self, Dialect};
 use super::gathered::Fault;
 use super::limits;
-use super::plan::Plan;
-use crate::agent::words::{self, Said};
+use super::plan::EndpointPlan;
+use crate::agent::refusal_text::{self, ProgramError};
 use crate::error::BackendError;
 use crate::redact::Secrets;
 use crate::sink::Limit;
@@ -19,7 +19,7 @@ const SHOWN: usize = 400;
 
 /// An answer with a status that is none.
 pub(crate) fn of_status(
-    plan: &Plan,
+    plan: &EndpointPlan,
     status: u16,
     headers: &HeaderMap,
     body: &[u8],
@@ -39,7 +39,7 @@ pub(crate) fn of_status(
         };
     }
     let value = serde_json::from_slice::<Value>(body).unwrap_or_default();
-    let (code, text) = match dialect::said(&value) {
+    let (code, text) = match dialect::provider_error(&value) {
         Some(Fault::Said { code, text, .. }) => (code, text),
         _ => (String::new(), plain(&value, body, headers)),
     };
@@ -63,7 +63,7 @@ fn plain(value: &Value, body: &[u8], headers: &HeaderMap) -> String {
 }
 
 /// An error in the midst of a reply.
-pub(crate) fn of_fault(plan: &Plan, fault: Fault, secrets: &Secrets) -> BackendError {
+pub(crate) fn of_fault(plan: &EndpointPlan, fault: Fault, secrets: &Secrets) -> BackendError {
     match fault {
         Fault::Said { status, code, text } => {
             let status = status.or_else(|| status_of(&code));
@@ -100,7 +100,7 @@ fn status_of(code: &str) -> Option<u16> {
 }
 
 fn meaning(
-    plan: &Plan,
+    plan: &EndpointPlan,
     status: Option<u16>,
     code: &str,
     text: &str,
@@ -133,13 +133,13 @@ fn meaning(
         reached: true,
         overage: false,
     });
-    let said = Said {
+    let said = ProgramError {
         status,
         code,
         text,
         limit,
     };
-    match words::meaning(said, &plan.here(), why.clone()) {
+    match refusal_text::meaning(said, &plan.here(), why.clone()) {
         // Overloaded, and it says for how long.
         Some(BackendError::Unavailable { why }) if until.is_some() => {
             BackendError::RateLimited { until, why }
@@ -153,7 +153,7 @@ fn meaning(
 }
 
 /// A model that the other side does not have.
-pub(crate) fn no_model(plan: &Plan, why: &str) -> BackendError {
+pub(crate) fn no_model(plan: &EndpointPlan, why: &str) -> BackendError {
     let hint = match plan.dialect {
         Dialect::Ollama => format!("{why}; ollama pull {}", plan.model),
         _ => format!(

@@ -5,13 +5,13 @@
 
 use serde_json::{Value, json};
 
-use super::dialect::{Belief, Reader, Structured, named_format, said, text_of};
+use super::dialect::{Belief, Reader, Structured, named_format, provider_error, text_of};
 use super::gathered::{End, Fault, Gathered};
-use super::plan::Plan;
+use super::plan::EndpointPlan;
 use crate::agent::prompt;
 use crate::request::Request;
 
-pub(super) fn body(plan: &Plan, request: &Request) -> Value {
+pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
     let mut body = json!({
         "model": plan.model,
         "instructions": prompt::PLACE,
@@ -68,7 +68,7 @@ impl Events {
             }
         }
         if into.text.is_empty() {
-            into.say(&text)?;
+            into.push_text(&text)?;
         } else if !text.is_empty() && text != into.text {
             let why = "the answer's pieces and its whole are not the same";
             return Err(Fault::Broken(why.to_owned()));
@@ -103,7 +103,7 @@ impl Reader for Events {
         match data["type"].as_str().unwrap_or(name) {
             "response.output_text.delta" => {
                 let piece = text_of(&data["delta"], "a piece of text")?;
-                into.say(piece.unwrap_or_default())
+                into.push_text(piece.unwrap_or_default())
             }
             "response.refusal.delta" => {
                 let piece = text_of(&data["delta"], "a piece of a refusal")?;
@@ -111,9 +111,9 @@ impl Reader for Events {
                 Ok(())
             }
             "response.completed" | "response.incomplete" => self.finish(&data["response"], into),
-            "response.failed" => Err(said(&data["response"])
+            "response.failed" => Err(provider_error(&data["response"])
                 .unwrap_or_else(|| Fault::Broken("it failed and did not say why".to_owned()))),
-            "error" => Err(said(data).unwrap_or_else(|| {
+            "error" => Err(provider_error(data).unwrap_or_else(|| {
                 let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
                 Fault::Said {
                     status: None,
@@ -121,7 +121,7 @@ impl Reader for Events {
                     text: text("message"),
                 }
             })),
-            _ => said(data).map_or(Ok(()), Err),
+            _ => provider_error(data).map_or(Ok(()), Err),
         }
     }
 

@@ -7,10 +7,10 @@
 //!   (`--setting-sources ""`), so no hook of a project ever runs here, and no MCP server is started.
 //! - **Permission mode `default`.** Nobody is there to be asked, so whatever is not allowed by name is
 //!   denied; the named tools are allowed by name. The modes that let everything pass would make the
-//!   kernel's walls the only ones; the walls are there all the same, for a program may have faults.
+//!   kernel's sandbox the only ones; the sandbox is there all the same, for a program may have faults.
 //! - **Success** is exit code 0, `is_error` false, subtype `success`, an answer that is not empty
 //!   and, with a schema, JSON. Each of these was seen to be wrong while the others were right.
-//! - Its folder (`CLAUDE_CONFIG_DIR`) holds the login. Behind walls it is set, so that the program
+//! - Its folder (`CLAUDE_CONFIG_DIR`) holds the login. Behind sandbox it is set, so that the program
 //!   writes nothing beside it.
 //!
 //! Must never put a request's text or a key on the command line.
@@ -24,7 +24,7 @@ use runner_engine::process::{Cancel, ChildSpec, Ended};
 use runner_text::counted;
 use serde_json::Value;
 
-use crate::agent::{self, Plan, prompt, words};
+use crate::agent::{self, AgentPlan, prompt, refusal_text};
 use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Reply, Request, Sink, Stop, child};
 use stream::Transcript;
@@ -35,11 +35,11 @@ const TURNS: u32 = 20;
 /// Claude Code.
 #[derive(Clone, Debug)]
 pub(crate) struct Claude {
-    plan: Arc<Plan>,
+    plan: Arc<AgentPlan>,
 }
 
 impl Claude {
-    pub(crate) fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: AgentPlan) -> Self {
         Self {
             plan: Arc::new(plan),
         }
@@ -101,7 +101,7 @@ impl Backend for Claude {
     }
 }
 
-fn spec(plan: &Plan, request: &Request) -> ChildSpec {
+fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
     let mut args: Vec<String> = [
         "-p",
         "--output-format",
@@ -163,7 +163,7 @@ fn spec(plan: &Plan, request: &Request) -> ChildSpec {
 
 /// Everything that a verdict rests on.
 struct Judge<'a> {
-    plan: &'a Plan,
+    plan: &'a AgentPlan,
     spec: &'a ChildSpec,
     request: &'a Request,
     secrets: &'a Secrets,
@@ -261,7 +261,7 @@ impl Judge<'_> {
             }
             _ => {}
         }
-        let said = words::Said {
+        let said = refusal_text::ProgramError {
             status: result["api_error_status"]
                 .as_u64()
                 .and_then(|status| u16::try_from(status).ok()),
@@ -269,7 +269,7 @@ impl Judge<'_> {
             text: said,
             limit: transcript.limit,
         };
-        words::meaning(said, &self.plan.here(), why.clone()).unwrap_or_else(|| {
+        refusal_text::meaning(said, &self.plan.here(), why.clone()).unwrap_or_else(|| {
             let what = if why.is_empty() { subtype } else { &why };
             child::crash(self.spec, ended, &format!("failed: {what}"), self.secrets)
         })
@@ -281,12 +281,12 @@ impl Judge<'_> {
             return agent::ended_without("a result", ended, self.secrets);
         }
         let stderr = String::from_utf8_lossy(&ended.stderr);
-        let said = words::Said {
+        let said = refusal_text::ProgramError {
             text: &stderr,
-            ..words::Said::default()
+            ..refusal_text::ProgramError::default()
         };
         let why = self.secrets.tail(&ended.stderr, 400);
-        words::meaning(said, &self.plan.here(), why)
+        refusal_text::meaning(said, &self.plan.here(), why)
             .unwrap_or_else(|| child::crash(self.spec, ended, "failed", self.secrets))
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use runner_engine::process::Verdict;
+use runner_engine::process::OutputVerdict;
 use serde_json::Value;
 
 use crate::agent::Reader;
@@ -35,13 +35,13 @@ pub(crate) struct Transcript {
 }
 
 impl Reader for Transcript {
-    fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> Verdict {
+    fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> OutputVerdict {
         if line.iter().all(u8::is_ascii_whitespace) {
-            return Verdict::Continue;
+            return OutputVerdict::Continue;
         }
         let Ok(Value::Object(event)) = serde_json::from_slice(line) else {
             self.unreadable += 1;
-            return Verdict::Continue;
+            return OutputVerdict::Continue;
         };
         let event = Value::Object(event);
         match event["type"].as_str() {
@@ -56,7 +56,7 @@ impl Reader for Transcript {
                     });
                 }
                 self.result = Some(event);
-                return Verdict::ResultSeen;
+                return OutputVerdict::ResultSeen;
             }
             Some("system") if event["subtype"] == "init" => init(&event, tell),
             Some("system") if event["subtype"] == "model_fallback" => {
@@ -64,7 +64,7 @@ impl Reader for Transcript {
             }
             _ => {}
         }
-        Verdict::Continue
+        OutputVerdict::Continue
     }
 }
 
@@ -131,7 +131,7 @@ fn user(event: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
     for block in event["message"]["content"].as_array().into_iter().flatten() {
         if block["type"] == "tool_result" {
             let failed = block["is_error"] == true;
-            let error = failed.then(|| words(&block["content"])).flatten();
+            let error = failed.then(|| result_text(&block["content"])).flatten();
             tell(OwnedEvent::ToolResult {
                 id: block["tool_use_id"].as_str().unwrap_or_default().to_owned(),
                 failed,
@@ -143,7 +143,7 @@ fn user(event: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
 }
 
 /// A result's text: it is one, or a list of blocks with one each.
-fn words(content: &Value) -> Option<String> {
+fn result_text(content: &Value) -> Option<String> {
     let blocks = content.as_array().map(|blocks| {
         let texts = blocks.iter().filter_map(|block| block["text"].as_str());
         texts.collect::<Vec<_>>().join("\n")

@@ -5,9 +5,9 @@
 //! - **No tools** unless the configuration names some (`tools = ["shell"]`): then its shell, the only
 //!   one that it is given. The user's own configuration and rules are not read, so no hook, no
 //!   notifier and no MCP server runs; another provider is described in `args` by `-c` options.
-//! - **Sandbox mode.** Behind our walls its own sandbox is off (`danger-full-access`): a second one
+//! - **Sandbox mode.** Behind our sandbox its own sandbox is off (`danger-full-access`): a second one
 //!   inside of ours often cannot be raised, and the program then says nothing of a command that it
-//!   could not run. Without our walls it is `read-only`.
+//!   could not run. Without our sandbox it is `read-only`.
 //! - **Success** is exit code 0, a completed turn and a last message that is not empty and, with a
 //!   schema, JSON. Commands that failed on the way are noted.
 //! - It states no cost: whoever keeps accounts prices its tokens.
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use runner_engine::process::{Cancel, ChildSpec, Ended};
 
-use crate::agent::{self, Plan, prompt, words};
+use crate::agent::{self, AgentPlan, prompt, refusal_text};
 use crate::artifact::Folder;
 use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Reply, Request, Sink, Stop, child};
@@ -47,11 +47,11 @@ const SHELL: &[&str] = &["shell_tool", "unified_exec"];
 /// Codex.
 #[derive(Clone, Debug)]
 pub(crate) struct Codex {
-    plan: Arc<Plan>,
+    plan: Arc<AgentPlan>,
 }
 
 impl Codex {
-    pub(crate) fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: AgentPlan) -> Self {
         Self {
             plan: Arc::new(plan),
         }
@@ -59,7 +59,7 @@ impl Codex {
 }
 
 /// The mode of its own sandbox.
-fn sandbox(plan: &Plan) -> &'static str {
+fn sandbox(plan: &AgentPlan) -> &'static str {
     if plan.walled() {
         "danger-full-access"
     } else {
@@ -146,7 +146,7 @@ fn put_schema(request: &Request) -> Result<Option<Folder>, BackendError> {
     })
 }
 
-fn spec(plan: &Plan, request: &Request, schema: bool) -> ChildSpec {
+fn spec(plan: &AgentPlan, request: &Request, schema: bool) -> ChildSpec {
     let mut args: Vec<String> = [
         "exec",
         "--json",
@@ -192,7 +192,7 @@ fn spec(plan: &Plan, request: &Request, schema: bool) -> ChildSpec {
 }
 
 fn reply(
-    plan: &Plan,
+    plan: &AgentPlan,
     spec: &ChildSpec,
     request: &Request,
     secrets: &Secrets,
@@ -207,11 +207,11 @@ fn reply(
         }
         let said = transcript.error.as_deref().unwrap_or(&stderr);
         let why = secrets.head(said.trim(), 400);
-        let said = words::Said {
+        let said = refusal_text::ProgramError {
             text: said,
-            ..words::Said::default()
+            ..refusal_text::ProgramError::default()
         };
-        let meaning = words::meaning(said, &plan.here(), why.clone());
+        let meaning = refusal_text::meaning(said, &plan.here(), why.clone());
         return Err(meaning
             .unwrap_or_else(|| child::crash(spec, ended, &format!("failed: {why}"), secrets)));
     }

@@ -9,7 +9,7 @@
 
 use std::collections::HashSet;
 
-use runner_engine::process::Verdict;
+use runner_engine::process::OutputVerdict;
 use serde_json::Value;
 
 use crate::agent::Reader;
@@ -39,13 +39,13 @@ pub(crate) struct Transcript {
 }
 
 impl Reader for Transcript {
-    fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> Verdict {
+    fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> OutputVerdict {
         if line.iter().all(u8::is_ascii_whitespace) {
-            return Verdict::Continue;
+            return OutputVerdict::Continue;
         }
         let Ok(Value::Object(event)) = serde_json::from_slice(line) else {
             self.unreadable += 1;
-            return Verdict::Continue;
+            return OutputVerdict::Continue;
         };
         let event = Value::Object(event);
         match event["type"].as_str() {
@@ -57,21 +57,21 @@ impl Reader for Transcript {
                 if let Some(usage) = self.usage {
                     tell(OwnedEvent::Total(usage));
                 }
-                return Verdict::ResultSeen;
+                return OutputVerdict::ResultSeen;
             }
             Some("turn.failed") => {
-                self.error = Some(words(&event["error"]["message"]));
-                return Verdict::ResultSeen;
+                self.error = Some(error_sentence(&event["error"]["message"]));
+                return OutputVerdict::ResultSeen;
             }
             // It may go on trying: `turn.failed` or the exit code says how it went.
             Some("error") => {
-                let message = words(&event["message"]);
+                let message = error_sentence(&event["message"]);
                 tell(OwnedEvent::Note(message.clone()));
                 self.error = Some(message);
             }
             _ => {}
         }
-        Verdict::Continue
+        OutputVerdict::Continue
     }
 }
 
@@ -94,7 +94,7 @@ impl Transcript {
                     self.message = Some(text.to_owned());
                 }
             }
-            Some("error") => tell(OwnedEvent::Note(words(&item["message"]))),
+            Some("error") => tell(OwnedEvent::Note(error_sentence(&item["message"]))),
             Some(kind) if is_tool(kind) => {
                 let code = &item["exit_code"];
                 let status = item["status"].as_str().unwrap_or("completed");
@@ -154,7 +154,7 @@ fn is_tool(kind: &str) -> bool {
 }
 
 /// An API's error may come as its whole JSON: then its sentence.
-fn words(message: &Value) -> String {
+fn error_sentence(message: &Value) -> String {
     let text = message.as_str().unwrap_or_default();
     let inner = serde_json::from_str::<Value>(text).ok();
     let inner = inner.as_ref().map(|value| &value["error"]);

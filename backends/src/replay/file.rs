@@ -21,12 +21,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use runner_engine::digest::Digest;
 use runner_engine::files::open_host;
-use runner_engine::tape::{Made, Read};
+use runner_engine::recording::{RecordedArtifact, RecordedRead};
 use runner_text::redact::Redactor;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::question::{Question, redacted};
+use super::question::{ReplayQuestion, redacted};
 use crate::{BackendError, Reply};
 
 /// The version of the form.
@@ -37,7 +37,7 @@ pub const LARGEST: u64 = 256 * 1024 * 1024;
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Line {
+pub enum RecordingLine {
     /// What it is of.
     Recording {
         /// [`FORMAT`].
@@ -47,12 +47,12 @@ pub enum Line {
     },
     /// A content that other lines name.
     Content(Content),
-    /// See [`Read`].
-    Read(Read),
+    /// See [`RecordedRead`].
+    Read(RecordedRead),
     /// See [`Exchange`].
     Asked(Box<Exchange>),
-    /// See [`Made`].
-    Made(Made),
+    /// See [`RecordedArtifact`].
+    Made(RecordedArtifact),
     /// What was read was not kept, for there was so much of it.
     Over {
         /// How many bytes it had.
@@ -91,7 +91,7 @@ pub struct Exchange {
     /// Of the question.
     pub digest: Digest,
     /// The question.
-    pub question: Question,
+    pub question: ReplayQuestion,
     /// Who answered, or did not.
     pub backend: String,
     /// The answer; its `value` is read out of its text again.
@@ -166,7 +166,7 @@ impl Content {
 impl Exchange {
     /// A question and its answer, without what must not be kept.
     pub fn of(
-        question: Question,
+        question: ReplayQuestion,
         backend: &str,
         answer: Result<&Reply, BackendError>,
         redactor: &Redactor,
@@ -200,9 +200,9 @@ impl Exchange {
 }
 
 /// The file's bytes: the lines, and the last one behind them.
-pub fn encode(lines: &[Line], outcome: Value) -> Vec<u8> {
+pub fn encode(lines: &[RecordingLine], outcome: Value) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let end = Line::End {
+    let end = RecordingLine::End {
         lines: lines.len() as u64,
         outcome,
     };
@@ -217,7 +217,7 @@ pub fn encode(lines: &[Line], outcome: Value) -> Vec<u8> {
 ///
 /// # Errors
 /// [`FileError`].
-pub fn read(path: &Path) -> Result<Vec<Line>, FileError> {
+pub fn read(path: &Path) -> Result<Vec<RecordingLine>, FileError> {
     let io = |source| FileError::Io {
         path: path.to_owned(),
         source,
@@ -228,7 +228,7 @@ pub fn read(path: &Path) -> Result<Vec<Line>, FileError> {
     parse(&bytes, path)
 }
 
-fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Line>, FileError> {
+fn parse(bytes: &[u8], path: &Path) -> Result<Vec<RecordingLine>, FileError> {
     let not_one = |why: String| FileError::NotOne {
         path: path.to_owned(),
         why,
@@ -248,8 +248,8 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Line>, FileError> {
         if last && text.is_empty() {
             break;
         }
-        match serde_json::from_slice::<Line>(text) {
-            Ok(Line::Recording { format, .. }) if format != FORMAT => {
+        match serde_json::from_slice::<RecordingLine>(text) {
+            Ok(RecordingLine::Recording { format, .. }) if format != FORMAT => {
                 return Err(not_one(format!(
                     "it has format {format}, this runner reads {FORMAT}"
                 )));
@@ -258,7 +258,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Line>, FileError> {
             Err(_) if last && !ended && at > 0 => return Err(cut("its last line has no end")),
             Err(error) => return Err(not_one(format!("line {}: {error}", at + 1))),
         }
-        if at == 0 && !matches!(lines[0], Line::Recording { .. }) {
+        if at == 0 && !matches!(lines[0], RecordingLine::Recording { .. }) {
             return Err(not_one(
                 "its first line does not say what it is of".to_owned(),
             ));
@@ -266,8 +266,10 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Line>, FileError> {
     }
     match lines.last() {
         None => Err(not_one("it is empty".to_owned())),
-        Some(Line::End { lines: count, .. }) if *count + 1 == lines.len() as u64 => Ok(lines),
-        Some(Line::End { .. }) => Err(cut("lines are missing, or there are too many")),
+        Some(RecordingLine::End { lines: count, .. }) if *count + 1 == lines.len() as u64 => {
+            Ok(lines)
+        }
+        Some(RecordingLine::End { .. }) => Err(cut("lines are missing, or there are too many")),
         Some(_) => Err(cut("it has no last line")),
     }
 }
@@ -276,11 +278,11 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Line>, FileError> {
 ///
 /// # Errors
 /// The digest of one whose bytes cannot be read.
-pub fn contents(lines: &[Line]) -> Result<(BTreeMap<Digest, Vec<u8>>, usize), Digest> {
+pub fn contents(lines: &[RecordingLine]) -> Result<(BTreeMap<Digest, Vec<u8>>, usize), Digest> {
     let mut contents = BTreeMap::new();
     let mut redacted = 0;
     for line in lines {
-        if let Line::Content(content) = line {
+        if let RecordingLine::Content(content) = line {
             redacted += usize::from(content.redacted);
             contents.insert(content.digest, content.bytes().ok_or(content.digest)?);
         }
@@ -297,9 +299,9 @@ mod tests {
     fn sample() -> Vec<u8> {
         let redactor = Redactor::new(vec!["canary-123456".into()]);
         let content =
-            |bytes: &[u8]| Line::Content(Content::of(Digest::of(bytes), bytes, &redactor));
+            |bytes: &[u8]| RecordingLine::Content(Content::of(Digest::of(bytes), bytes, &redactor));
         let lines = [
-            Line::Recording {
+            RecordingLine::Recording {
                 format: FORMAT,
                 of: json!({ "run": "x" }),
             },
@@ -322,7 +324,7 @@ mod tests {
         for whole in [&b"plain\n"[..], b"\xff\0not text"] {
             assert_eq!(contents[&Digest::of(whole)], whole);
         }
-        let bad = [Line::Content(Content {
+        let bad = [RecordingLine::Content(Content {
             digest: Digest::of(b""),
             text: None,
             base64: Some("§".into()),

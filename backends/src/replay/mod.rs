@@ -21,8 +21,8 @@ use runner_text::redact::Redactor;
 
 use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, answer};
-pub use file::{Exchange, FileError, Line};
-pub use question::Question;
+pub use file::{Exchange, FileError, RecordingLine};
+pub use question::ReplayQuestion;
 
 /// A question that was not asked then.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,11 +41,11 @@ pub struct Replay {
     by_order: bool,
     redactor: Redactor,
     /// Which exchanges were given, how many requests came, and what was not asked then.
-    state: Mutex<State>,
+    state: Mutex<ReplayState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ReplayState {
     given: Vec<usize>,
     asked: usize,
     drift: Vec<Drift>,
@@ -74,10 +74,13 @@ impl Replay {
     /// [`BackendError::Rejected`]: the file is not there, or no whole recording.
     pub fn open(name: &str, path: PathBuf) -> Result<Self, BackendError> {
         let lines = file::read(&path).map_err(|error| BackendError::Rejected {
-            why: format!("backend {name:?}: {}", runner_engine::causes::whole(&error)),
+            why: format!(
+                "backend {name:?}: {}",
+                runner_engine::error_chain::whole(&error)
+            ),
         })?;
         let exchanges = lines.into_iter().filter_map(|line| match line {
-            Line::Asked(exchange) => Some(*exchange),
+            RecordingLine::Asked(exchange) => Some(*exchange),
             _ => None,
         });
         Ok(Self::new(name, exchanges.collect()))
@@ -102,12 +105,12 @@ impl Replay {
         self.lock().asked
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ReplayState> {
         self.state.lock().expect("nothing panics while it holds it")
     }
 
     /// The exchange for a question: the first with its digest that was not given yet, else the last.
-    fn find(&self, question: &Question) -> Result<&Exchange, String> {
+    fn find(&self, question: &ReplayQuestion) -> Result<&Exchange, String> {
         let mut state = self.lock();
         state.asked += 1;
         let at = state.asked;
@@ -160,7 +163,7 @@ impl Backend for Replay {
         if let Some(why) = cancel.why() {
             return Err(BackendError::Cancelled { why });
         }
-        let question = Question::of(request, &self.redactor);
+        let question = ReplayQuestion::of(request, &self.redactor);
         let exchange = self.find(&question).map_err(|part| BackendError::Rejected {
             why: format!(
                 "the recording has no reply to this request (digest {}); the one of its number differs at {part}",
@@ -205,7 +208,7 @@ mod tests {
             stop: Stop::End,
             notes: Vec::new(),
         };
-        let question = Question::of(request, &redactor);
+        let question = ReplayQuestion::of(request, &redactor);
         Exchange::of(question, "claude", Ok(&reply), &redactor)
     }
 
@@ -250,7 +253,7 @@ mod tests {
         let request = question::tests::request(1);
         let redactor = Redactor::new(Vec::new());
         let auth = BackendError::Auth { why: "no".into() };
-        let question = Question::of(&request, &redactor);
+        let question = ReplayQuestion::of(&request, &redactor);
         let failed = Exchange::of(question, "claude", Err(auth.clone()), &redactor);
         let text = serde_json::to_string(&failed).unwrap();
         let backend = Replay::new("again", vec![serde_json::from_str(&text).unwrap()]);

@@ -16,7 +16,7 @@ const NONCE: &str = "0000000000000000";
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Question {
+pub struct ReplayQuestion {
     /// See [`Request::purpose`].
     pub purpose: String,
     /// See [`Request::instructions`].
@@ -39,7 +39,7 @@ pub struct Question {
     pub works: bool,
 }
 
-impl Question {
+impl ReplayQuestion {
     /// That of a request, without what must not be kept.
     pub fn of(request: &Request, redactor: &Redactor) -> Self {
         let nonce = request
@@ -214,8 +214,8 @@ pub(super) mod tests {
         }
     }
 
-    fn asked(request: &Request) -> Question {
-        Question::of(request, &Redactor::new(Vec::new()))
+    fn asked(request: &Request) -> ReplayQuestion {
+        ReplayQuestion::of(request, &Redactor::new(Vec::new()))
     }
 
     #[test]
@@ -291,7 +291,7 @@ pub(super) mod tests {
         let mut request = request(1);
         request.offer = json!({ "canary-123456": "canary-123456", "sum": sum });
         request.instructions.push_str(" canary-123456");
-        let question = Question::of(&request, &Redactor::new(vec!["canary-123456".into()]));
+        let question = ReplayQuestion::of(&request, &Redactor::new(vec!["canary-123456".into()]));
         let text = serde_json::to_string(&question).unwrap();
         assert!(!text.contains("canary-123456"), "{text}");
         assert!(text.contains(&sum));

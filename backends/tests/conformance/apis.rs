@@ -13,7 +13,7 @@ use super::block_on;
 use super::hostile_http::question;
 
 use super::http::behaviours::Behaviour as B;
-use super::http::tongue::{COST, Tongue, Why};
+use super::http::dialect::{COST, Dialect, Why};
 use super::http::{Server, Talk};
 use super::{CANARY, Case, Situation as S, around};
 
@@ -45,12 +45,12 @@ pub fn backend(kind: &str, base: &str, change: impl FnOnce(&mut BackendSpec)) ->
 }
 
 /// Gives the list of models, if that is what is asked for.
-pub fn lists(talk: &mut Talk, line: &str, tongue: Tongue) -> bool {
+pub fn lists(talk: &mut Talk, line: &str, dialect: Dialect) -> bool {
     if !line.starts_with("GET") {
         return false;
     }
     let json = [("content-type", "application/json")];
-    talk.reply(200, &json, tongue.models(&["m"]));
+    talk.reply(200, &json, dialect.models(&["m"]));
     true
 }
 
@@ -71,10 +71,10 @@ fn api(kind: &str, situation: S, place: &Path) -> Option<Case> {
         S::Unreachable => B::Overloaded,
         _ => return None,
     };
-    let tongue = match kind {
-        "anthropic" => Tongue::Messages,
-        "openai" => Tongue::Chat,
-        _ => Tongue::Ollama,
+    let dialect = match kind {
+        "anthropic" => Dialect::Messages,
+        "openai" => Dialect::Chat,
+        _ => Dialect::Ollama,
     };
     let fifo = place.join("fifo");
     let begun = (situation == S::CancelledMidway).then(|| {
@@ -82,20 +82,20 @@ fn api(kind: &str, situation: S, place: &Path) -> Option<Case> {
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
         fifo.clone()
     });
-    let told = begun.clone();
+    let reported = begun.clone();
     let server = Server::start(move |talk, seen| {
-        if lists(talk, &seen.line, tongue) {
+        if lists(talk, &seen.line, dialect) {
             return;
         }
-        if let Some(fifo) = &told {
+        if let Some(fifo) = &reported {
             fs::write(fifo, "begun").unwrap();
         }
         if situation == S::LeaksMalformed {
             let text = format!("your key is {CANARY}");
-            let events = tongue.events(&[&text], Why::Done, COST).concat();
-            return talk.reply(200, &[("content-type", tongue.content_type())], events);
+            let events = dialect.events(&[&text], Why::Done, COST).concat();
+            return talk.reply(200, &[("content-type", dialect.content_type())], events);
         }
-        behaviour.answer(tongue, talk, seen, "http://127.0.0.1:1");
+        behaviour.answer(dialect, talk, seen, "http://127.0.0.1:1");
     });
     let backend = backend(kind, &server.url(), |_| {});
     Some(Case {
@@ -126,13 +126,13 @@ fn ollamas_silent_cut_is_found_before_and_after() {
     };
     // What it says it read is the window that it was asked for.
     let cuts = Server::start(|talk, seen| {
-        if lists(talk, &seen.line, Tongue::Ollama) {
+        if lists(talk, &seen.line, Dialect::Ollama) {
             return;
         }
         let asked: Value = serde_json::from_slice(&seen.body).unwrap();
         let window = asked["options"]["num_ctx"].as_i64().unwrap();
         let cost = Some((window, 0, 3));
-        let lines = Tongue::Ollama.events(&["[1]"], Why::Done, cost).concat();
+        let lines = Dialect::Ollama.events(&["[1]"], Why::Done, cost).concat();
         talk.reply(200, &[("content-type", "application/x-ndjson")], lines);
     });
     let backend = self::backend("ollama", &cuts.url(), |spec| {
@@ -162,7 +162,7 @@ fn ollamas_silent_cut_is_found_before_and_after() {
 
     // Without a word the window grows with the question, to a bound.
     for (count, window) in [(100, 4_096), (3_000, 8_192), (15_000, 32_768)] {
-        let server = Server::start(|talk, seen| B::Good.answer(Tongue::Ollama, talk, seen, ""));
+        let server = Server::start(|talk, seen| B::Good.answer(Dialect::Ollama, talk, seen, ""));
         let backend = self::backend("ollama", &server.url(), |_| {});
         ask(&*backend, &words(count)).unwrap();
         assert_eq!(body(&server)["options"]["num_ctx"], window, "{count} words");
@@ -182,12 +182,12 @@ fn each_provider_is_held_to_a_schema_in_its_own_way() {
         schema: Some(closed.clone()),
         ..question(None)
     };
-    let asked = |kind: &str, tongue: Tongue, change: fn(&mut BackendSpec)| {
-        let server = Server::start(move |talk, seen| B::Good.answer(tongue, talk, seen, ""));
+    let asked = |kind: &str, dialect: Dialect, change: fn(&mut BackendSpec)| {
+        let server = Server::start(move |talk, seen| B::Good.answer(dialect, talk, seen, ""));
         ask(&*backend(kind, &server.url(), change), &request).unwrap();
         body(&server)
     };
-    let chat = asked("openai", Tongue::Chat, |_| {});
+    let chat = asked("openai", Dialect::Chat, |_| {});
     let format = &chat["response_format"]["json_schema"];
     assert_eq!(
         (&format["strict"], &format["schema"]["properties"]["answer"]),
@@ -200,7 +200,7 @@ fn each_provider_is_held_to_a_schema_in_its_own_way() {
         ),
         (&json!(1_000), &json!(true))
     );
-    let responses = asked("openai", Tongue::Responses, |spec| {
+    let responses = asked("openai", Dialect::Responses, |spec| {
         spec.api = Some("responses".into())
     });
     assert_eq!(
@@ -208,30 +208,30 @@ fn each_provider_is_held_to_a_schema_in_its_own_way() {
         closed
     );
     assert_eq!(responses["store"], false);
-    let schema = asked("anthropic", Tongue::Messages, |spec| {
+    let schema = asked("anthropic", Dialect::Messages, |spec| {
         spec.structured = Some("schema".into())
     });
     assert_eq!(
         schema["output_config"]["format"]["schema"]["properties"]["answer"],
         closed
     );
-    let words = asked("openai", Tongue::Chat, |spec| {
+    let words = asked("openai", Dialect::Chat, |spec| {
         spec.structured = Some("prompt".into())
     });
     assert!(words["response_format"].is_null());
-    let short = asked("openai", Tongue::Chat, |spec| {
+    let short = asked("openai", Dialect::Chat, |spec| {
         spec.max_output_tokens = Some(7)
     });
     assert_eq!(short["max_tokens"], 7);
 
     // By a tool: thoughts and words beside it are no part of the answer.
     let server = Server::start(|talk, _| {
-        let frame = |value: Value| Tongue::Messages.frame(&value);
+        let frame = |value: Value| Dialect::Messages.frame(&value);
         let delta = |at: u8, delta: Value| {
             frame(json!({"type": "content_block_delta", "index": at, "delta": delta}))
         };
         let events = [
-            Tongue::Messages.begin(COST),
+            Dialect::Messages.begin(COST),
             delta(0, json!({"type": "text_delta", "text": "Let me see."})),
             frame(json!({"type": "content_block_start", "index": 1,
                 "content_block": {"type": "tool_use", "id": "t", "name": "answer", "input": {}}})),
@@ -243,7 +243,7 @@ fn each_provider_is_held_to_a_schema_in_its_own_way() {
                 1,
                 json!({"type": "input_json_delta", "partial_json": ": \"ä\"}]}"}),
             ),
-            Tongue::Messages.finish("", Why::Tool, COST),
+            Dialect::Messages.finish("", Why::Tool, COST),
         ];
         talk.reply(
             200,

@@ -8,7 +8,7 @@ use runner_engine::time::boot_time;
 use serde_json::json;
 
 use super::http::behaviours::{ALL, Behaviour as B};
-use super::http::tongue::{self, Tongue};
+use super::http::dialect::{self, Dialect};
 use super::http::{Server, behaviours};
 use super::{CANARY, NEVER, Situation, apis, block_on, request};
 
@@ -32,19 +32,19 @@ enum Right {
     RateLimited(bool),
 }
 
-fn right(behaviour: B, tongue: Tongue) -> Right {
-    let (read, cached, written) = tongue::COST.unwrap();
+fn right(behaviour: B, dialect: Dialect) -> Right {
+    let (read, cached, written) = dialect::COST.unwrap();
     let figure = |it: i64| u64::try_from(it).unwrap();
     let usage = Usage {
         input_tokens: figure(read),
         output_tokens: figure(written),
-        cached_input_tokens: if tongue == Tongue::Ollama {
+        cached_input_tokens: if dialect == Dialect::Ollama {
             0
         } else {
             figure(cached)
         },
         // Ollama on this host is paid for with electricity.
-        cost_micros: (tongue == Tongue::Ollama).then_some(0),
+        cost_micros: (dialect == Dialect::Ollama).then_some(0),
     };
     match behaviour {
         B::UsageMissing | B::UsageNegative | B::UsageAbsurd => Right::Answer(None),
@@ -151,12 +151,12 @@ fn word(right: Right) -> &'static str {
 }
 
 /// The kind and the API of a dialect.
-pub fn kind(tongue: Tongue) -> (&'static str, Option<String>) {
-    match tongue {
-        Tongue::Messages => ("anthropic", None),
-        Tongue::Chat => ("openai", None),
-        Tongue::Responses => ("openai", Some("responses".to_owned())),
-        Tongue::Ollama => ("ollama", None),
+pub fn kind(dialect: Dialect) -> (&'static str, Option<String>) {
+    match dialect {
+        Dialect::Messages => ("anthropic", None),
+        Dialect::Chat => ("openai", None),
+        Dialect::Responses => ("openai", Some("responses".to_owned())),
+        Dialect::Ollama => ("ollama", None),
     }
 }
 
@@ -209,19 +209,19 @@ fn whatever_a_provider_does_has_one_right_outcome() {
     for behaviour in ALL {
         let mut row = format!("{behaviour:?}");
         row = format!("{row:<20}");
-        for tongue in tongue::ALL {
-            if !behaviour.is_in(tongue) {
+        for dialect in dialect::ALL {
+            if !behaviour.is_in(dialect) {
                 absent += 1;
                 row.push_str(&format!(" {:<18}", "-"));
                 continue;
             }
-            let name = format!("{behaviour:?} in {tongue:?}");
+            let name = format!("{behaviour:?} in {dialect:?}");
             let away = elsewhere.url();
             let server = Server::start(move |talk, seen| {
-                assert_eq!(Tongue::of(&seen.line), tongue, "{}", seen.line);
-                behaviour.answer(tongue, talk, seen, &away);
+                assert_eq!(Dialect::of(&seen.line), dialect, "{}", seen.line);
+                behaviour.answer(dialect, talk, seen, &away);
             });
-            let (kind, api) = kind(tongue);
+            let (kind, api) = kind(dialect);
             let base = match kind {
                 "openai" => format!("{}/v1", server.url()),
                 _ => server.url(),
@@ -233,7 +233,7 @@ fn whatever_a_provider_does_has_one_right_outcome() {
             let began = boot_time();
             let (result, sink) = ask(&*backend, &request);
             let took = boot_time() - began;
-            let wanted = right(behaviour, tongue);
+            let wanted = right(behaviour, dialect);
             assert_eq!(found(&result), Some(wanted), "{name}: {result:?}");
             // Fifty megabytes take their time, wherever else there is work.
             let most = if behaviour == B::LongThoughts {
@@ -292,16 +292,16 @@ fn a_connection_that_went_wrong_is_never_used_again() {
 
 #[test]
 fn a_cancelled_request_ends_at_once_and_hangs_up() {
-    for tongue in tongue::ALL {
+    for dialect in dialect::ALL {
         let (gone, hung_up) = std::sync::mpsc::channel();
         let gone = std::sync::Mutex::new(gone);
         let server = Server::start(move |talk, seen| {
             gone.lock().unwrap().send(()).unwrap();
-            B::StallsMidway.answer(tongue, talk, seen, "");
+            B::StallsMidway.answer(dialect, talk, seen, "");
             assert!(talk.gone);
             gone.lock().unwrap().send(()).unwrap();
         });
-        let (kind, api) = kind(tongue);
+        let (kind, api) = kind(dialect);
         let backend = apis::backend(kind, &server.url(), |spec| spec.api = api);
         let cancel = Cancel::new().unwrap();
         let (request, mut sink) = (question(None), VecSink::default());
@@ -320,7 +320,7 @@ fn a_cancelled_request_ends_at_once_and_hangs_up() {
         });
         let took = boot_time() - pulled;
         assert!(matches!(result, Err(E::Cancelled { .. })), "{result:?}");
-        assert!(took < Duration::from_secs(2), "{tongue:?} took {took:?}");
+        assert!(took < Duration::from_secs(2), "{dialect:?} took {took:?}");
         hung_up.recv_timeout(NEVER).unwrap();
     }
 }

@@ -449,7 +449,7 @@ fn every_situation_ends_as_the_contract_says() {
                 let outcome = error.outcome(Timestamp::UNIX_EPOCH);
                 let timed_out = phase(&error) == Some(Phase::Total);
                 assert_eq!(
-                    outcome.word() == "timed-out",
+                    outcome.as_str() == "timed-out",
                     timed_out,
                     "{name}: {outcome}"
                 );
@@ -537,7 +537,7 @@ fn a_description_says_what_confines() {
 fn around(env: &BTreeMap<String, String>) -> Surroundings<'_> {
     Surroundings {
         env,
-        confine: None,
+        sandbox_start: None,
         slots: None,
         clock: &Clock::Host,
     }

@@ -16,7 +16,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::hostile_http::question;
 use super::http::behaviours::Behaviour as B;
-use super::http::tongue::Tongue;
+use super::http::dialect::Dialect;
 use super::http::{Server, Wire};
 use super::{CANARY, around, block_on};
 
@@ -72,7 +72,7 @@ fn secure(name: &str, place: &Path) -> (Server, PathBuf) {
         Some(wire)
     };
     let server = Server::with("127.0.0.1:0", wrap, |talk, seen| {
-        B::Good.answer(Tongue::Chat, talk, seen, "");
+        B::Good.answer(Dialect::Chat, talk, seen, "");
     });
     (server.unwrap(), file)
 }
@@ -214,7 +214,7 @@ fn a_server_that_is_not_there_is_known_within_its_deadline() {
 fn an_address_of_the_sixth_version_is_reached() {
     let plain = |stream| -> Option<Box<dyn Wire>> { Some(Box::new(stream)) };
     let server = Server::with("[::1]:0", plain, |talk, seen| {
-        B::Good.answer(Tongue::Chat, talk, seen, "");
+        B::Good.answer(Dialect::Chat, talk, seen, "");
     });
     let Ok(server) = server else {
         let _closed =
@@ -246,9 +246,9 @@ fn an_address_of_the_sixth_version_is_reached() {
 fn proxies_are_used_for_others_and_never_for_this_host() {
     let proxy = Server::start(|talk, seen| match seen.line.starts_with("CONNECT") {
         true => talk.reply(403, &[], ""),
-        false => B::Good.answer(Tongue::Chat, talk, seen, ""),
+        false => B::Good.answer(Dialect::Chat, talk, seen, ""),
     });
-    let server = Server::start(|talk, seen| B::Good.answer(Tongue::Chat, talk, seen, ""));
+    let server = Server::start(|talk, seen| B::Good.answer(Dialect::Chat, talk, seen, ""));
     let url = proxy.url();
     let env = [("HTTP_PROXY", url.as_str()), ("https_proxy", url.as_str())];
     ask("http://model.invalid/v1", &env, None, None).unwrap();

@@ -15,20 +15,20 @@
 //! Must never hold a run up or make it fail, never keep the screen on, and never say more than it got: a
 //! lid that is closed and a battery that is empty win.
 
-mod keeper;
-mod means;
+mod inhibitor;
+mod inhibitor_command;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use keeper::{Asked, Keeper};
-pub use means::{Means, Scope};
+pub use inhibitor::{InhibitRequest, Inhibitor};
+pub use inhibitor_command::{InhibitScope, InhibitorCommand};
 
 /// How much was got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Held {
+pub enum InhibitLevel {
     /// The machine neither fell asleep by itself nor was put to sleep by a program that asks first.
     Sleep,
     /// It did not fall asleep by itself; whoever puts it to sleep does.
@@ -41,9 +41,9 @@ pub enum Held {
 
 /// What came of asking, for people and scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Awake {
+pub struct SleepInhibition {
     /// How much was got.
-    pub held: Held,
+    pub held: InhibitLevel,
     /// Who was asked: `logind`, `caffeinate`; empty where there is nobody.
     pub by: String,
     /// Why it is not more; empty where all was got.
@@ -51,21 +51,21 @@ pub struct Awake {
     pub why: String,
 }
 
-impl fmt::Display for Awake {
+impl fmt::Display for SleepInhibition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.held {
-            Held::Sleep => write!(f, "kept awake by {}", self.by),
-            Held::Idle => write!(
+            InhibitLevel::Sleep => write!(f, "kept awake by {}", self.by),
+            InhibitLevel::Idle => write!(
                 f,
                 "kept from falling asleep by itself by {}; being put to sleep was not held back: {}",
                 self.by, self.why
             ),
-            Held::ForAWhile => write!(
+            InhibitLevel::ForAWhile => write!(
                 f,
                 "kept awake by {} for a part of it: {}",
                 self.by, self.why
             ),
-            Held::Nothing => write!(f, "not kept awake: {}", self.why),
+            InhibitLevel::Nothing => write!(f, "not kept awake: {}", self.why),
         }
     }
 }
@@ -77,10 +77,10 @@ mod tests {
     #[test]
     fn it_reads_as_it_is_and_old_rows_load() {
         let row = r#"{"held":"nothing","by":"","why":"no logind answers"}"#;
-        let awake: Awake = serde_json::from_str(row).unwrap();
+        let awake: SleepInhibition = serde_json::from_str(row).unwrap();
         assert_eq!(awake.to_string(), "not kept awake: no logind answers");
         let row = r#"{"held":"sleep","by":"logind"}"#;
-        let awake: Awake = serde_json::from_str(row).unwrap();
+        let awake: SleepInhibition = serde_json::from_str(row).unwrap();
         assert_eq!(awake.to_string(), "kept awake by logind");
     }
 }

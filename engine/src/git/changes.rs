@@ -27,7 +27,7 @@ use serde_json::json;
 
 use super::{DOOR, Git, GitError, Read};
 use crate::files::open_in;
-use crate::process::Status;
+use crate::process::ExitStatus;
 
 /// The largest file whose line ends are normalised for a comparison.
 const LARGEST_TEXT: u64 = 64 * 1024 * 1024;
@@ -70,20 +70,20 @@ impl Git {
     /// [`GitError`]: git gave no answer.
     pub fn changes(&self, within: &[&str], untracked: Untracked) -> Result<Changes, GitError> {
         let question = format!("changes {untracked:?} -- {}", within.join(" "));
-        if self.tape.replays() {
+        if self.recording.replays() {
             let answer = self.recalled(&question)?;
             return Ok(serde_json::from_slice(&answer.stdout).unwrap_or_default());
         }
-        // On a tape it is one answer: the stat data of a work tree cannot be replayed.
+        // On a recording it is one answer: the stat data of a work tree cannot be replayed.
         let quiet = Self {
-            tape: crate::tape::Tape::off(),
+            recording: crate::recording::InputRecording::off(),
             ..self.clone()
         };
         let changes = quiet.compared(within, untracked)?;
-        if self.tape.records() {
-            let facts = json!({ "status": Status::Exit(0), "stderr": "" });
+        if self.recording.records() {
+            let facts = json!({ "status": ExitStatus::Exit(0), "stderr": "" });
             let text = serde_json::to_vec(&changes).unwrap_or_default();
-            self.tape.note(DOOR, &question, facts, Some(&text));
+            self.recording.note(DOOR, &question, facts, Some(&text));
         }
         Ok(changes)
     }

@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{Git, GitError, Read, Stdin};
-use crate::walls::inert::Inert;
+use crate::sandbox::inert::Inert;
 
 /// One file of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]

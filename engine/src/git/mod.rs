@@ -7,7 +7,7 @@
 //! - Only the commands in [`Read`] and the five that [`commit`] needs are ever called. None of them
 //!   converts, compares or shows the content of a work tree, fetches, signs or asks for a password.
 //! - Git is started by an absolute path from a `PATH` entry that lies outside the project.
-//! - The kernel refuses it every other program, the network and all writes ([`crate::walls::inert`]).
+//! - The kernel refuses it every other program, the network and all writes ([`crate::sandbox::inert`]).
 //!
 //! What changed in the work tree is compared here ([`changes`]), because git would apply filters.
 //! A push is the one call with a network and with programs of the user's ([`push`]): it sees none of
@@ -28,10 +28,11 @@ use serde_json::json;
 
 use crate::digest::Digest;
 use crate::process::{
-    self, Cancel, ChildSandbox, ChildSpec, Limits, SpawnError, Status, Stdin, Verdict, find_program,
+    self, Cancel, ChildSandbox, ChildSpec, ExitStatus, Limits, OutputVerdict, SpawnError, Stdin,
+    find_program,
 };
-use crate::tape::{Tape, Unrecorded};
-use crate::walls::inert::Inert;
+use crate::recording::{InputRecording, UnrecordedInput};
+use crate::sandbox::inert::Inert;
 
 /// The longest a question may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -61,10 +62,10 @@ const PINNED: [&str; 16] = [
     "color.ui=false",
 ];
 
-/// Its name on a tape.
+/// Its name on a recording.
 const DOOR: &str = "git";
 
-/// The question of a tape on which the run was asked for its commit.
+/// The question of a recording on which the run was asked for its commit.
 pub const HEAD: &str = "rev-parse HEAD";
 
 /// The git commands that read. Each of them is plumbing that neither runs a program nor looks at the
@@ -90,7 +91,7 @@ pub enum Read {
 }
 
 impl Read {
-    fn words(self) -> &'static [&'static str] {
+    fn describe(self) -> &'static [&'static str] {
         match self {
             Self::RevParse => &["rev-parse"],
             Self::RevList => &["rev-list"],
@@ -104,7 +105,7 @@ impl Read {
     }
 
     fn with<'a>(self, args: &[&'a str]) -> Vec<&'a str> {
-        self.words().iter().chain(args).copied().collect()
+        self.describe().iter().chain(args).copied().collect()
     }
 }
 
@@ -130,7 +131,7 @@ pub enum GitError {
     Spawn(#[source] SpawnError),
     /// A run that is gone through again asks what was not asked then.
     #[error(transparent)]
-    Unrecorded(#[from] Unrecorded),
+    Unrecorded(#[from] UnrecordedInput),
     /// Git would write through a link, or into a file that has another name too.
     #[error("{} is a link, or has another name: git would write elsewhere; remove it", path.display())]
     Linked {
@@ -157,7 +158,7 @@ pub enum GitError {
         /// The arguments after the pinned ones.
         args: String,
         /// Its exit code or signal.
-        status: Status,
+        status: ExitStatus,
         /// The first lines it wrote to stderr.
         stderr: String,
     },
@@ -169,7 +170,7 @@ pub struct Git {
     root: PathBuf,
     env: BTreeMap<String, String>,
     marker: String,
-    tape: Tape,
+    recording: InputRecording,
 }
 
 impl Git {
@@ -191,14 +192,14 @@ impl Git {
             root: root.to_owned(),
             env,
             marker: marker.to_owned(),
-            tape: Tape::off(),
+            recording: InputRecording::off(),
         }
     }
 
-    /// The same, on a tape.
+    /// The same, on a recording.
     #[must_use]
-    pub fn taped(mut self, tape: Tape) -> Self {
-        self.tape = tape;
+    pub fn with_recording(mut self, recording: InputRecording) -> Self {
+        self.recording = recording;
         self
     }
 
@@ -226,7 +227,7 @@ impl Git {
     }
 
     fn successful(&self, args: &[&str], answer: Answer) -> Result<Vec<u8>, GitError> {
-        if answer.status == Status::Exit(0) {
+        if answer.status == ExitStatus::Exit(0) {
             return Ok(answer.stdout);
         }
         let stderr = answer.first_lines();
@@ -261,7 +262,7 @@ impl Git {
         let args = read.with(args);
         let answer = self.call(&args, stdin)?;
         match answer.status {
-            Status::Exit(1) => Ok(None),
+            ExitStatus::Exit(1) => Ok(None),
             _ => self.successful(&args, answer).map(Some),
         }
     }
@@ -354,28 +355,29 @@ impl Git {
         }
         let name = format!("{hash}^{{commit}}");
         let answer = self.call(&["rev-parse", "--verify", "--quiet", &name], Stdin::Null)?;
-        Ok((answer.status == Status::Exit(0))
+        Ok((answer.status == ExitStatus::Exit(0))
             .then(|| String::from_utf8_lossy(&answer.stdout).trim().to_owned()))
     }
 
     fn call(&self, args: &[&str], stdin: Stdin) -> Result<Answer, GitError> {
         let question = question(args, &stdin);
-        if self.tape.replays() {
+        if self.recording.replays() {
             return self.recalled(&question);
         }
         let answer = self.started(args, stdin, Inert::default())?;
-        if self.tape.records() {
+        if self.recording.records() {
             let words = String::from_utf8_lossy(&answer.stderr);
             let facts = json!({ "status": answer.status, "stderr": words });
-            self.tape.note(DOOR, &question, facts, Some(&answer.stdout));
+            self.recording
+                .note(DOOR, &question, facts, Some(&answer.stdout));
         }
         Ok(answer)
     }
 
     fn recalled(&self, question: &str) -> Result<Answer, GitError> {
-        let answer = self.tape.recall(DOOR, question)?;
+        let answer = self.recording.recall(DOOR, question)?;
         let status = serde_json::from_value(answer.facts["status"].clone());
-        let status = status.map_err(|_| Unrecorded {
+        let status = status.map_err(|_| UnrecordedInput {
             door: DOOR.to_owned(),
             question: question.to_owned(),
         })?;
@@ -451,7 +453,7 @@ pub fn is_in_a_project(real: &Path) -> bool {
 /// How git answered.
 #[derive(Debug)]
 struct Answer {
-    status: Status,
+    status: ExitStatus,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
@@ -477,7 +479,7 @@ fn no_token(source: std::io::Error) -> GitError {
 
 fn start(spec: &ChildSpec, cancel: &Cancel) -> Result<Answer, GitError> {
     let ended =
-        process::run(spec, cancel, &mut |_, _| Verdict::Continue).map_err(GitError::Spawn)?;
+        process::run(spec, cancel, &mut |_, _| OutputVerdict::Continue).map_err(GitError::Spawn)?;
     Ok(Answer {
         status: ended.status,
         stdout: ended.stdout,
@@ -485,7 +487,7 @@ fn start(spec: &ChildSpec, cancel: &Cancel) -> Result<Answer, GitError> {
     })
 }
 
-/// A question as it stands on a tape.
+/// A question as it stands on a recording.
 fn question(args: &[&str], stdin: &Stdin) -> String {
     let words = args.join(" ");
     match stdin {

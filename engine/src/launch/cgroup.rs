@@ -3,7 +3,7 @@
 //! It is made beneath the launcher's own group, in the version 2 tree wherever that is mounted (also
 //! beside a version 1 tree), and is called `runner-<marker>`, so that recovery finds it by the run.
 //! No controller is used: it only holds processes together. Where none can be made the child is held
-//! by its subreaper alone, and its containment says so.
+//! by its subreaper alone, and its sandbox says so.
 //!
 //! Must never kill a group that it did not name.
 
@@ -24,12 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A group that this launcher made.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ControlGroup {
     own: PathBuf,
     above: PathBuf,
 }
 
-impl Group {
+impl ControlGroup {
     /// Makes the group of a run; `None` where that is not allowed or cannot be killed as one.
     pub fn make(marker: &str) -> Option<Self> {
         let (mount, above) = mine()?;

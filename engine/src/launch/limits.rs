@@ -7,13 +7,13 @@ use std::io;
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
-use crate::walls::Caps;
+use crate::sandbox::ResourceLimits;
 
 /// More likely to be ended than runner and what a person works with, when memory runs out.
 const OOM_SCORE: &str = "500";
 
 /// Sets all of it.
-pub(super) fn set(caps: &Caps) -> io::Result<()> {
+pub(super) fn set(caps: &ResourceLimits) -> io::Result<()> {
     umask(Mode::RWXG | Mode::RWXO);
     at_most(Resource::Core, 0)?;
     at_most(Resource::Fsize, caps.file_bytes)?;

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::process::Status;
-use crate::walls::resolve::Real;
-use crate::walls::{Containment, WallError, Walls};
+use crate::process::ExitStatus;
+use crate::sandbox::resolve::ResolvedSandbox;
+use crate::sandbox::{AppliedSandbox, Sandbox, SandboxError};
 
 /// What to start, and behind what. The first message, with the program's standard input.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Plan {
+pub(crate) struct LaunchPlan {
     /// The file to run.
     pub program: PathBuf,
     /// Its arguments.
@@ -25,29 +25,29 @@ pub(crate) struct Plan {
     /// The run's marker.
     pub marker: String,
     /// What it may touch.
-    pub walls: Walls,
-    /// What the warden tells the first process inside of a mount view.
-    pub inside: Option<Inside>,
+    pub walls: Sandbox,
+    /// What the launch supervisor tells the first process inside of a mount view.
+    pub inside: Option<ResolvedPaths>,
 }
 
 /// What was looked at outside, to be found again inside.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Inside {
+pub(crate) struct ResolvedPaths {
     /// Which paths.
-    pub real: Real,
+    pub real: ResolvedSandbox,
 }
 
 /// What the launcher says.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Report {
+pub(crate) enum LaunchReport {
     /// The program runs.
-    Started(Containment),
+    Started(AppliedSandbox),
     /// The program was not started.
-    Refused(Refusal),
+    Refused(LaunchRefusal),
     /// The program has ended and its tree is gone.
     Ended {
         /// How.
-        status: Status,
+        status: ExitStatus,
         /// How many processes besides it had to be killed.
         killed: usize,
         /// How many could not be.
@@ -57,8 +57,8 @@ pub(crate) enum Report {
 
 /// Why nothing was started.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Refusal {
-    /// The walls could not be raised.
+pub(crate) enum LaunchRefusal {
+    /// The sandbox could not be raised.
     Walls(String),
     /// The system refused to start the program.
     Spawn(i32),
@@ -66,13 +66,13 @@ pub(crate) enum Refusal {
     Other(String),
 }
 
-impl From<WallError> for Refusal {
-    fn from(error: WallError) -> Self {
+impl From<SandboxError> for LaunchRefusal {
+    fn from(error: SandboxError) -> Self {
         Self::Walls(error.to_string())
     }
 }
 
-impl Refusal {
+impl LaunchRefusal {
     /// A spawn that failed.
     pub fn of_spawn(error: &io::Error) -> Self {
         match error.raw_os_error() {
@@ -87,9 +87,9 @@ impl Refusal {
     }
 }
 
-/// What a run says to its launcher after the plan, and the warden to the first process inside.
+/// What a run says to its launcher after the plan, and the launch supervisor to the first process inside.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub(crate) enum LaunchOrder {
     /// Pass this signal on to the program's process group.
     Signal(i32),
 }

@@ -1,6 +1,6 @@
 //! What a job wants of its clock and of the queue: catch-up, overlap, gates, retries.
 //!
-//! Plain data with a default each, kept in the ledger beside the job, and the pure rules that need
+//! Plain data with a default each, kept in the database beside the job, and the pure rules that need
 //! nothing else. This module must never read a clock or do IO.
 
 mod quiet;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 pub use retry::retryable;
 
-/// The most of one job's moments that wait behind each other; further ones are skipped.
+/// The most of one job's scheduled times that wait behind each other; further ones are skipped.
 pub const QUEUE: u32 = 100;
 /// The group of jobs that name none.
 pub const DEFAULT_GROUP: &str = "default";
@@ -23,7 +23,7 @@ pub const DEFAULT_GROUP: &str = "default";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// What becomes of moments that passed with nothing there to run them.
+    /// What becomes of scheduled times that passed with nothing there to run them.
     pub catch_up: CatchUp,
     /// What becomes of a moment that comes while an earlier one is not over.
     pub overlap: Overlap,
@@ -38,19 +38,19 @@ pub struct Policy {
     /// The load of one minute per core, in thousandths, above which it waits; absent: any will do.
     pub max_load: Option<u32>,
     /// The group whose slots it shares.
-    pub group: Group,
+    pub group: ConcurrencyGroup,
     /// Higher goes first among those that wait.
     pub priority: i32,
     /// How often and how long after a failure it is tried again.
     pub retry: Retry,
 }
 
-/// What becomes of missed moments.
+/// What becomes of missed scheduled times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CatchUp {
     /// Which of them are run.
-    pub which: Which,
+    pub which: CatchUpScope,
     /// How late a moment may be and still be run for.
     pub window: SignedDuration,
     /// The most that `all` runs; older ones are missed.
@@ -59,10 +59,10 @@ pub struct CatchUp {
     pub stagger: SignedDuration,
 }
 
-/// Which missed moments are run.
+/// Which missed scheduled times are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Which {
+pub enum CatchUpScope {
     /// Only a moment that is not late at all.
     None,
     /// The last one.
@@ -94,7 +94,7 @@ pub struct Quiet {
 
 /// A set of jobs, of all projects, that share slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Group {
+pub struct ConcurrencyGroup {
     /// Its name.
     pub name: String,
     /// How many of its jobs run at once, at most; never 0.
@@ -120,7 +120,7 @@ impl Default for Policy {
             min_interval: None,
             min_battery: 0,
             max_load: None,
-            group: Group {
+            group: ConcurrencyGroup {
                 name: DEFAULT_GROUP.to_owned(),
                 slots: 4,
             },
@@ -136,7 +136,7 @@ impl Default for Policy {
 impl Default for CatchUp {
     fn default() -> Self {
         Self {
-            which: Which::Last,
+            which: CatchUpScope::Last,
             window: SignedDuration::from_hours(24),
             cap: 100,
             stagger: SignedDuration::from_secs(60),
@@ -145,7 +145,7 @@ impl Default for CatchUp {
 }
 
 impl CatchUp {
-    /// How long the late moments of whoever `salt` names wait: the same each time for the same
+    /// How long the late scheduled times of whoever `salt` names wait: the same each time for the same
     /// salt, spread evenly from nothing to `stagger` over different ones, in whole milliseconds.
     pub fn stagger_of(&self, salt: &str) -> SignedDuration {
         let digest = Digest::of(salt.as_bytes()).short();

@@ -19,7 +19,7 @@
 //! never signal a number that might meanwhile name somebody else.
 
 mod cancel;
-mod room;
+mod disk_quota;
 mod run;
 mod spec;
 mod supervisor;
@@ -29,18 +29,18 @@ pub(crate) mod wait;
 
 use std::time::Duration;
 
-use crate::walls::Containment;
+use crate::sandbox::AppliedSandbox;
 
 pub use cancel::Cancel;
-pub use run::{Verdict, run};
+pub use run::{OutputVerdict, run};
 pub use spec::{ChildSandbox, ChildSpec, Limits, MARKER_VARIABLE, SpawnError, Stdin, find_program};
-pub use supervisor::{Effect, Event, Reason, Status, Stream, Supervisor};
+pub use supervisor::{ExitStatus, Reason, Stream, Supervisor, SupervisorEffect, SupervisorEvent};
 
 /// How a child ended, and everything it said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Of the child itself; one that KILL did not end in time counts as killed.
-    pub status: Status,
+    pub status: ExitStatus,
     /// Which limit ended it, if one did.
     pub reason: Reason,
     /// Up to the cap.
@@ -62,14 +62,14 @@ pub struct Ended {
     /// How many processes of its tree could not be ended. Anything but 0 is a failure of the host.
     pub survivors: usize,
     /// What held it, if it was started through a launcher.
-    pub containment: Option<Containment>,
+    pub containment: Option<AppliedSandbox>,
 }
 
 impl Ended {
     /// Whether it ended by itself with exit code 0 and its whole output is here, or was ended only
     /// after its result had been seen.
     pub fn is_success(&self) -> bool {
-        self.reason == Reason::Exited && (self.status == Status::Exit(0) || self.lingered)
+        self.reason == Reason::Exited && (self.status == ExitStatus::Exit(0) || self.lingered)
     }
 
     /// How long it lasted.
@@ -78,7 +78,7 @@ impl Ended {
     }
 }
 
-impl std::fmt::Display for Status {
+impl std::fmt::Display for ExitStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Exit(code) => write!(f, "exit {code}"),

@@ -17,22 +17,24 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open};
 
 use super::Ended;
 use super::cancel::{AT_ONCE, Cancel};
-use super::room::Room;
+use super::disk_quota::DiskQuota;
 use super::spec::{ChildSandbox, ChildSpec, MARKER_VARIABLE, SpawnError, Stdin};
-use super::supervisor::{Effect, Event, Reason, Status, Stream, Supervisor};
+use super::supervisor::{
+    ExitStatus, Reason, Stream, Supervisor, SupervisorEffect, SupervisorEvent,
+};
 use super::sweep::Owned;
 use super::wait::{Alarm, poll_within};
 use crate::files::open_null;
-use crate::launch::{Channel, Plan, Refusal, Report, clear_marked};
+use crate::launch::{Channel, LaunchPlan, LaunchRefusal, LaunchReport, clear_marked};
+use crate::sandbox::placeholders::clear_abandoned;
+use crate::sandbox::{AppliedSandbox, SandboxedStart, inert};
 use crate::time::boot_time;
-use crate::walls::blockers::clear_abandoned;
-use crate::walls::{Confine, Containment, inert};
 
 const CHUNK: usize = 64 * 1024;
 
 /// What the observer of a child's output concludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum OutputVerdict {
     /// Go on.
     Continue,
     /// The final result has been seen: the child has its exit grace to end.
@@ -48,7 +50,7 @@ pub enum Verdict {
 pub fn run(
     spec: &ChildSpec,
     cancel: &Cancel,
-    on_output: &mut dyn FnMut(Stream, &[u8]) -> Verdict,
+    on_output: &mut dyn FnMut(Stream, &[u8]) -> OutputVerdict,
 ) -> Result<Ended, SpawnError> {
     let program = spec.check(cancel)?;
     let io = |what| {
@@ -62,7 +64,9 @@ pub fn run(
     let mut alarm = Alarm::new().map_err(io("make a timer"))?;
     let started = boot_time();
     let mut launcher = match spec.sandbox.launched() {
-        Some(confine) => Some(Launcher::new(spec, confine, &program).map_err(io("make a socket"))?),
+        Some(sandbox_start) => {
+            Some(Launcher::new(spec, sandbox_start, &program).map_err(io("make a socket"))?)
+        }
         None => None,
     };
     let alone = matches!(spec.sandbox, ChildSandbox::Inert(_));
@@ -76,15 +80,15 @@ pub fn run(
         },
     })
     .map_err(|error| match spec.sandbox.launched() {
-        Some(confine) => SpawnError::Walls {
-            program: confine.launcher.clone(),
+        Some(sandbox_start) => SpawnError::Walls {
+            program: sandbox_start.launcher.clone(),
             why: format!("the launcher cannot be started: {error}"),
         },
         None => spawn_error(program.clone(), error),
     })?;
     if let Some(launcher) = &mut launcher {
         // One that does not take it has ended, which is seen like any other end.
-        let _ = launcher.tell();
+        let _ = launcher.send();
     }
     let mut session = Session::new(spec, &mut owned, launcher, started).map_err(io("watch it"))?;
     session
@@ -96,7 +100,7 @@ pub fn run(
         launcher,
         ..
     } = session;
-    let mut buried = owned.bury();
+    let mut buried = owned.kill_rest();
     if let Some(launcher) = &launcher
         && launcher.said.status.is_none()
     {
@@ -126,7 +130,7 @@ pub fn run(
         // KILL was sent; that it did not take effect is what `survivors` says.
         status: supervisor
             .status()
-            .unwrap_or(Status::Signal(Signal::KILL.as_raw())),
+            .unwrap_or(ExitStatus::Signal(Signal::KILL.as_raw())),
         reason: supervisor.reason(),
         stdout,
         stderr,
@@ -163,25 +167,25 @@ struct Launcher {
     command: Command,
     channel: Channel,
     theirs: Option<OwnedFd>,
-    plan: Plan,
+    plan: LaunchPlan,
     /// The program's standard input: what it reads, and, if that is a pipe, where it is written.
     input: Option<OwnedFd>,
     write: Option<OwnedFd>,
-    said: Said,
+    said: LauncherMessage,
 }
 
 /// What the launcher said.
 #[derive(Default)]
-struct Said {
-    containment: Option<Containment>,
-    refused: Option<Refusal>,
-    status: Option<Status>,
+struct LauncherMessage {
+    containment: Option<AppliedSandbox>,
+    refused: Option<LaunchRefusal>,
+    status: Option<ExitStatus>,
     killed: usize,
     survivors: usize,
 }
 
 impl Launcher {
-    fn new(spec: &ChildSpec, confine: &Confine, program: &Path) -> io::Result<Self> {
+    fn new(spec: &ChildSpec, sandbox_start: &SandboxedStart, program: &Path) -> io::Result<Self> {
         let (channel, theirs) = Channel::pair()?;
         let (input, write) = match spec.stdin {
             Stdin::Null => (open_null()?, None),
@@ -190,7 +194,7 @@ impl Launcher {
                 (read.into(), Some(write.into()))
             }
         };
-        let mut command = Command::new(&confine.launcher);
+        let mut command = Command::new(&sandbox_start.launcher);
         // No group of its own yet: the leader of one cannot begin a session.
         command
             .arg0("runner")
@@ -204,18 +208,18 @@ impl Launcher {
             command,
             channel,
             theirs: Some(theirs),
-            plan: Plan {
+            plan: LaunchPlan {
                 program: program.to_owned(),
                 args: spec.args.clone(),
                 cwd: spec.cwd.clone(),
                 env: spec.env.clone(),
                 marker: spec.marker.clone(),
-                walls: confine.walls.clone(),
+                walls: sandbox_start.walls.clone(),
                 inside: None,
             },
             input: Some(input),
             write,
-            said: Said::default(),
+            said: LauncherMessage::default(),
         })
     }
 
@@ -228,18 +232,18 @@ impl Launcher {
     }
 
     /// Says what to start.
-    fn tell(&mut self) -> io::Result<()> {
+    fn send(&mut self) -> io::Result<()> {
         let input = self.input.take().ok_or(io::ErrorKind::InvalidInput)?;
         self.channel.send(&self.plan, &[input.as_fd()])
     }
 
     /// Takes what it said; it has ended, so this does not wait.
     fn listen(&mut self) {
-        while let Ok(Some((report, _))) = self.channel.receive::<Report>() {
+        while let Ok(Some((report, _))) = self.channel.receive::<LaunchReport>() {
             match report {
-                Report::Started(containment) => self.said.containment = Some(containment),
-                Report::Refused(refusal) => self.said.refused = Some(refusal),
-                Report::Ended {
+                LaunchReport::Started(containment) => self.said.containment = Some(containment),
+                LaunchReport::Refused(refusal) => self.said.refused = Some(refusal),
+                LaunchReport::Ended {
                     status,
                     killed,
                     survivors,
@@ -253,11 +257,11 @@ impl Launcher {
     }
 }
 
-fn refused(program: PathBuf, refusal: Refusal) -> SpawnError {
+fn refused(program: PathBuf, refusal: LaunchRefusal) -> SpawnError {
     match refusal {
-        Refusal::Walls(why) => SpawnError::Walls { program, why },
-        Refusal::Spawn(number) => spawn_error(program, io::Error::from_raw_os_error(number)),
-        Refusal::Other(why) => SpawnError::Walls { program, why },
+        LaunchRefusal::Walls(why) => SpawnError::Walls { program, why },
+        LaunchRefusal::Spawn(number) => spawn_error(program, io::Error::from_raw_os_error(number)),
+        LaunchRefusal::Other(why) => SpawnError::Walls { program, why },
     }
 }
 
@@ -283,7 +287,7 @@ fn spawn_error(program: PathBuf, error: io::Error) -> SpawnError {
 
 /// What a turn of the loop can find ready.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ready {
+enum ReadySource {
     Output(Stream),
     Input,
     Cancel,
@@ -301,10 +305,10 @@ struct Session<'a> {
     done: bool,
     chunk: Vec<u8>,
     launcher: Option<Launcher>,
-    room: Option<Room>,
+    room: Option<DiskQuota>,
 }
 
-type Observer<'o> = &'o mut dyn FnMut(Stream, &[u8]) -> Verdict;
+type Observer<'o> = &'o mut dyn FnMut(Stream, &[u8]) -> OutputVerdict;
 
 impl<'a> Session<'a> {
     fn new(
@@ -345,8 +349,8 @@ impl<'a> Session<'a> {
             room: spec
                 .sandbox
                 .launched()
-                .and_then(|confine| confine.walls.quota.clone())
-                .map(|quota| Room::new(quota, started)),
+                .and_then(|sandbox_start| sandbox_start.walls.quota.clone())
+                .map(|quota| DiskQuota::new(quota, started)),
         })
     }
 
@@ -363,23 +367,23 @@ impl<'a> Session<'a> {
             alarm.set(deadline.into_iter().chain(look).min())?;
             for ready in self.wait(cancel, alarm) {
                 match ready {
-                    Ready::Output(stream) => {
+                    ReadySource::Output(stream) => {
                         self.read(stream, owned, on_output);
                     }
-                    Ready::Input => self.write(),
-                    Ready::Cancel => {
+                    ReadySource::Input => self.write(),
+                    ReadySource::Cancel => {
                         self.heard_cancel = true;
                         if cancel.is_at_once() {
                             self.supervisor.hurry(AT_ONCE);
                         }
-                        self.tell(Event::Cancel, owned);
+                        self.send(SupervisorEvent::Cancel, owned);
                     }
-                    Ready::Process => self.exited(owned, on_output)?,
-                    Ready::Alarm => {
-                        if self.room.as_mut().is_some_and(Room::is_over) {
-                            self.tell(Event::OverQuota, owned);
+                    ReadySource::Process => self.exited(owned, on_output)?,
+                    ReadySource::Alarm => {
+                        if self.room.as_mut().is_some_and(DiskQuota::is_over) {
+                            self.send(SupervisorEvent::OverQuota, owned);
                         }
-                        self.tell(Event::Tick, owned);
+                        self.send(SupervisorEvent::Tick, owned);
                     }
                 }
             }
@@ -389,23 +393,23 @@ impl<'a> Session<'a> {
 
     /// Output comes before the exit, so that what a child said last is never lost; the alarm comes
     /// last, so that what came in time counts.
-    fn wait(&self, cancel: &Cancel, alarm: &Alarm) -> Vec<Ready> {
+    fn wait(&self, cancel: &Cancel, alarm: &Alarm) -> Vec<ReadySource> {
         let mut sources = Vec::with_capacity(6);
         for stream in [Stream::Stdout, Stream::Stderr] {
             if let Some(pipe) = &self.streams[stream as usize] {
-                sources.push((Ready::Output(stream), pipe.as_fd(), PollFlags::IN));
+                sources.push((ReadySource::Output(stream), pipe.as_fd(), PollFlags::IN));
             }
         }
         if let Some((pipe, _)) = &self.input {
-            sources.push((Ready::Input, pipe.as_fd(), PollFlags::OUT));
+            sources.push((ReadySource::Input, pipe.as_fd(), PollFlags::OUT));
         }
         if let Some(process) = &self.process {
-            sources.push((Ready::Process, process.as_fd(), PollFlags::IN));
+            sources.push((ReadySource::Process, process.as_fd(), PollFlags::IN));
         }
         if !self.heard_cancel {
-            sources.push((Ready::Cancel, cancel.as_fd(), PollFlags::IN));
+            sources.push((ReadySource::Cancel, cancel.as_fd(), PollFlags::IN));
         }
-        sources.push((Ready::Alarm, alarm.as_fd(), PollFlags::IN));
+        sources.push((ReadySource::Alarm, alarm.as_fd(), PollFlags::IN));
         let mut fds: Vec<PollFd<'_>> = sources
             .iter()
             .map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
@@ -418,16 +422,16 @@ impl<'a> Session<'a> {
         ready.map(|((ready, ..), _)| *ready).collect()
     }
 
-    fn tell(&mut self, event: Event, owned: &mut Owned) {
+    fn send(&mut self, event: SupervisorEvent, owned: &mut Owned) {
         for effect in self.supervisor.handle(event, boot_time()) {
             match effect {
-                Effect::Terminate => owned.terminate(),
+                SupervisorEffect::Terminate => owned.terminate(),
                 // The launcher kills it, and says how many there were; what it leaves is buried.
-                Effect::Kill => match &self.launcher {
+                SupervisorEffect::Kill => match &self.launcher {
                     Some(launcher) => launcher.channel.hang_up(),
                     None => owned.kill_all(),
                 },
-                Effect::Finish => self.done = true,
+                SupervisorEffect::Finish => self.done = true,
             }
         }
     }
@@ -445,25 +449,25 @@ impl<'a> Session<'a> {
         };
         if count == 0 {
             self.streams[stream as usize] = None;
-            self.tell(Event::Closed(stream), owned);
+            self.send(SupervisorEvent::Closed(stream), owned);
             return 0;
         }
         let kept = &self.chunk[..count.min(self.supervisor.room(stream))];
         self.kept[stream as usize].extend_from_slice(kept);
         let verdict = if kept.is_empty() {
-            Verdict::Continue
+            OutputVerdict::Continue
         } else {
             on_output(stream, kept)
         };
-        self.tell(
-            Event::Output {
+        self.send(
+            SupervisorEvent::Output {
                 stream,
                 bytes: count,
             },
             owned,
         );
-        if verdict == Verdict::ResultSeen {
-            self.tell(Event::Result, owned);
+        if verdict == OutputVerdict::ResultSeen {
+            self.send(SupervisorEvent::Result, owned);
         }
         count
     }
@@ -507,7 +511,7 @@ impl<'a> Session<'a> {
                 left = left.saturating_sub(count);
             }
         }
-        self.tell(Event::Exited(status), owned);
+        self.send(SupervisorEvent::Exited(status), owned);
         Ok(())
     }
 }

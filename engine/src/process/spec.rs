@@ -15,8 +15,8 @@ use std::time::Duration;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::cancel::Cancel;
-use crate::walls::Confine;
-use crate::walls::inert::Inert;
+use crate::sandbox::SandboxedStart;
+use crate::sandbox::inert::Inert;
 
 /// The variable that marks every process of a run, so that its tree can be found again.
 pub const MARKER_VARIABLE: &str = "RUNNER_RUN";
@@ -52,19 +52,19 @@ pub enum ChildSandbox {
     /// Reading, and writing where it says; no other program and no network. For git.
     Inert(Inert),
     /// Whatever a job may touch, held by the launcher. For every program of a job.
-    Launched(Confine),
+    Launched(SandboxedStart),
 }
 
-impl From<Option<Confine>> for ChildSandbox {
-    fn from(confine: Option<Confine>) -> Self {
-        confine.map_or(Self::Off, Self::Launched)
+impl From<Option<SandboxedStart>> for ChildSandbox {
+    fn from(sandbox_start: Option<SandboxedStart>) -> Self {
+        sandbox_start.map_or(Self::Off, Self::Launched)
     }
 }
 
 impl ChildSandbox {
-    pub(super) fn launched(&self) -> Option<&Confine> {
+    pub(super) fn launched(&self) -> Option<&SandboxedStart> {
         match self {
-            Self::Launched(confine) => Some(confine),
+            Self::Launched(sandbox_start) => Some(sandbox_start),
             Self::Off | Self::Inert(_) => None,
         }
     }
@@ -122,7 +122,7 @@ impl Default for Limits {
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// No such program.
-    #[error("no program {} {}", program.display(), Searched(searched))]
+    #[error("no program {} {}", program.display(), ProgramSearch(searched))]
     NotFound {
         /// As it was asked for.
         program: PathBuf,
@@ -145,7 +145,7 @@ pub enum SpawnError {
         /// What about it.
         why: String,
     },
-    /// The walls that it was to start behind could not be raised.
+    /// The sandbox that it was to start behind could not be raised.
     #[error("cannot confine {}: {why}", program.display())]
     Walls {
         /// The program.
@@ -171,9 +171,9 @@ pub enum SpawnError {
     },
 }
 
-struct Searched<'a>(&'a [PathBuf]);
+struct ProgramSearch<'a>(&'a [PathBuf]);
 
-impl std::fmt::Display for Searched<'_> {
+impl std::fmt::Display for ProgramSearch<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             [] => f.write_str("(the child's PATH is empty)"),
@@ -223,9 +223,9 @@ pub fn find_program(program: &Path, cwd: &Path, path: &str) -> Result<PathBuf, S
     if program.components().count() != 1 || program.is_absolute() {
         let file = cwd.join(program);
         return match runnable(&file) {
-            Verdict::Runnable => Ok(file),
-            Verdict::Not(why) => Err(SpawnError::NotExecutable { program: file, why }),
-            Verdict::Absent => Err(SpawnError::NotFound {
+            ProgramCheck::Runnable => Ok(file),
+            ProgramCheck::Not(why) => Err(SpawnError::NotExecutable { program: file, why }),
+            ProgramCheck::Absent => Err(SpawnError::NotFound {
                 program: program.to_owned(),
                 searched: vec![file],
             }),
@@ -240,11 +240,11 @@ pub fn find_program(program: &Path, cwd: &Path, path: &str) -> Result<PathBuf, S
     for folder in &folders {
         let file = folder.join(program);
         match runnable(&file) {
-            Verdict::Runnable => return Ok(file),
-            Verdict::Not(why) => {
+            ProgramCheck::Runnable => return Ok(file),
+            ProgramCheck::Not(why) => {
                 unfit.get_or_insert(SpawnError::NotExecutable { program: file, why });
             }
-            Verdict::Absent => {}
+            ProgramCheck::Absent => {}
         }
     }
     Err(unfit.unwrap_or(SpawnError::NotFound {
@@ -253,26 +253,26 @@ pub fn find_program(program: &Path, cwd: &Path, path: &str) -> Result<PathBuf, S
     }))
 }
 
-enum Verdict {
+enum ProgramCheck {
     Runnable,
     Absent,
     Not(String),
 }
 
-fn runnable(file: &Path) -> Verdict {
+fn runnable(file: &Path) -> ProgramCheck {
     let metadata = match fs::metadata(file) {
         Ok(metadata) => metadata,
         Err(error) => match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => return Verdict::Absent,
-            _ => return Verdict::Not(error.to_string()),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => return ProgramCheck::Absent,
+            _ => return ProgramCheck::Not(error.to_string()),
         },
     };
     if !metadata.is_file() {
-        return Verdict::Not("it is not a file".to_owned());
+        return ProgramCheck::Not("it is not a file".to_owned());
     }
     match accessat(CWD, file, Access::EXEC_OK, AtFlags::EACCESS) {
-        Ok(()) => Verdict::Runnable,
-        Err(_) => Verdict::Not(format!(
+        Ok(()) => ProgramCheck::Runnable,
+        Err(_) => ProgramCheck::Not(format!(
             "no permission (mode {:o})",
             metadata.mode() & 0o7777
         )),

@@ -31,7 +31,7 @@ pub enum Stream {
 
 /// How a child's process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Status {
+pub enum ExitStatus {
     /// With this exit code.
     Exit(i32),
     /// By this signal.
@@ -62,7 +62,7 @@ pub enum Reason {
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SupervisorEvent {
     /// Bytes came.
     Output {
         /// On this stream.
@@ -79,14 +79,14 @@ pub enum Event {
     /// The token was pulled.
     Cancel,
     /// The process ended.
-    Exited(Status),
+    Exited(ExitStatus),
     /// Time has passed.
     Tick,
 }
 
 /// What to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum SupervisorEffect {
     /// Ask the process group to end.
     Terminate,
     /// End the whole tree.
@@ -96,7 +96,7 @@ pub enum Effect {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SupervisorState {
     Starting,
     Running { last: Duration },
     Grace { until: Duration },
@@ -111,10 +111,10 @@ enum State {
 pub struct Supervisor {
     limits: Limits,
     started: Duration,
-    state: State,
+    state: SupervisorState,
     reason: Reason,
     lingered: bool,
-    status: Option<Status>,
+    status: Option<ExitStatus>,
     seen: [usize; 2],
     open: [bool; 2],
 }
@@ -125,7 +125,7 @@ impl Supervisor {
         Self {
             limits,
             started: now,
-            state: State::Starting,
+            state: SupervisorState::Starting,
             reason: Reason::Exited,
             lingered: false,
             status: None,
@@ -136,49 +136,54 @@ impl Supervisor {
 
     /// Takes one event and says what to do, in order.
     #[must_use = "each effect has to be carried out"]
-    pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Effect> {
+    pub fn handle(&mut self, event: SupervisorEvent, now: Duration) -> Vec<SupervisorEffect> {
         match event {
-            Event::Output { stream, bytes } => self.output(stream, bytes, now),
-            Event::Closed(stream) => {
+            SupervisorEvent::Output { stream, bytes } => self.output(stream, bytes, now),
+            SupervisorEvent::Closed(stream) => {
                 self.open[stream as usize] = false;
                 match self.state {
-                    State::Draining { .. } if self.open == [false; 2] => self.finish(),
+                    SupervisorState::Draining { .. } if self.open == [false; 2] => self.finish(),
                     _ => Vec::new(),
                 }
             }
-            Event::Result => {
-                if let State::Starting | State::Running { .. } = self.state {
+            SupervisorEvent::Result => {
+                if let SupervisorState::Starting | SupervisorState::Running { .. } = self.state {
                     let until = now.saturating_add(self.limits.exit_grace);
-                    self.state = State::Grace { until };
+                    self.state = SupervisorState::Grace { until };
                 }
                 Vec::new()
             }
-            Event::Cancel => match self.state {
-                State::Starting | State::Running { .. } => self.stop(Reason::Cancelled, now),
-                // The result is there: what is left is to end.
-                State::Grace { .. } => self.linger(now),
-                _ => Vec::new(),
-            },
-            Event::OverQuota => match self.state {
-                State::Starting | State::Running { .. } | State::Grace { .. } => {
-                    self.stop(Reason::Quota, now)
+            SupervisorEvent::Cancel => match self.state {
+                SupervisorState::Starting | SupervisorState::Running { .. } => {
+                    self.stop(Reason::Cancelled, now)
                 }
+                // The result is there: what is left is to end.
+                SupervisorState::Grace { .. } => self.linger(now),
                 _ => Vec::new(),
             },
-            Event::Exited(status) => {
-                if matches!(self.state, State::Draining { .. } | State::Done) {
+            SupervisorEvent::OverQuota => match self.state {
+                SupervisorState::Starting
+                | SupervisorState::Running { .. }
+                | SupervisorState::Grace { .. } => self.stop(Reason::Quota, now),
+                _ => Vec::new(),
+            },
+            SupervisorEvent::Exited(status) => {
+                if matches!(
+                    self.state,
+                    SupervisorState::Draining { .. } | SupervisorState::Done
+                ) {
                     return Vec::new();
                 }
                 self.status = Some(status);
                 if self.open == [false; 2] {
                     return self.finish();
                 }
-                self.state = State::Draining {
+                self.state = SupervisorState::Draining {
                     until: now.saturating_add(self.limits.drain),
                 };
                 Vec::new()
             }
-            Event::Tick => self.tick(now),
+            SupervisorEvent::Tick => self.tick(now),
         }
     }
 
@@ -189,15 +194,17 @@ impl Supervisor {
             .total
             .map(|total| self.started.saturating_add(total));
         match self.state {
-            State::Starting | State::Running { .. } => [self.silence().map(|(at, _)| at), total]
-                .into_iter()
-                .flatten()
-                .min(),
-            State::Grace { until } => Some(total.map_or(until, |total| total.min(until))),
-            State::Terminating { kill_at } => Some(kill_at),
-            State::Killing { give_up_at } => Some(give_up_at),
-            State::Draining { until } => Some(until),
-            State::Done => None,
+            SupervisorState::Starting | SupervisorState::Running { .. } => {
+                [self.silence().map(|(at, _)| at), total]
+                    .into_iter()
+                    .flatten()
+                    .min()
+            }
+            SupervisorState::Grace { until } => Some(total.map_or(until, |total| total.min(until))),
+            SupervisorState::Terminating { kill_at } => Some(kill_at),
+            SupervisorState::Killing { give_up_at } => Some(give_up_at),
+            SupervisorState::Draining { until } => Some(until),
+            SupervisorState::Done => None,
         }
     }
 
@@ -217,7 +224,7 @@ impl Supervisor {
     }
 
     /// How it ended; `None` while it runs, and for one that KILL did not end in time.
-    pub fn status(&self) -> Option<Status> {
+    pub fn status(&self) -> Option<ExitStatus> {
         self.status
     }
 
@@ -233,20 +240,24 @@ impl Supervisor {
         self.seen[stream as usize] > self.limits.output_cap
     }
 
-    fn output(&mut self, stream: Stream, bytes: usize, now: Duration) -> Vec<Effect> {
+    fn output(&mut self, stream: Stream, bytes: usize, now: Duration) -> Vec<SupervisorEffect> {
         let seen = &mut self.seen[stream as usize];
         *seen = seen.saturating_add(bytes);
         let over = *seen > self.limits.output_cap;
         match self.state {
-            State::Starting | State::Running { .. } if !over => {
-                self.state = State::Running { last: now };
+            SupervisorState::Starting | SupervisorState::Running { .. } if !over => {
+                self.state = SupervisorState::Running { last: now };
                 Vec::new()
             }
-            State::Starting | State::Running { .. } | State::Grace { .. } if over => {
+            SupervisorState::Starting
+            | SupervisorState::Running { .. }
+            | SupervisorState::Grace { .. }
+                if over =>
+            {
                 self.stop(Reason::OutputCap { stream }, now)
             }
             // The end came first, but what is kept is still not the whole output.
-            State::Draining { .. } if over => {
+            SupervisorState::Draining { .. } if over => {
                 if self.reason == Reason::Exited {
                     self.reason = Reason::OutputCap { stream };
                 }
@@ -256,23 +267,23 @@ impl Supervisor {
         }
     }
 
-    fn tick(&mut self, now: Duration) -> Vec<Effect> {
+    fn tick(&mut self, now: Duration) -> Vec<SupervisorEffect> {
         if self.next_deadline().is_none_or(|deadline| now < deadline) {
             return Vec::new();
         }
         match self.state {
-            State::Starting | State::Running { .. } => match self.silence() {
+            SupervisorState::Starting | SupervisorState::Running { .. } => match self.silence() {
                 Some((at, reason)) if now >= at => self.stop(reason, now),
                 _ => self.stop(Reason::TotalDeadline, now),
             },
-            State::Grace { .. } => self.linger(now),
-            State::Terminating { .. } => {
+            SupervisorState::Grace { .. } => self.linger(now),
+            SupervisorState::Terminating { .. } => {
                 let give_up_at = now.saturating_add(self.limits.kill_wait);
-                self.state = State::Killing { give_up_at };
-                vec![Effect::Kill]
+                self.state = SupervisorState::Killing { give_up_at };
+                vec![SupervisorEffect::Kill]
             }
-            State::Killing { .. } | State::Draining { .. } => self.finish(),
-            State::Done => Vec::new(),
+            SupervisorState::Killing { .. } | SupervisorState::Draining { .. } => self.finish(),
+            SupervisorState::Done => Vec::new(),
         }
     }
 
@@ -281,32 +292,32 @@ impl Supervisor {
             first_byte, idle, ..
         } = self.limits;
         let (since, limit, reason) = match self.state {
-            State::Starting if first_byte.is_some() => {
+            SupervisorState::Starting if first_byte.is_some() => {
                 (self.started, first_byte, Reason::FirstByteDeadline)
             }
-            State::Starting => (self.started, idle, Reason::IdleDeadline),
-            State::Running { last } => (last, idle, Reason::IdleDeadline),
+            SupervisorState::Starting => (self.started, idle, Reason::IdleDeadline),
+            SupervisorState::Running { last } => (last, idle, Reason::IdleDeadline),
             _ => return None,
         };
         limit.map(|limit| (since.saturating_add(limit), reason))
     }
 
-    fn linger(&mut self, now: Duration) -> Vec<Effect> {
+    fn linger(&mut self, now: Duration) -> Vec<SupervisorEffect> {
         self.lingered = true;
         self.stop(Reason::Exited, now)
     }
 
-    fn stop(&mut self, reason: Reason, now: Duration) -> Vec<Effect> {
+    fn stop(&mut self, reason: Reason, now: Duration) -> Vec<SupervisorEffect> {
         self.reason = reason;
-        self.state = State::Terminating {
+        self.state = SupervisorState::Terminating {
             kill_at: now.saturating_add(self.limits.term_to_kill),
         };
-        vec![Effect::Terminate]
+        vec![SupervisorEffect::Terminate]
     }
 
-    fn finish(&mut self) -> Vec<Effect> {
-        self.state = State::Done;
-        vec![Effect::Finish]
+    fn finish(&mut self) -> Vec<SupervisorEffect> {
+        self.state = SupervisorState::Done;
+        vec![SupervisorEffect::Finish]
     }
 }
 
@@ -332,20 +343,29 @@ mod tests {
         Supervisor::new(limits, at(0))
     }
 
-    fn output(bytes: usize) -> Event {
-        Event::Output { stream: OUT, bytes }
+    fn output(bytes: usize) -> SupervisorEvent {
+        SupervisorEvent::Output { stream: OUT, bytes }
     }
 
     #[test]
     fn a_silent_start_ends_by_term_then_kill_then_is_given_up() {
         let mut child = supervisor();
         assert_eq!(child.next_deadline(), Some(at(20)));
-        assert_eq!(child.handle(Event::Tick, at(19)), []);
-        assert_eq!(child.handle(Event::Tick, at(20)), [Effect::Terminate]);
-        assert_eq!(child.handle(Event::Tick, at(29)), []);
-        assert_eq!(child.handle(Event::Cancel, at(29)), []);
-        assert_eq!(child.handle(Event::Tick, at(30)), [Effect::Kill]);
-        assert_eq!(child.handle(Event::Tick, at(40)), [Effect::Finish]);
+        assert_eq!(child.handle(SupervisorEvent::Tick, at(19)), []);
+        assert_eq!(
+            child.handle(SupervisorEvent::Tick, at(20)),
+            [SupervisorEffect::Terminate]
+        );
+        assert_eq!(child.handle(SupervisorEvent::Tick, at(29)), []);
+        assert_eq!(child.handle(SupervisorEvent::Cancel, at(29)), []);
+        assert_eq!(
+            child.handle(SupervisorEvent::Tick, at(30)),
+            [SupervisorEffect::Kill]
+        );
+        assert_eq!(
+            child.handle(SupervisorEvent::Tick, at(40)),
+            [SupervisorEffect::Finish]
+        );
         assert_eq!(
             (child.reason(), child.status()),
             (Reason::FirstByteDeadline, None)
@@ -360,13 +380,19 @@ mod tests {
             assert_eq!(child.handle(output(1), at(second)), []);
         }
         assert_eq!(child.next_deadline(), Some(at(100)));
-        assert_eq!(child.handle(Event::Tick, at(100)), [Effect::Terminate]);
+        assert_eq!(
+            child.handle(SupervisorEvent::Tick, at(100)),
+            [SupervisorEffect::Terminate]
+        );
         assert_eq!(child.reason(), Reason::TotalDeadline);
 
         let mut child = supervisor();
         assert_eq!(child.handle(output(1), at(10)), []);
         // After a suspend both have passed: the earlier one is the reason.
-        assert_eq!(child.handle(Event::Tick, at(5_000)), [Effect::Terminate]);
+        assert_eq!(
+            child.handle(SupervisorEvent::Tick, at(5_000)),
+            [SupervisorEffect::Terminate]
+        );
         assert_eq!(child.reason(), Reason::IdleDeadline);
     }
 
@@ -374,13 +400,25 @@ mod tests {
     fn after_a_result_only_the_grace_counts() {
         let mut child = supervisor();
         assert_eq!(child.handle(output(5), at(1)), []);
-        assert_eq!(child.handle(Event::Result, at(1)), []);
+        assert_eq!(child.handle(SupervisorEvent::Result, at(1)), []);
         assert_eq!(child.handle(output(5), at(9)), []);
         assert_eq!(child.next_deadline(), Some(at(11)));
-        assert_eq!(child.handle(Event::Tick, at(11)), [Effect::Terminate]);
-        assert_eq!(child.handle(Event::Exited(Status::Signal(15)), at(12)), []);
-        assert_eq!(child.handle(Event::Closed(Stream::Stderr), at(12)), []);
-        assert_eq!(child.handle(Event::Closed(OUT), at(12)), [Effect::Finish]);
+        assert_eq!(
+            child.handle(SupervisorEvent::Tick, at(11)),
+            [SupervisorEffect::Terminate]
+        );
+        assert_eq!(
+            child.handle(SupervisorEvent::Exited(ExitStatus::Signal(15)), at(12)),
+            []
+        );
+        assert_eq!(
+            child.handle(SupervisorEvent::Closed(Stream::Stderr), at(12)),
+            []
+        );
+        assert_eq!(
+            child.handle(SupervisorEvent::Closed(OUT), at(12)),
+            [SupervisorEffect::Finish]
+        );
         assert!(child.lingered());
         assert_eq!(child.reason(), Reason::Exited);
     }
@@ -390,7 +428,10 @@ mod tests {
         let mut child = supervisor();
         assert_eq!(child.handle(output(10), at(1)), []);
         assert_eq!((child.room(OUT), child.truncated(OUT)), (0, false));
-        assert_eq!(child.handle(output(1), at(2)), [Effect::Terminate]);
+        assert_eq!(
+            child.handle(output(1), at(2)),
+            [SupervisorEffect::Terminate]
+        );
         assert_eq!(child.handle(output(1_000), at(2)), []);
         assert_eq!(child.reason(), Reason::OutputCap { stream: OUT });
         assert!(child.truncated(OUT) && !child.truncated(Stream::Stderr));
@@ -399,16 +440,22 @@ mod tests {
     #[test]
     fn a_held_pipe_delays_the_end_by_the_drain_and_no_more() {
         let mut child = supervisor();
-        assert_eq!(child.handle(Event::Exited(Status::Exit(0)), at(1)), []);
+        assert_eq!(
+            child.handle(SupervisorEvent::Exited(ExitStatus::Exit(0)), at(1)),
+            []
+        );
         let end = at(1) + Limits::default().drain;
         assert_eq!(child.next_deadline(), Some(end));
         assert_eq!(child.handle(output(4), at(1)), []);
-        assert_eq!(child.handle(Event::Cancel, at(1)), []);
+        assert_eq!(child.handle(SupervisorEvent::Cancel, at(1)), []);
         assert_eq!(child.next_deadline(), Some(end));
-        assert_eq!(child.handle(Event::Tick, end), [Effect::Finish]);
+        assert_eq!(
+            child.handle(SupervisorEvent::Tick, end),
+            [SupervisorEffect::Finish]
+        );
         assert_eq!(
             (child.reason(), child.status()),
-            (Reason::Exited, Some(Status::Exit(0)))
+            (Reason::Exited, Some(ExitStatus::Exit(0)))
         );
     }
 
@@ -418,13 +465,13 @@ mod tests {
         // end of the kill wait, and the reason never changes once it is another than `Exited`.
         let events = [
             output(6),
-            Event::Closed(OUT),
-            Event::Closed(Stream::Stderr),
-            Event::Result,
-            Event::Cancel,
-            Event::OverQuota,
-            Event::Exited(Status::Exit(1)),
-            Event::Tick,
+            SupervisorEvent::Closed(OUT),
+            SupervisorEvent::Closed(Stream::Stderr),
+            SupervisorEvent::Result,
+            SupervisorEvent::Cancel,
+            SupervisorEvent::OverQuota,
+            SupervisorEvent::Exited(ExitStatus::Exit(1)),
+            SupervisorEvent::Tick,
         ];
         let count = events.len();
         for code in 0..count.pow(5) {
@@ -434,7 +481,7 @@ mod tests {
                 let event = events[code / count.pow(step) % count];
                 let now = at(u64::from(step) * 15);
                 for effect in child.handle(event, now) {
-                    finished += usize::from(effect == Effect::Finish);
+                    finished += usize::from(effect == SupervisorEffect::Finish);
                 }
                 assert!(
                     reason == Reason::Exited || reason == child.reason(),

@@ -21,7 +21,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process_group, set_child_subreaper, waitid,
 };
 
-use super::supervisor::Status;
+use super::supervisor::ExitStatus;
 use super::tree::{self, Killed, Snapshot, Stat};
 
 /// The direct children that runs of this process watch, with their markers. Held over each spawn and
@@ -85,13 +85,13 @@ impl Owned {
     }
 
     /// How it ended, if it has; leaves it unreaped.
-    pub fn status(&self) -> std::io::Result<Option<Status>> {
+    pub fn status(&self) -> std::io::Result<Option<ExitStatus>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let status = waitid(WaitId::Pid(self.pid), options)?;
         Ok(status.and_then(
             |status| match (status.exit_status(), status.terminating_signal()) {
-                (Some(code), _) => Some(Status::Exit(code)),
-                (None, Some(signal)) => Some(Status::Signal(signal)),
+                (Some(code), _) => Some(ExitStatus::Exit(code)),
+                (None, Some(signal)) => Some(ExitStatus::Signal(signal)),
                 (None, None) => None,
             },
         ))
@@ -113,11 +113,11 @@ impl Owned {
     }
 
     /// Kills what is left, reaps it, and says how many besides the child had to be killed.
-    pub fn bury(mut self) -> Killed {
-        self.bury_now()
+    pub fn kill_rest(mut self) -> Killed {
+        self.kill_now()
     }
 
-    fn bury_now(&mut self) -> Killed {
+    fn kill_now(&mut self) -> Killed {
         self.buried = true;
         let pid = self.child.id();
         if self.alone && matches!(self.status(), Ok(Some(_))) {
@@ -150,7 +150,7 @@ impl Owned {
 impl Drop for Owned {
     fn drop(&mut self) {
         if !self.buried {
-            self.bury_now();
+            self.kill_now();
         }
     }
 }
@@ -164,7 +164,7 @@ fn members<'a>(
     move |all| {
         let mut others = children().clone();
         others.remove(&child);
-        let here = Here {
+        let here = ProcessScope {
             me: std::process::id(),
             group: own_group(),
             others,
@@ -173,9 +173,9 @@ fn members<'a>(
             stat.pid == child
                 || stat.group == child
                 || match here.whose(tree::marker_of(stat.pid), marker) {
-                    Whose::Ours => true,
-                    Whose::Anothers => false,
-                    Whose::Unknown => here.adopted_since(stat, since),
+                    ProcessOwnership::Ours => true,
+                    ProcessOwnership::Anothers => false,
+                    ProcessOwnership::Unknown => here.adopted_since(stat, since),
                 }
         });
         tree::with_descendants(all, seeds.map(|stat| stat.pid).collect())
@@ -183,35 +183,35 @@ fn members<'a>(
 }
 
 /// What is needed to tell an adopted process from a child that somebody here waits for.
-struct Here {
+struct ProcessScope {
     me: u32,
     group: u32,
     others: BTreeMap<u32, String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Whose {
+enum ProcessOwnership {
     Ours,
     Anothers,
     Unknown,
 }
 
-impl Here {
+impl ProcessScope {
     /// Goes by the marker: it belongs to the child whose own is the closest. What two children
     /// have in common is left to the one that ends last.
-    fn whose(&self, found: Option<Vec<u8>>, ours: &str) -> Whose {
+    fn whose(&self, found: Option<Vec<u8>>, ours: &str) -> ProcessOwnership {
         let Some(found) = found else {
-            return Whose::Unknown;
+            return ProcessOwnership::Unknown;
         };
         let others = self
             .others
             .values()
             .filter(|other| tree::belongs(&found, other));
         match (tree::belongs(&found, ours), others.map(String::len).max()) {
-            (true, None) => Whose::Ours,
-            (true, Some(closest)) if closest < ours.len() => Whose::Ours,
-            (_, Some(_)) => Whose::Anothers,
-            (false, None) => Whose::Unknown,
+            (true, None) => ProcessOwnership::Ours,
+            (true, Some(closest)) if closest < ours.len() => ProcessOwnership::Ours,
+            (_, Some(_)) => ProcessOwnership::Anothers,
+            (false, None) => ProcessOwnership::Unknown,
         }
     }
 
@@ -228,7 +228,7 @@ impl Here {
 }
 
 fn reap_adopted(children: &BTreeMap<u32, String>) {
-    let here = Here {
+    let here = ProcessScope {
         me: std::process::id(),
         group: own_group(),
         others: children.clone(),
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn only_orphans_are_adopted() {
-        let here = Here {
+        let here = ProcessScope {
             me: 10,
             group: 10,
             others: [(20, "other".to_owned())].into(),
@@ -276,7 +276,7 @@ mod tests {
             !here.adopted_since(&stat(30, 10, 30), 5),
             "another run is still there"
         );
-        let alone = Here {
+        let alone = ProcessScope {
             others: BTreeMap::new(),
             ..here
         };
@@ -289,18 +289,18 @@ mod tests {
     #[test]
     fn a_marker_belongs_to_the_closest_child() {
         let others = [(20, "run/2".to_owned()), (21, "run".to_owned())].into();
-        let here = Here {
+        let here = ProcessScope {
             me: 10,
             group: 10,
             others,
         };
         let whose = |found: &str, ours| here.whose(Some(found.as_bytes().to_vec()), ours);
-        assert_eq!(whose("run/1", "run/1"), Whose::Ours);
-        assert_eq!(whose("run/1/x", "run/1"), Whose::Ours);
-        assert_eq!(whose("run/2", "run/1"), Whose::Anothers);
-        assert_eq!(whose("run", "run/1"), Whose::Anothers);
-        assert_eq!(whose("run", "run"), Whose::Anothers, "shared");
-        assert_eq!(whose("nested", "run/1"), Whose::Unknown);
-        assert_eq!(here.whose(None, "run/1"), Whose::Unknown);
+        assert_eq!(whose("run/1", "run/1"), ProcessOwnership::Ours);
+        assert_eq!(whose("run/1/x", "run/1"), ProcessOwnership::Ours);
+        assert_eq!(whose("run/2", "run/1"), ProcessOwnership::Anothers);
+        assert_eq!(whose("run", "run/1"), ProcessOwnership::Anothers);
+        assert_eq!(whose("run", "run"), ProcessOwnership::Anothers, "shared");
+        assert_eq!(whose("nested", "run/1"), ProcessOwnership::Unknown);
+        assert_eq!(here.whose(None, "run/1"), ProcessOwnership::Unknown);
     }
 }

@@ -27,7 +27,7 @@ const CYCLE: i16 = 400;
 #[serde(try_from = "String", into = "String")]
 pub struct Cron {
     text: String,
-    plan: Arc<Plan>,
+    plan: Arc<CronPlan>,
 }
 
 /// The text is no cron expression, or one that can never be due.
@@ -40,7 +40,7 @@ pub struct BadCron {
 
 /// An expression as it is evaluated.
 #[derive(Debug)]
-struct Plan {
+struct CronPlan {
     /// Bit m: due at minute m.
     minutes: u64,
     /// Bit h: due in hour h.
@@ -49,7 +49,7 @@ struct Plan {
     months: u16,
     /// Which days: the rest of it is not used.
     days: CronPattern,
-    /// Whether its moments follow elapsed time.
+    /// Whether its scheduled times follow elapsed time.
     elapsed: bool,
 }
 
@@ -63,7 +63,7 @@ impl Cron {
         }
     }
 
-    /// How many moments there are in `(after, until]` in `zone`; the cost follows the days between.
+    /// How many scheduled times there are in `(after, until]` in `zone`; the cost follows the days between.
     pub fn count(&self, after: Timestamp, until: Timestamp, zone: &TimeZone) -> u64 {
         if self.plan.elapsed {
             zoned::count_elapsed(&*self.plan, zone, after, until)
@@ -72,14 +72,14 @@ impl Cron {
         }
     }
 
-    /// Whether its moments follow elapsed time (its minute or hour begins with `*`): then nothing is
+    /// Whether its scheduled times follow elapsed time (its minute or hour begins with `*`): then nothing is
     /// made up for in a gap, and both passes of a fold count.
     pub fn follows_elapsed_time(&self) -> bool {
         self.plan.elapsed
     }
 }
 
-impl Plan {
+impl CronPlan {
     fn read(text: &str) -> Result<Self, String> {
         let spelled = spelled(text)?;
         let fields = Fields::read(&spelled)?;
@@ -176,7 +176,7 @@ impl Plan {
             }
     }
 
-    /// How many moments lie in the days from `from` on and before `until`.
+    /// How many scheduled times lie in the days from `from` on and before `until`.
     fn times_of_days(&self, mut from: Date, until: Date) -> u64 {
         let a_day = u64::from(self.hours.count_ones() * self.minutes.count_ones());
         let mut days = 0;
@@ -193,7 +193,7 @@ impl Plan {
         days * a_day
     }
 
-    /// How many moments of its day lie up to and including `at`.
+    /// How many scheduled times of its day lie up to and including `at`.
     fn times_up_to(&self, at: DateTime) -> u64 {
         if self.in_month(at.date()) && self.on(at.date()) {
             self.times_before(at.hour(), at.minute() + 1)
@@ -203,7 +203,7 @@ impl Plan {
     }
 }
 
-impl Calendar for Plan {
+impl Calendar for CronPlan {
     fn next(&self, after: DateTime) -> Option<DateTime> {
         let mut day = after.date();
         // Moments are whole minutes: the first that may do is the next minute.
@@ -238,7 +238,7 @@ impl Eq for Cron {}
 impl FromStr for Cron {
     type Err = BadCron;
     fn from_str(text: &str) -> Result<Self, BadCron> {
-        match Plan::read(text) {
+        match CronPlan::read(text) {
             Ok(plan) => Ok(Self {
                 text: text.to_owned(),
                 plan: Arc::new(plan),

@@ -2,15 +2,15 @@
 
 use jiff::Timestamp;
 
-use super::moments::just_before;
+use super::occurrences::just_before;
 use super::{Due, Missed, ON_TIME, Schedule, UnknownZone};
-use crate::policy::{CatchUp, Which};
+use crate::policy::{CatchUp, CatchUpScope};
 
 impl Schedule {
     /// What became due in `(watermark, now]`. Moments that are not run for are one missed stretch.
     ///
     /// An interval counts from the watermark, which moves by whole periods only, so it keeps its
-    /// phase. The cost follows the days since the watermark and `catch_up.cap`, not the moments.
+    /// phase. The cost follows the days since the watermark and `catch_up.cap`, not the scheduled times.
     ///
     /// # Errors
     /// The zone is unknown.
@@ -21,9 +21,9 @@ impl Schedule {
         catch_up: &CatchUp,
     ) -> Result<Due, UnknownZone> {
         let (window, most) = match catch_up.which {
-            Which::None => (ON_TIME, 1),
-            Which::Last => (catch_up.window.max(ON_TIME), 1),
-            Which::All => (
+            CatchUpScope::None => (ON_TIME, 1),
+            CatchUpScope::Last => (catch_up.window.max(ON_TIME), 1),
+            CatchUpScope::All => (
                 catch_up.window.max(ON_TIME),
                 usize::try_from(catch_up.cap.max(1)).unwrap_or(usize::MAX),
             ),

@@ -3,11 +3,11 @@
 //! Reads text into items, so that a mistake is named in the words it was made with and a schedule
 //! can be told in plain ones. It is stricter than croner, which takes a month's name for an hour,
 //! `L` alone for a weekday that never comes and `?` or `+` from other dialects. It must never decide
-//! which moments an expression means.
+//! which scheduled times an expression means.
 
 /// One of the five fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FieldKind {
     Minute,
     Hour,
     Day,
@@ -17,7 +17,7 @@ pub(super) enum Kind {
 
 /// A part of a field between commas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Item {
+pub(super) enum FieldItem {
     /// `*`, or each so many of all: `*/15`.
     All { step: u16 },
     /// `9-17`, or each so many of them: `9-17/2`.
@@ -39,11 +39,11 @@ pub(super) enum Item {
 /// The five fields of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fields {
-    pub minute: Vec<Item>,
-    pub hour: Vec<Item>,
-    pub day: Vec<Item>,
-    pub month: Vec<Item>,
-    pub weekday: Vec<Item>,
+    pub minute: Vec<FieldItem>,
+    pub hour: Vec<FieldItem>,
+    pub day: Vec<FieldItem>,
+    pub month: Vec<FieldItem>,
+    pub weekday: Vec<FieldItem>,
 }
 
 const NICKNAMES: [(&str, &str); 7] = [
@@ -96,13 +96,13 @@ impl Fields {
     /// Reads what [`spelled`] has returned.
     pub(super) fn read(spelled: &str) -> Result<Self, String> {
         let mut parts = spelled.split_whitespace();
-        let mut next = |kind: Kind| read(kind, parts.next().unwrap_or_default());
+        let mut next = |kind: FieldKind| read(kind, parts.next().unwrap_or_default());
         Ok(Self {
-            minute: next(Kind::Minute)?,
-            hour: next(Kind::Hour)?,
-            day: next(Kind::Day)?,
-            month: next(Kind::Month)?,
-            weekday: next(Kind::Weekday)?,
+            minute: next(FieldKind::Minute)?,
+            hour: next(FieldKind::Hour)?,
+            day: next(FieldKind::Day)?,
+            month: next(FieldKind::Month)?,
+            weekday: next(FieldKind::Weekday)?,
         })
     }
 
@@ -111,29 +111,29 @@ impl Fields {
         starred(&self.day) || starred(&self.weekday)
     }
 
-    /// Whether the moments follow elapsed time: the minute or the hour begins with `*`.
+    /// Whether the scheduled times follow elapsed time: the minute or the hour begins with `*`.
     pub(super) fn elapsed(&self) -> bool {
         starred(&self.minute) || starred(&self.hour)
     }
 }
 
-fn starred(field: &[Item]) -> bool {
-    matches!(field.first(), Some(Item::All { .. }))
+fn starred(field: &[FieldItem]) -> bool {
+    matches!(field.first(), Some(FieldItem::All { .. }))
 }
 
 /// Whether a field is nothing but `*`.
-pub(super) fn any(field: &[Item]) -> bool {
-    field == [Item::All { step: 1 }]
+pub(super) fn any(field: &[FieldItem]) -> bool {
+    field == [FieldItem::All { step: 1 }]
 }
 
-fn read(kind: Kind, text: &str) -> Result<Vec<Item>, String> {
-    let items: Vec<Item> = text
+fn read(kind: FieldKind, text: &str) -> Result<Vec<FieldItem>, String> {
+    let items: Vec<FieldItem> = text
         .split(',')
         .map(|part| {
             item(kind, part).map_err(|why| format!("{part:?} in the {} field: {why}", kind.name()))
         })
         .collect::<Result<_, _>>()?;
-    if items.contains(&Item::Last) && items.contains(&Item::LastWorking) {
+    if items.contains(&FieldItem::Last) && items.contains(&FieldItem::LastWorking) {
         return Err(format!(
             "{text:?} in the {} field: L and LW do not go together",
             kind.name()
@@ -142,7 +142,7 @@ fn read(kind: Kind, text: &str) -> Result<Vec<Item>, String> {
     Ok(items)
 }
 
-fn item(kind: Kind, part: &str) -> Result<Item, String> {
+fn item(kind: FieldKind, part: &str) -> Result<FieldItem, String> {
     if part.is_empty() {
         return Err("nothing between the commas".to_owned());
     }
@@ -150,7 +150,7 @@ fn item(kind: Kind, part: &str) -> Result<Item, String> {
         let step = number(step).filter(|step| *step > 0);
         let step = step.ok_or("a step is a whole number of at least 1")?;
         return match (values, values.split_once('-')) {
-            ("*", _) => Ok(Item::All { step }),
+            ("*", _) => Ok(FieldItem::All { step }),
             (_, Some((from, to))) => range(kind, from, to, step),
             _ => Err(format!(
                 "a step needs * or a range before it, like {values}-{}/{step}",
@@ -159,63 +159,65 @@ fn item(kind: Kind, part: &str) -> Result<Item, String> {
         };
     }
     match (kind, part) {
-        (_, "*") => return Ok(Item::All { step: 1 }),
-        (Kind::Day, "L") => return Ok(Item::Last),
-        (Kind::Day, "LW") => return Ok(Item::LastWorking),
-        (Kind::Weekday, "L") => {
+        (_, "*") => return Ok(FieldItem::All { step: 1 }),
+        (FieldKind::Day, "L") => return Ok(FieldItem::Last),
+        (FieldKind::Day, "LW") => return Ok(FieldItem::LastWorking),
+        (FieldKind::Weekday, "L") => {
             return Err("L needs a weekday before it, like 5L for the last Friday".to_owned());
         }
         _ => {}
     }
-    if kind == Kind::Day
+    if kind == FieldKind::Day
         && let Some(day) = part.strip_suffix('W')
     {
-        return value(kind, day).map(Item::Near);
+        return value(kind, day).map(FieldItem::Near);
     }
-    if kind == Kind::Weekday {
+    if kind == FieldKind::Weekday {
         if let Some((day, nth)) = part.split_once('#') {
             let nth = number(nth).filter(|nth| (1..=5).contains(nth));
             let nth = nth.ok_or("after # stands 1 to 5")?;
             let day = value(kind, day)? % 7;
-            return Ok(Item::Nth { day, nth });
+            return Ok(FieldItem::Nth { day, nth });
         }
         if let Some(day) = part.strip_suffix('L') {
-            return value(kind, day).map(|day| Item::LastOf(day % 7));
+            return value(kind, day).map(|day| FieldItem::LastOf(day % 7));
         }
     }
     match part.split_once('-') {
         Some((from, to)) => range(kind, from, to, 1),
-        None => value(kind, part).map(Item::One),
+        None => value(kind, part).map(FieldItem::One),
     }
 }
 
-fn range(kind: Kind, from: &str, to: &str, step: u16) -> Result<Item, String> {
-    let sunday_last = kind == Kind::Weekday && to == "SUN";
+fn range(kind: FieldKind, from: &str, to: &str, step: u16) -> Result<FieldItem, String> {
+    let sunday_last = kind == FieldKind::Weekday && to == "SUN";
     let from = value(kind, from)?;
     let to = if sunday_last { 7 } else { value(kind, to)? };
     if from > to {
         return Err("the range runs backwards; write it as two, with a comma".to_owned());
     }
-    Ok(Item::Range { from, to, step })
+    Ok(FieldItem::Range { from, to, step })
 }
 
-fn value(kind: Kind, text: &str) -> Result<u16, String> {
+fn value(kind: FieldKind, text: &str) -> Result<u16, String> {
     let (low, high) = kind.bounds();
     let named = |names: &[&str]| {
         let at = names.iter().position(|name| *name == text)?;
         u16::try_from(at).ok().map(|at| at + low)
     };
     let value = match kind {
-        Kind::Month => named(&MONTHS),
-        Kind::Weekday => named(&WEEKDAYS),
+        FieldKind::Month => named(&MONTHS),
+        FieldKind::Weekday => named(&WEEKDAYS),
         _ => None,
     };
     let value = value.or_else(|| number(text));
     value
         .filter(|value| (low..=high).contains(value))
         .ok_or_else(|| match kind {
-            Kind::Month => "a month is 1 to 12 or JAN to DEC".to_owned(),
-            Kind::Weekday => "a weekday is 0 to 7 (0 and 7 are Sunday) or SUN to SAT".to_owned(),
+            FieldKind::Month => "a month is 1 to 12 or JAN to DEC".to_owned(),
+            FieldKind::Weekday => {
+                "a weekday is 0 to 7 (0 and 7 are Sunday) or SUN to SAT".to_owned()
+            }
             _ => format!("{text:?} is not {low} to {high}"),
         })
 }
@@ -226,7 +228,7 @@ fn number(text: &str) -> Option<u16> {
     digits.then(|| text.parse().ok()).flatten()
 }
 
-impl Kind {
+impl FieldKind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Minute => "minute",

@@ -5,11 +5,11 @@
 //! follow elapsed time. This module must never read a clock.
 
 pub mod cron;
+mod describe;
 mod due;
 mod fields;
-mod moments;
+mod occurrences;
 pub mod simulate;
-mod words;
 mod zoned;
 
 use std::fmt;
@@ -20,7 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub use cron::{BadCron, Cron};
-use moments::{Daily, Moments};
+use occurrences::{DailyTime, ScheduledTimes};
 
 /// How late a moment may be and still count as met: host timers come every quarter of an hour.
 pub const ON_TIME: SignedDuration = SignedDuration::from_mins(20);
@@ -35,7 +35,7 @@ pub enum Trigger {
     Every(SignedDuration),
     /// Once a civil day at this time.
     Daily(Time),
-    /// The moments of a cron expression.
+    /// The scheduled times of a cron expression.
     Cron(Cron),
     /// The end of another job of the same project.
     After(After),
@@ -80,7 +80,7 @@ pub struct UnknownZone(pub String);
 /// What has become due since the watermark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// The moments to run for, in their order.
+    /// The scheduled times to run for, in their order.
     pub fire: Vec<Timestamp>,
     /// Moments that passed with nothing there to run them.
     pub missed: Option<Missed>,
@@ -90,7 +90,7 @@ pub struct Due {
     pub next: Option<Timestamp>,
 }
 
-/// A stretch of missed moments.
+/// A stretch of missed scheduled times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
     /// The first of them.
@@ -124,8 +124,8 @@ impl Schedule {
         Ok(self.moments(anchor)?.next_after(after))
     }
 
-    /// How many moments there are in `(after, until]`, exactly; the cost follows the days between,
-    /// not the moments.
+    /// How many scheduled times there are in `(after, until]`, exactly; the cost follows the days between,
+    /// not the scheduled times.
     ///
     /// # Errors
     /// The zone is unknown.
@@ -138,13 +138,13 @@ impl Schedule {
         Ok(self.moments(anchor)?.count(after, until))
     }
 
-    fn moments(&self, anchor: Timestamp) -> Result<Moments<'_>, UnknownZone> {
+    fn moments(&self, anchor: Timestamp) -> Result<ScheduledTimes<'_>, UnknownZone> {
         let zone = || TimeZone::get(&self.zone).map_err(|_| UnknownZone(self.zone.clone()));
         Ok(match &self.trigger {
-            Trigger::Manual | Trigger::After(_) => Moments::Never,
-            Trigger::Every(period) => Moments::Every(*period, anchor),
-            Trigger::Daily(time) => Moments::Daily(Daily(*time), zone()?),
-            Trigger::Cron(cron) => Moments::Cron(cron, zone()?),
+            Trigger::Manual | Trigger::After(_) => ScheduledTimes::Never,
+            Trigger::Every(period) => ScheduledTimes::Every(*period, anchor),
+            Trigger::Daily(time) => ScheduledTimes::Daily(DailyTime(*time), zone()?),
+            Trigger::Cron(cron) => ScheduledTimes::Cron(cron, zone()?),
         })
     }
 }

@@ -1,7 +1,7 @@
-//! What a stretch of time would bring: which moments run, which are caught up with, which are missed.
+//! What a stretch of time would bring: which scheduled times run, which are caught up with, which are missed.
 //!
 //! Pure: jumps from one due moment to the tick that would meet it, asks [`Schedule::due`] as a real
-//! tick does and takes every run to end at once and well. It must never read a clock or a ledger.
+//! tick does and takes every run to end at once and well. It must never read a clock or a database.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -18,7 +18,7 @@ pub struct Simulated {
     pub name: String,
     /// What makes it due.
     pub schedule: Schedule,
-    /// What becomes of missed moments.
+    /// What becomes of missed scheduled times.
     pub catch_up: CatchUp,
 }
 
@@ -37,7 +37,7 @@ pub struct Stretch {
 
 /// What becomes of a moment, or of a stretch of missed ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct SimulatedEvent {
     /// The job's name.
     pub job: String,
     /// When it was due; the first of a stretch.
@@ -59,7 +59,7 @@ pub enum Fate {
         /// When.
         starts: Timestamp,
     },
-    /// A stretch of moments that nothing is run for.
+    /// A stretch of scheduled times that nothing is run for.
     Missed {
         /// The last of them.
         last: Timestamp,
@@ -81,11 +81,14 @@ pub enum CannotSimulate {
     TooMany,
 }
 
-/// All that becomes of the jobs' moments, in the order of the moments.
+/// All that becomes of the jobs' scheduled times, in the order of the scheduled times.
 ///
 /// # Errors
 /// [`CannotSimulate`].
-pub fn simulate(jobs: &[Simulated], stretch: &Stretch) -> Result<Vec<Event>, CannotSimulate> {
+pub fn simulate(
+    jobs: &[Simulated],
+    stretch: &Stretch,
+) -> Result<Vec<SimulatedEvent>, CannotSimulate> {
     let mut events = Vec::new();
     for job in jobs {
         clock(job, stretch, &mut events)?;
@@ -109,7 +112,7 @@ pub fn simulate(jobs: &[Simulated], stretch: &Stretch) -> Result<Vec<Event>, Can
 fn clock(
     job: &Simulated,
     stretch: &Stretch,
-    events: &mut Vec<Event>,
+    events: &mut Vec<SimulatedEvent>,
 ) -> Result<(), CannotSimulate> {
     let mut watermark = stretch.from;
     let mut next = job.schedule.next_after(watermark, watermark)?;
@@ -120,16 +123,19 @@ fn clock(
         }
         let due = job.schedule.due(watermark, tick, &job.catch_up)?;
         let name = || job.name.clone();
-        events.extend(due.missed.map(|Missed { first, last, count }| Event {
-            job: name(),
-            due: first,
-            fate: Fate::Missed {
-                last,
-                count,
-                found: tick,
-            },
-        }));
-        events.extend(due.fire.iter().map(|at| Event {
+        events.extend(
+            due.missed
+                .map(|Missed { first, last, count }| SimulatedEvent {
+                    job: name(),
+                    due: first,
+                    fate: Fate::Missed {
+                        last,
+                        count,
+                        found: tick,
+                    },
+                }),
+        );
+        events.extend(due.fire.iter().map(|at| SimulatedEvent {
             job: name(),
             due: *at,
             fate: if tick.duration_since(*at) <= ON_TIME {
@@ -147,7 +153,7 @@ fn clock(
 }
 
 /// What the jobs that follow others do because of `events`.
-fn followers(jobs: &[Simulated], events: &[Event]) -> Vec<Event> {
+fn followers(jobs: &[Simulated], events: &[SimulatedEvent]) -> Vec<SimulatedEvent> {
     let mut found = Vec::new();
     for job in jobs {
         let Trigger::After(After { job: before, .. }) = &job.schedule.trigger else {
@@ -155,7 +161,7 @@ fn followers(jobs: &[Simulated], events: &[Event]) -> Vec<Event> {
         };
         for event in events.iter().filter(|event| event.job == *before) {
             if let Fate::Run { starts } | Fate::CaughtUp { starts } = event.fate {
-                found.push(Event {
+                found.push(SimulatedEvent {
                     job: job.name.clone(),
                     due: starts,
                     fate: Fate::Run { starts },
@@ -200,14 +206,14 @@ impl Stretch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Which;
+    use crate::policy::CatchUpScope;
     use crate::schedule::On;
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
     }
 
-    fn job(name: &str, trigger: Trigger, which: Which) -> Simulated {
+    fn job(name: &str, trigger: Trigger, which: CatchUpScope) -> Simulated {
         Simulated {
             name: name.into(),
             schedule: Schedule {
@@ -234,11 +240,11 @@ mod tests {
     fn a_weekend_asleep_is_caught_up_with_as_each_job_wants() {
         let nightly = || Trigger::Cron("40 2 * * *".parse().unwrap());
         let jobs = [
-            job("all", nightly(), Which::All),
-            job("last", nightly(), Which::Last),
-            job("none", nightly(), Which::None),
+            job("all", nightly(), CatchUpScope::All),
+            job("last", nightly(), CatchUpScope::Last),
+            job("none", nightly(), CatchUpScope::None),
         ];
-        let told: Vec<String> = simulate(&jobs, &weekend())
+        let reported: Vec<String> = simulate(&jobs, &weekend())
             .unwrap()
             .iter()
             .map(|event| {
@@ -251,7 +257,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 "20 all run 20 02:45",
                 "20 last run 20 02:45",
@@ -274,14 +280,14 @@ mod tests {
             })
         };
         let jobs = [
-            job("third", after("second"), Which::Last),
-            job("second", after("first"), Which::Last),
+            job("third", after("second"), CatchUpScope::Last),
+            job("second", after("first"), CatchUpScope::Last),
             job(
                 "first",
                 Trigger::Daily(jiff::civil::time(9, 0, 0, 0)),
-                Which::Last,
+                CatchUpScope::Last,
             ),
-            job("circle", after("circle"), Which::Last),
+            job("circle", after("circle"), CatchUpScope::Last),
         ];
         let events = simulate(&jobs, &weekend()).unwrap();
         let of = |name: &str| events.iter().filter(|event| event.job == name).count();
@@ -297,7 +303,7 @@ mod tests {
         let mut stretch = weekend();
         stretch.tick = SignedDuration::from_secs(1);
         assert!(matches!(
-            simulate(&[job("a", every, Which::Last)], &stretch),
+            simulate(&[job("a", every, CatchUpScope::Last)], &stretch),
             Err(CannotSimulate::TooMany)
         ));
     }

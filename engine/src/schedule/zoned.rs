@@ -9,7 +9,7 @@ use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
-/// Civil moments, at whole seconds, with no zone.
+/// Civil scheduled times, at whole seconds, with no zone.
 pub(super) trait Calendar {
     /// The first one strictly after `after`.
     fn next(&self, after: DateTime) -> Option<DateTime>;
@@ -36,7 +36,7 @@ pub(super) fn next_fixed(
     }
 }
 
-/// How many moments there are in `(after, until]`, by the rule for fixed times.
+/// How many scheduled times there are in `(after, until]`, by the rule for fixed times.
 pub(super) fn count_fixed(
     calendar: &impl Calendar,
     zone: &TimeZone,
@@ -94,7 +94,7 @@ pub(super) fn next_elapsed(
     }
 }
 
-/// How many moments there are in `(after, until]`, by the rule for elapsed time.
+/// How many scheduled times there are in `(after, until]`, by the rule for elapsed time.
 pub(super) fn count_elapsed(
     calendar: &impl Calendar,
     zone: &TimeZone,

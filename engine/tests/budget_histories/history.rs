@@ -1,16 +1,17 @@
-//! One history: the ledger, what truly happened, and what must hold after each step.
+//! One history: the database, what truly happened, and what must hold after each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::{ProjectId, RunId};
-use runner_engine::ledger::{
-    Amounts, Budget, DAY, JobId, Ledger, Level, NewJob, Node, POOL_DAY, Project, RequestId, WINDOW,
-};
-use runner_engine::owner::Owner;
 use runner_engine::policy::Policy;
+use runner_engine::process_id::ProcessIdentity;
 use runner_engine::schedule::Schedule;
+use runner_engine::store::{
+    Amounts, Budget, BudgetLevel, DAY, JobId, NewJob, Node, POOL_DAY, Project, RequestId, Store,
+    WINDOW,
+};
 
 use super::random::Random;
 
@@ -110,7 +111,7 @@ pub struct Run {
     pub stopped: bool,
 }
 
-/// What is known of an account besides the ledger.
+/// What is known of an account besides the database.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Truth {
     /// The most it may ever have held: its cap and all that was granted.
@@ -124,7 +125,7 @@ pub struct Truth {
 pub struct History {
     pub random: Random,
     pub bug: Option<Bug>,
-    pub ledger: Ledger,
+    pub store: Store,
     pub file: Option<(tempfile::TempDir, PathBuf)>,
     pub projects: Vec<ProjectId>,
     pub jobs: Vec<Job>,
@@ -138,7 +139,7 @@ pub struct History {
     pub truth: BTreeMap<(String, String), Truth>,
     /// What each settled or live run asked for.
     pub all_runs: BTreeMap<RunId, Vec<(String, String)>>,
-    pub me: Owner,
+    pub me: ProcessIdentity,
     pub number: u64,
     pub counts: Counts,
 }
@@ -154,12 +155,12 @@ impl History {
         // Some on a disk, to be closed and opened again.
         let file = random.permille(15).then(|| {
             let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("ledger.sqlite");
+            let path = folder.path().join("database.sqlite");
             (folder, path)
         });
-        let mut ledger = match &file {
-            Some((_, path)) => Ledger::open(path).unwrap(),
-            None => Ledger::in_memory().unwrap(),
+        let mut store = match &file {
+            Some((_, path)) => Store::open(path).unwrap(),
+            None => Store::in_memory().unwrap(),
         };
         let now: Timestamp = "2026-11-21T20:00:00Z".parse().unwrap();
         let mut projects = Vec::new();
@@ -173,7 +174,7 @@ impl History {
                 config_stamp: String::new(),
                 own: false,
             };
-            ledger.register(&row, now).unwrap();
+            store.register(&row, now).unwrap();
             let rows: Vec<NewJob> = (0..JOBS)
                 .map(|job| NewJob {
                     name: format!("job{job}"),
@@ -183,9 +184,9 @@ impl History {
                     enabled: true,
                 })
                 .collect();
-            ledger.project_jobs(&id, "", "", &rows, now).unwrap();
+            store.project_jobs(&id, "", "", &rows, now).unwrap();
             for row in rows {
-                let id = ledger.job(&id, &row.name).unwrap().id;
+                let id = store.job(&id, &row.name).unwrap().id;
                 jobs.push(Job { project, id });
             }
             projects.push(id);
@@ -209,7 +210,7 @@ impl History {
             day,
             random,
             bug,
-            ledger,
+            store,
             file,
             projects,
             jobs,
@@ -218,7 +219,7 @@ impl History {
             looked: Vec::new(),
             truth: BTreeMap::new(),
             all_runs: BTreeMap::new(),
-            me: Owner::me(),
+            me: ProcessIdentity::me(),
             number: 0,
             counts: Counts::default(),
         }
@@ -237,36 +238,36 @@ impl History {
     }
 
     /// The accounts of a run of this project, now.
-    pub fn levels(&self, project: usize) -> Vec<Level> {
+    pub fn levels(&self, project: usize) -> Vec<BudgetLevel> {
         let date = self.now.strftime("%F").to_string();
         let pool = match self.bug {
             Some(Bug::PoolPerProject) => format!("max{project}"),
             _ => "max".to_owned(),
         };
         let mut levels = vec![
-            Level::new(
+            BudgetLevel::new(
                 POOL_DAY,
                 format!("{pool} {date}"),
                 "pool".to_owned(),
                 self.pool,
             ),
-            Level::new(
+            BudgetLevel::new(
                 DAY,
                 format!("{} {date}", self.projects[project]),
                 "day".to_owned(),
                 self.day,
             ),
         ];
-        levels.push(Level {
+        levels.push(BudgetLevel {
             window: Some(LENGTH),
-            ..Level::new(WINDOW, "max".to_owned(), "window".to_owned(), self.window)
+            ..BudgetLevel::new(WINDOW, "max".to_owned(), "window".to_owned(), self.window)
         });
         levels
     }
 
     /// The name under which the model knows an account: that of the one there should be.
-    pub fn name(&self, level: &Level) -> (String, String) {
-        let standing = self.ledger.standing(level, self.now).unwrap();
+    pub fn name(&self, level: &BudgetLevel) -> (String, String) {
+        let standing = self.store.standing(level, self.now).unwrap();
         let key = standing.level.key;
         let right = match (self.bug, level.level) {
             (Some(Bug::PoolPerProject), POOL_DAY) => {
@@ -301,7 +302,7 @@ impl History {
                 }
             }
         }
-        let holders: BTreeSet<RunId> = self.ledger.holders().unwrap().into_iter().collect();
+        let holders: BTreeSet<RunId> = self.store.holders().unwrap().into_iter().collect();
         let runs: BTreeSet<RunId> = self.runs.iter().map(|run| run.id.clone()).collect();
         assert_eq!(
             holders, runs,
@@ -314,10 +315,10 @@ impl History {
             // The pool as it should have been counted.
             Some(Bug::PoolPerProject) if level == POOL_DAY => {
                 let date = key.strip_prefix("max ").unwrap();
-                let one = |n: usize| self.ledger.account(level, &format!("max{n} {date}"));
+                let one = |n: usize| self.store.account(level, &format!("max{n} {date}"));
                 one(0).unwrap().plus(one(1).unwrap())
             }
-            _ => self.ledger.account(level, key).unwrap(),
+            _ => self.store.account(level, key).unwrap(),
         }
     }
 
@@ -325,7 +326,7 @@ impl History {
     fn sums(&self) {
         let mut sums: BTreeMap<&(String, String), Amounts> = BTreeMap::new();
         for (run, accounts) in &self.all_runs {
-            let spent = self.ledger.spent_by(run).unwrap();
+            let spent = self.store.spent_by(run).unwrap();
             for account in accounts {
                 let sum = sums.entry(account).or_default();
                 *sum = sum.plus(spent);
@@ -341,6 +342,6 @@ impl History {
                 "{level} {key}: its runs come to something else"
             );
         }
-        assert!(self.ledger.holders().unwrap().is_empty(), "held at rest");
+        assert!(self.store.holders().unwrap().is_empty(), "held at rest");
     }
 }

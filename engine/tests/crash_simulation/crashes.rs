@@ -2,17 +2,17 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use runner_engine::placement::{PlaceError, Recovery};
+use runner_engine::publish::{PublishError, Recovery};
 
 use super::damage::{Damage, Random, damages};
 use super::disk::Order;
-use super::trial::{Trial, Verdict, ensure, fingerprint};
-use super::world::{Moment, World};
+use super::trial::{Trial, TrialFailure, ensure, fingerprint};
+use super::world::{CrashPoint, World};
 
 impl Trial<'_> {
     /// A crash at every operation, with every damage; then the same in every recovery, and in
     /// every recovery from that, until no new disk appears.
-    pub fn crashes(&mut self) -> Verdict {
+    pub fn crashes(&mut self) -> TrialFailure {
         let mut random = Random(self.seed);
         let world = World::recording(self.prepared.start.clone());
         let placed = self.prepared.perform_in(self.faults, &world);
@@ -24,10 +24,10 @@ impl Trial<'_> {
         let mut seen = HashSet::new();
         let mut waiting = VecDeque::new();
         let mut crash = |trial: &mut Self,
-                         moments: Vec<Moment>,
+                         moments: Vec<CrashPoint>,
                          trail: &[(usize, Damage)],
-                         waiting: &mut VecDeque<(Moment, Vec<(usize, Damage)>)>|
-         -> Verdict {
+                         waiting: &mut VecDeque<(CrashPoint, Vec<(usize, Damage)>)>|
+         -> TrialFailure {
             for (at, moment) in moments.iter().enumerate() {
                 trial.counts.points += 1;
                 let show = |damage: &Damage| format!("{trail:?} then {at} {damage:?}");
@@ -61,7 +61,7 @@ impl Trial<'_> {
     }
 
     /// Recovers undisturbed and comes to the one right end, and a second time does nothing.
-    fn recovers(&self, crashed: &Moment) -> Result<Vec<Moment>, String> {
+    fn recovers(&self, crashed: &CrashPoint) -> Result<Vec<CrashPoint>, String> {
         let world = World::recording(crashed.clone());
         let recovery = self.take_over(&world).map_err(|error| error.to_string())?;
         let moments = world.take();
@@ -90,7 +90,7 @@ impl Trial<'_> {
 
     /// A disk without a journal may lose a file in a rename: then nothing is overwritten or torn,
     /// and what cannot be completed is said, every time.
-    pub fn unjournaled(&mut self) -> Verdict {
+    pub fn unjournaled(&mut self) -> TrialFailure {
         let mut random = Random(self.seed ^ 2);
         let world = World::recording(self.prepared.start.clone());
         let _ = self.prepared.perform_in(self.faults, &world);
@@ -109,7 +109,7 @@ impl Trial<'_> {
                 self.live(&world.now()).map_err(show)?;
                 match (first, second) {
                     (Ok(_), Ok(_)) => self.ended(&world.now()).map_err(show)?,
-                    (Err(PlaceError::Staged { .. }), Err(PlaceError::Staged { .. })) => {}
+                    (Err(PublishError::Staged { .. }), Err(PublishError::Staged { .. })) => {}
                     other => return Err(show(format!("{other:?}"))),
                 }
             }

@@ -2,7 +2,7 @@
 //! many.
 
 use super::disk::{Blob, Order, blob};
-use super::world::Moment;
+use super::world::CrashPoint;
 
 /// Up to so many changes that are not durable, every subset is tried.
 const EXHAUSTIVE: usize = 8;
@@ -57,18 +57,18 @@ impl Random {
 
 /// All crashes at this moment.
 pub fn damages(
-    moment: &Moment,
+    moment: &CrashPoint,
     order: Order,
     random: &mut Random,
     scale: f64,
-) -> Vec<(Damage, Moment)> {
+) -> Vec<(Damage, CrashPoint)> {
     let disk = &moment.disk;
     let (units, files) = (disk.units(), disk.unsynced());
     let mut all = vec![(Damage::Killed, moment.clone())];
     if units.is_empty() && files.is_empty() {
         return all;
     }
-    let after = |kept: &[u32], content: &[(usize, Blob)]| Moment {
+    let after = |kept: &[u32], content: &[(usize, Blob)]| CrashPoint {
         disk: disk.cut(kept, content),
         log: moment.log.clone(),
     };
@@ -149,7 +149,7 @@ pub fn damages(
 }
 
 /// At most twelve of them: for suites where something else is enumerated.
-pub fn few(moment: &Moment, random: &mut Random) -> Vec<(Damage, Moment)> {
+pub fn few(moment: &CrashPoint, random: &mut Random) -> Vec<(Damage, CrashPoint)> {
     let mut all = damages(moment, Order::Journaled, random, 0.25);
     all.truncate(12);
     all

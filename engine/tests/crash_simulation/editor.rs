@@ -1,4 +1,4 @@
-//! Another program edits a target, at every operation of a placement and of a recovery.
+//! Another program edits a target, at every operation of a publication and of a recovery.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -6,13 +6,13 @@ use std::fmt::Debug;
 use std::rc::Rc;
 
 use runner_engine::digest::Digest;
-use runner_engine::placement::{Found, PlaceError};
+use runner_engine::publish::{PathState, PublishError};
 
 use super::damage::{Random, few};
 use super::disk::Disk;
 use super::scenarios::Target;
-use super::trial::{Trial, Verdict, bystander, ensure, fingerprint, held};
-use super::world::{Kind, Moment, World};
+use super::trial::{Trial, TrialFailure, bystander, ensure, fingerprint, held};
+use super::world::{CrashPoint, OperationKind, World};
 
 /// What another program does to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Edit {
         edited
     }
 
-    fn survives(self, moment: &Moment, target: &Target) -> Verdict {
+    fn survives(self, moment: &CrashPoint, target: &Target) -> TrialFailure {
         let held = held(&moment.disk, target.path);
         let spared = match self {
             Self::Replace | Self::Rewrite => held == Some(Digest::of(FOREIGN)),
@@ -64,9 +64,9 @@ impl Edit {
 }
 
 impl Trial<'_> {
-    /// Another program edits a target before any operation of the placement, or of a recovery;
+    /// Another program edits a target before any operation of the publication, or of a recovery;
     /// then nothing, or a crash and a recovery.
-    pub fn editor(&mut self) -> Verdict {
+    pub fn editor(&mut self) -> TrialFailure {
         let world = World::recording(self.prepared.start.clone());
         let undisturbed = self.prepared.perform_in(self.faults, &world);
         let total = world.operations();
@@ -105,7 +105,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn edit_in_place(&mut self, target: &Target, edit: Edit, at: usize) -> Verdict {
+    fn edit_in_place(&mut self, target: &Target, edit: Edit, at: usize) -> TrialFailure {
         let world = World::recording(self.prepared.start.clone());
         let edited = edit.before(&world, target.path, at);
         let result = self.prepared.perform_in(self.faults, &world);
@@ -148,10 +148,10 @@ impl Trial<'_> {
     /// Done is said only of a target that held the new content; anything else is a conflict.
     fn answers<T: Debug>(
         &self,
-        moments: &[Moment],
+        moments: &[CrashPoint],
         target: &Target,
-        result: &Result<T, PlaceError>,
-    ) -> Verdict {
+        result: &Result<T, PublishError>,
+    ) -> TrialFailure {
         match result {
             Ok(_) => {
                 let placed = moments
@@ -159,10 +159,10 @@ impl Trial<'_> {
                     .any(|now| held(&now.disk, target.path) == target.after);
                 ensure!(placed, "it says done and {} was never placed", target.path);
             }
-            Err(PlaceError::Changed(_) | PlaceError::Conflict(_)) => {}
+            Err(PublishError::Changed(_) | PublishError::Conflict(_)) => {}
             // What was placed and deleted at once cannot be placed again: it says so.
-            Err(PlaceError::Staged {
-                found: Found::Absent,
+            Err(PublishError::Staged {
+                found: PathState::Absent,
                 ..
             }) if target.before.is_none() => {}
             Err(error) => return Err(format!("not a conflict: {}", error)),
@@ -170,7 +170,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn edit_in_recovery(&mut self, crashed: &Moment) -> Verdict {
+    fn edit_in_recovery(&mut self, crashed: &CrashPoint) -> TrialFailure {
         let undisturbed = World::new(crashed.clone());
         let _ = self.take_over(&undisturbed);
         for target in &self.prepared.targets {
@@ -200,7 +200,7 @@ impl Trial<'_> {
     }
 
     /// After an edit, recovery stops or ends, says the same again, and spares the edit.
-    fn settles(&self, world: &World, target: &Target, edit: Edit) -> Verdict {
+    fn settles(&self, world: &World, target: &Target, edit: Edit) -> TrialFailure {
         let first = self.take_over(world);
         edit.survives(&world.now(), target)?;
         let changes = world.changes();
@@ -233,7 +233,7 @@ impl Trial<'_> {
                 );
                 Ok(())
             }
-            (Err(PlaceError::Conflict(first)), Err(PlaceError::Conflict(second))) => {
+            (Err(PublishError::Conflict(first)), Err(PublishError::Conflict(second))) => {
                 ensure!(first == second, "first {first}, then {second}");
                 ensure!(
                     now.disk.list(self.prepared.scenario.staging).is_some(),
@@ -242,7 +242,7 @@ impl Trial<'_> {
                 Ok(())
             }
             // As in `answers`.
-            (Err(PlaceError::Staged { .. }), Err(PlaceError::Staged { .. }))
+            (Err(PublishError::Staged { .. }), Err(PublishError::Staged { .. }))
                 if edit == Edit::Delete =>
             {
                 Ok(())
@@ -253,13 +253,13 @@ impl Trial<'_> {
 
     /// Whether the edit fell between the last look and the plain rename of an old disk.
     fn in_window(&mut self, world: &World) -> bool {
-        let inside = !self.prepared.scenario.modern && world.met() == Some(Kind::Replace);
+        let inside = !self.prepared.scenario.modern && world.met() == Some(OperationKind::Replace);
         self.counts.window += u64::from(inside);
         inside
     }
 
     /// Another program writes the very same content and syncs nothing: it lasts all the same.
-    pub fn twins(&mut self) -> Verdict {
+    pub fn twins(&mut self) -> TrialFailure {
         let world = World::new(self.prepared.start.clone());
         let _ = self.prepared.perform_in(self.faults, &world);
         let mut random = Random(self.seed ^ 4);

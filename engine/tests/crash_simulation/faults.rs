@@ -5,15 +5,15 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use runner_engine::digest::Digest;
-use runner_engine::placement::{LogError, PlaceError};
+use runner_engine::publish::{LogError, PublishError};
 
 use super::scenarios::{OTHER_STAGING, place_other, take_over};
-use super::trial::{Trial, Verdict, ensure, fingerprint, held};
-use super::world::{Failure, Moment, World};
+use super::trial::{Trial, TrialFailure, ensure, fingerprint, held};
+use super::world::{CrashPoint, Failure, World};
 
 /// Who takes over, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taker {
+enum Takeover {
     /// The fence moves; the recovery comes when the old run has ended.
     Later,
     /// The recovery comes in the midst of the old run, which then goes on.
@@ -25,13 +25,13 @@ enum Taker {
 impl Trial<'_> {
     /// A take-over before any operation: the old run stops or is refused, and whoever comes later
     /// finds one consistent tree.
-    pub fn take_overs(&mut self) -> Verdict {
+    pub fn take_overs(&mut self) -> TrialFailure {
         let world = World::new(self.prepared.start.clone());
         self.prepared
             .perform_in(self.faults, &world)
             .map_err(|error| format!("undisturbed: {}", error))?;
         for at in 0..=world.operations() {
-            for by in [Taker::Later, Taker::AtOnce, Taker::WithNextRun] {
+            for by in [Takeover::Later, Takeover::AtOnce, Takeover::WithNextRun] {
                 self.taken(at, by)
                     .map_err(|why| format!("{by:?} before operation {at}: {why}"))?;
             }
@@ -50,7 +50,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn taken(&mut self, at: usize, by: Taker) -> Verdict {
+    fn taken(&mut self, at: usize, by: Takeover) -> TrialFailure {
         let world = World::new(self.prepared.start.clone());
         let settled = Rc::new(Cell::new(None));
         let (faults, mark) = (self.faults, settled.clone());
@@ -58,12 +58,12 @@ impl Trial<'_> {
         world.interrupt(at, move |world| {
             mark.set(Some(world.now().log.settled));
             match by {
-                Taker::Later => world.with(|now| now.log.fence.0 += 1),
-                Taker::AtOnce | Taker::WithNextRun => {
+                Takeover::Later => world.with(|now| now.log.fence.0 += 1),
+                Takeover::AtOnce | Takeover::WithNextRun => {
                     take_over(faults, scenario, world).expect("nothing disturbs the taker");
                 }
             }
-            if by == Taker::WithNextRun {
+            if by == Takeover::WithNextRun {
                 for (path, _) in scenario.changes {
                     let change = [(*path, Some("the next run's"))];
                     let changes: &'static [_] = Box::leak(Box::new(change));
@@ -81,13 +81,13 @@ impl Trial<'_> {
             Err(error) if was_settled => return Err(error.to_string()),
             Err(_) => {}
         }
-        if by == Taker::Later
+        if by == Takeover::Later
             && let Err(error) = &result
         {
-            let stale = matches!(error, PlaceError::Log(LogError::StaleFence { .. }));
+            let stale = matches!(error, PublishError::Log(LogError::StaleFence { .. }));
             ensure!(stale, "it ends with {}", error);
         }
-        if by != Taker::WithNextRun {
+        if by != Takeover::WithNextRun {
             self.take_over(&world).map_err(|error| error.to_string())?;
             return self.ended(&world.now());
         }
@@ -118,7 +118,7 @@ impl Trial<'_> {
     }
 
     /// A recovery that is itself taken over must not commit.
-    fn recoverer_taken(&mut self, crashed: &Moment) -> Verdict {
+    fn recoverer_taken(&mut self, crashed: &CrashPoint) -> TrialFailure {
         let undisturbed = World::new(crashed.clone());
         let _ = self.take_over(&undisturbed);
         for at in 0..=undisturbed.operations() {
@@ -134,7 +134,7 @@ impl Trial<'_> {
                 continue;
             };
             self.counts.fence += 1;
-            let stale = matches!(&result, Err(PlaceError::Log(LogError::StaleFence { .. })));
+            let stale = matches!(&result, Err(PublishError::Log(LogError::StaleFence { .. })));
             ensure!(
                 stale != was_settled,
                 "a stale recovery, before operation {at}: {result:?}"
@@ -146,7 +146,7 @@ impl Trial<'_> {
     }
 
     /// Each operation fails: once, from then on, or (a commit) only seems to.
-    pub fn errors(&mut self) -> Verdict {
+    pub fn errors(&mut self) -> TrialFailure {
         let kinds = [Failure::Once, Failure::From, Failure::Unacknowledged];
         let undisturbed = World::recording(self.prepared.start.clone());
         let _ = self.prepared.perform_in(self.faults, &undisturbed);
@@ -155,7 +155,7 @@ impl Trial<'_> {
                 let world = World::new(self.prepared.start.clone());
                 world.fail(Some(failure));
                 let result = self.prepared.perform_in(self.faults, &world);
-                self.mends(&world, result.is_ok())
+                self.hints(&world, result.is_ok())
                     .map_err(|why| format!("{failure:?}: {why}"))?;
             }
         }
@@ -171,7 +171,7 @@ impl Trial<'_> {
                     let world = World::new(moment.clone());
                     world.fail(Some(failure));
                     let result = self.take_over(&world);
-                    self.mends(&world, result.is_ok())
+                    self.hints(&world, result.is_ok())
                         .map_err(|why| format!("recovery, {failure:?}: {why}"))?;
                 }
             }
@@ -179,7 +179,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn mends(&mut self, world: &World, done: bool) -> Verdict {
+    fn hints(&mut self, world: &World, done: bool) -> TrialFailure {
         self.counts.errors += 1;
         self.live(&world.now())?;
         ensure!(
@@ -192,7 +192,7 @@ impl Trial<'_> {
     }
 
     /// A staged file rots after the manifest: recovery says so and does not place it.
-    pub fn rot(&mut self) -> Verdict {
+    pub fn rot(&mut self) -> TrialFailure {
         let world = World::recording(self.prepared.start.clone());
         let _ = self.prepared.perform_in(self.faults, &world);
         for (at, moment) in world.take().into_iter().enumerate() {
@@ -217,7 +217,7 @@ impl Trial<'_> {
                 let world = World::new(moment);
                 for _ in 0..2 {
                     let result = self.take_over(&world);
-                    let refused = matches!(&result, Err(PlaceError::Staged { .. }));
+                    let refused = matches!(&result, Err(PublishError::Staged { .. }));
                     ensure!(refused, "rot at {at} of {staged}: {result:?}");
                     self.live(&world.now())?;
                 }
@@ -227,7 +227,7 @@ impl Trial<'_> {
     }
 
     /// Somebody removes the staging folder: what is in place is settled, else it is said.
-    fn vanished(&mut self, moment: &Moment) -> Verdict {
+    fn vanished(&mut self, moment: &CrashPoint) -> TrialFailure {
         self.counts.rot += 1;
         let mut moment = moment.clone();
         let staging = self.prepared.scenario.staging;

@@ -7,16 +7,16 @@ use std::io::Write as _;
 use runner_engine::digest::Digest;
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::outcome::Outcome;
-use runner_engine::placement::marker::{
-    self, Marker, MarkerFs, MarkerLog, Settled, State, finish, settle,
+use runner_engine::publish::marker::{
+    self, Marker, MarkerFs, MarkerLog, MarkerOutcome, MarkerState, finish, settle,
 };
-use runner_engine::placement::{Draft, FsError, LogError, PlaceError, RelPath, discard, place};
+use runner_engine::publish::{Draft, FsError, LogError, PublishError, RelPath, discard, publish};
 use runner_engine::time::boot_time;
 
 use super::damage::{Random, damages};
 use super::disk::{Disk, Order};
 use super::scenarios::{rel, run};
-use super::world::{Failure, Log, Moment, SimFs, World};
+use super::world::{CrashPoint, Failure, Log, SimFs, World};
 
 const FOLDER: &str = ".agents/overnight";
 const MARKER: &str = ".agents/overnight/COMMIT-MARKER.1";
@@ -45,7 +45,7 @@ impl MarkerFs for SimFs {
     }
 }
 
-fn start(modern: bool) -> Moment {
+fn start(modern: bool) -> CrashPoint {
     let mut disk = Disk::new(modern);
     for (path, text) in FILES {
         disk.put_durably(path, text.as_bytes());
@@ -55,7 +55,7 @@ fn start(modern: bool) -> Moment {
         settled: false,
         fence: Fence(1),
     };
-    Moment { disk, log }
+    CrashPoint { disk, log }
 }
 
 fn digest(text: &str) -> Digest {
@@ -72,7 +72,7 @@ fn holds(disk: &Disk, path: &str) -> Option<Digest> {
 }
 
 /// The commit of one iteration; the fence is the world's.
-fn commit(world: &World) -> Result<(), PlaceError> {
+fn commit(world: &World) -> Result<(), PublishError> {
     let fs = world.fs();
     let mut draft = Draft::new(rel(PREV));
     for (path, text) in CHANGES {
@@ -97,7 +97,7 @@ fn commit(world: &World) -> Result<(), PlaceError> {
         }
     };
     let draft = Marker {
-        state: State::Ready,
+        state: MarkerState::Ready,
         iteration_id: "R-iter-1".to_owned(),
         started_at: "2026-11-22T02:30:00Z".to_owned(),
         record: serde_json::json!({"index": 1}),
@@ -105,12 +105,12 @@ fn commit(world: &World) -> Result<(), PlaceError> {
         staging: None,
     };
     let mut log = MarkerLog::new(&fs, rel(MARKER), draft, &guard);
-    place(&fs, &mut log, &manifest)?;
+    publish(&fs, &mut log, &manifest)?;
     Ok(finish(&fs, &rel(FOLDER))?)
 }
 
 /// Whoever comes next, under the tree's lock.
-fn next(world: &World) -> Result<Vec<Settled>, PlaceError> {
+fn next(world: &World) -> Result<Vec<MarkerOutcome>, PublishError> {
     let fs = world.fs();
     let settled = settle(&fs, &rel(FOLDER), &[rel(".agents")])?;
     finish(&fs, &rel(FOLDER))?;
@@ -119,7 +119,7 @@ fn next(world: &World) -> Result<Vec<Settled>, PlaceError> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Seen {
+enum TreeState {
     Old,
     New,
     /// READY: no reader takes it for a whole tree.
@@ -127,9 +127,9 @@ enum Seen {
 }
 
 /// What a reader that honours the marker sees; the error is a tree that it takes for whole and is not.
-fn reader(moment: &Moment) -> Result<Seen, String> {
+fn reader(moment: &CrashPoint) -> Result<TreeState, String> {
     let world = World::new(moment.clone());
-    let marker = marker::look(&world.fs(), &rel(MARKER)).unwrap();
+    let marker = marker::inspect(&world.fs(), &rel(MARKER)).unwrap();
     let disk = &moment.disk;
     if holds(disk, ".agents/other.md") != Some(digest("untouched")) {
         return Err("a file was touched that is none of its own".to_owned());
@@ -146,9 +146,9 @@ fn reader(moment: &Moment) -> Result<Seen, String> {
         news += usize::from(new);
     }
     match marker.map(|marker| marker.state) {
-        Some(State::Ready) => Ok(Seen::Between),
-        _ if news == CHANGES.len() => Ok(Seen::New),
-        None if olds == CHANGES.len() => Ok(Seen::Old),
+        Some(MarkerState::Ready) => Ok(TreeState::Between),
+        _ if news == CHANGES.len() => Ok(TreeState::New),
+        None if olds == CHANGES.len() => Ok(TreeState::Old),
         state => Err(format!(
             "{news} of {} are new and the marker is {state:?}",
             CHANGES.len()
@@ -169,12 +169,12 @@ fn crash_everywhere(modern: bool, scale: f64, counts: &mut Counts) {
     let mut random = Random(7);
     let world = World::recording(start(modern));
     commit(&world).unwrap();
-    assert_eq!(reader(&world.now()), Ok(Seen::New));
+    assert_eq!(reader(&world.now()), Ok(TreeState::New));
     let mut seen = HashSet::new();
     let mut waiting = VecDeque::new();
-    let mut crash = |moments: Vec<Moment>,
+    let mut crash = |moments: Vec<CrashPoint>,
                      depth: u64,
-                     waiting: &mut VecDeque<(Moment, u64)>,
+                     waiting: &mut VecDeque<(CrashPoint, u64)>,
                      counts: &mut Counts| {
         for (at, moment) in moments.iter().enumerate() {
             counts.points += 1;
@@ -199,14 +199,14 @@ fn crash_everywhere(modern: bool, scale: f64, counts: &mut Counts) {
         assert_eq!(
             settled
                 .iter()
-                .any(|it| matches!(it, Settled::RolledForward(_))),
-            was == Seen::Between
+                .any(|it| matches!(it, MarkerOutcome::RolledForward(_))),
+            was == TreeState::Between
         );
         let end = world.now();
-        let wanted = if was == Seen::Old {
-            Seen::Old
+        let wanted = if was == TreeState::Old {
+            TreeState::Old
         } else {
-            Seen::New
+            TreeState::New
         };
         assert_eq!(reader(&end), Ok(wanted), "depth {depth}");
         assert!(end.disk.read(MARKER).is_none() && end.disk.list(PREV).is_none());
@@ -234,12 +234,12 @@ fn errors_everywhere(modern: bool, counts: &mut Counts) {
             world.fail(None);
             let was = reader(&world.now()).unwrap_or_else(|why| panic!("{failure:?}: {why}"));
             if done.is_ok() {
-                assert_eq!(was, Seen::New, "{failure:?}");
+                assert_eq!(was, TreeState::New, "{failure:?}");
             }
             next(&world).unwrap_or_else(|error| panic!("{failure:?}: {error}"));
             let end = reader(&world.now()).unwrap();
-            assert_eq!(end == Seen::Old, was == Seen::Old, "{failure:?}");
-            assert_ne!(end, Seen::Between);
+            assert_eq!(end == TreeState::Old, was == TreeState::Old, "{failure:?}");
+            assert_ne!(end, TreeState::Between);
         }
     }
 }
@@ -254,12 +254,12 @@ fn taken_over() {
         let done = commit(&world);
         let seen = reader(&world.now()).unwrap();
         match done {
-            Ok(()) => assert_eq!(seen, Seen::New),
-            Err(PlaceError::Log(LogError::StaleFence { .. })) => assert_ne!(seen, Seen::New),
+            Ok(()) => assert_eq!(seen, TreeState::New),
+            Err(PublishError::Log(LogError::StaleFence { .. })) => assert_ne!(seen, TreeState::New),
             Err(other) => panic!("{other}"),
         }
         next(&world).unwrap();
-        assert_ne!(reader(&world.now()), Ok(Seen::Between));
+        assert_ne!(reader(&world.now()), Ok(TreeState::Between));
     }
 }
 
@@ -274,12 +274,15 @@ fn a_marker_that_names_other_files_is_left_alone() {
         world.fail(Some(Failure::From(at)));
         let _half = commit(&world);
         world.fail(None);
-        if reader(&world.now()) != Ok(Seen::Between) {
+        if reader(&world.now()) != Ok(TreeState::Between) {
             continue;
         }
         let changes = world.changes();
         let settled = settle(&world.fs(), &rel(FOLDER), &[rel(".agents/learnings")]).unwrap();
-        assert!(matches!(settled[..], [Settled::Foreign(_)]), "{settled:?}");
+        assert!(
+            matches!(settled[..], [MarkerOutcome::Foreign(_)]),
+            "{settled:?}"
+        );
         assert_eq!(world.changes(), changes);
         return;
     }

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use runner_engine::digest::Digest;
 use runner_engine::ids::Fence;
-use runner_engine::placement::{
-    MemoryLog, PlaceError, PlacementLog as _, Planted, RealFs, Recovery, recover,
+use runner_engine::publish::{
+    MemoryLog, OneFault, PublishError, PublishLog as _, RealFs, Recovery, recover,
 };
 
 use super::scenarios::{ALL, BYSTANDER, Prepared, rel, run};
@@ -56,7 +56,7 @@ fn every_scenario_ends_the_same_on_a_real_disk() {
             fs::write(path, content).unwrap();
         };
         let placed = prepared
-            .perform(Planted(None), &disk, &mut log, write)
+            .perform(OneFault(None), &disk, &mut log, write)
             .unwrap();
         assert!(placed.leftover.is_none(), "{}", scenario.name);
         assert!(is_all(&prepared, root, true), "{}", scenario.name);
@@ -76,7 +76,7 @@ fn every_scenario_stops_at_an_edit_on_a_real_disk() {
             lay_out(&prepared, root);
             let disk = RealFs::open(root).unwrap();
             let mut log = MemoryLog::new(Fence(1));
-            let manifest = prepared.draft(Planted(None), &disk, Fence(1)).unwrap();
+            let manifest = prepared.draft(OneFault(None), &disk, Fence(1)).unwrap();
             log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
             let path = root.join(edited.path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -84,7 +84,7 @@ fn every_scenario_stops_at_an_edit_on_a_real_disk() {
             for _ in 0..2 {
                 let result = recover(&disk, &mut log, &run(), Fence(1), &rel(scenario.staging));
                 assert!(
-                    matches!(result, Err(PlaceError::Conflict(_))),
+                    matches!(result, Err(PublishError::Conflict(_))),
                     "{}",
                     scenario.name
                 );
@@ -174,7 +174,7 @@ fn a_full_disk_leaves_the_old_tree_or_the_new_one() {
                 }
                 let disk = RealFs::open(&root).unwrap();
                 let mut log = MemoryLog::new(Fence(1));
-                match prepared.perform(Planted(None), &disk, &mut log, |_, _| {}) {
+                match prepared.perform(OneFault(None), &disk, &mut log, |_, _| {}) {
                     Ok(_) => placed += 1,
                     Err(_) => refused += 1,
                 }
@@ -199,7 +199,7 @@ fn a_full_disk_leaves_the_old_tree_or_the_new_one() {
         }
     }
     let line = format!(
-        "full disks: {refused} refusals, {placed} placements, {skipped} skipped (no mount)"
+        "full disks: {refused} refusals, {placed} publications, {skipped} skipped (no mount)"
     );
     println!("{line}");
     writeln!(std::io::stderr(), "{line}").unwrap();

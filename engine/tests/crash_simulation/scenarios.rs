@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use runner_engine::digest::Digest;
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::outcome::Outcome;
-use runner_engine::placement::{
-    Draft, Faults, FsError, Manifest, MemoryLog, PlaceError, Placed, PlacementFs, PlacementLog,
-    Recovery, RelPath, Sound, place_with, recover_with,
+use runner_engine::publish::{
+    Draft, Faults, FsError, Manifest, MemoryLog, NoFault, PublishError, PublishFs, PublishLog,
+    Published, Recovery, RelPath, place_with, recover_with,
 };
 
 use super::disk::Disk;
-use super::world::{Log, Moment, World};
+use super::world::{CrashPoint, Log, World};
 
 /// The staging folder of most runs under test.
 const STAGING: &str = "d/.staging/RUN";
@@ -259,7 +259,7 @@ pub struct Target {
 /// A scenario at its start.
 pub struct Prepared {
     pub scenario: &'static Scenario,
-    pub start: Moment,
+    pub start: CrashPoint,
     pub targets: Vec<Target>,
     pub outcome: Outcome,
 }
@@ -287,7 +287,7 @@ impl Prepared {
             settled: false,
             fence: Fence(1),
         };
-        let world = World::new(Moment { disk, log });
+        let world = World::new(CrashPoint { disk, log });
         if !scenario.earlier.is_empty() {
             place_other(&world, scenario.earlier).expect("the earlier run is undisturbed");
         }
@@ -317,7 +317,7 @@ impl Prepared {
     pub fn draft<F: Faults>(
         &self,
         faults: F,
-        fs: &impl PlacementFs,
+        fs: &impl PublishFs,
         fence: Fence,
     ) -> Result<Manifest, FsError> {
         let mut draft = Draft::with(faults, rel(self.scenario.staging));
@@ -333,15 +333,15 @@ impl Prepared {
         draft.seal(fs, run(), fence, self.outcome.clone())
     }
 
-    /// The whole of a run: draft, then placement; `meanwhile` is what another program writes
+    /// The whole of a run: draft, then publication; `meanwhile` is what another program writes
     /// between the two.
     pub fn perform<F: Faults>(
         &self,
         faults: F,
-        fs: &impl PlacementFs,
-        log: &mut impl PlacementLog,
+        fs: &impl PublishFs,
+        log: &mut impl PublishLog,
         meanwhile: impl Fn(&str, &str),
-    ) -> Result<Placed, PlaceError> {
+    ) -> Result<Published, PublishError> {
         let manifest = self.draft(faults, fs, Fence(1))?;
         for (path, content) in self.scenario.changes {
             if let (true, Some(content)) = (self.scenario.already.contains(path), content) {
@@ -352,7 +352,11 @@ impl Prepared {
     }
 
     /// The same in a simulated world.
-    pub fn perform_in<F: Faults>(&self, faults: F, world: &World) -> Result<Placed, PlaceError> {
+    pub fn perform_in<F: Faults>(
+        &self,
+        faults: F,
+        world: &World,
+    ) -> Result<Published, PublishError> {
         self.perform(faults, &world.fs(), &mut world.log(), |path, content| {
             world.with(|now| now.disk.put_durably(path, content.as_bytes()));
         })
@@ -364,7 +368,7 @@ pub fn take_over<F: Faults>(
     faults: F,
     scenario: &Scenario,
     world: &World,
-) -> Result<Recovery, PlaceError> {
+) -> Result<Recovery, PublishError> {
     let fence = world.with(|now| {
         now.log.fence.0 += 1;
         now.log.fence
@@ -380,10 +384,10 @@ pub fn take_over<F: Faults>(
 }
 
 /// Another run, sound and undisturbed, that changes these.
-pub fn place_other(world: &World, changes: Changes) -> Result<Placed, PlaceError> {
+pub fn place_other(world: &World, changes: Changes) -> Result<Published, PublishError> {
     let owned: BTreeMap<_, _> = changes.iter().map(|(path, text)| (*path, *text)).collect();
     let fs = world.fs();
-    let mut draft = Draft::with(Sound, rel(OTHER_STAGING));
+    let mut draft = Draft::with(NoFault, rel(OTHER_STAGING));
     for (path, content) in owned {
         let before = world.with(|now| now.disk.read(path).map(|content| content.digest));
         match (content, before) {
@@ -395,5 +399,5 @@ pub fn place_other(world: &World, changes: Changes) -> Result<Placed, PlaceError
         }
     }
     let manifest = draft.seal(&fs, other_run(), Fence(1), Outcome::Succeeded)?;
-    place_with(Sound, &fs, &mut MemoryLog::new(Fence(1)), &manifest)
+    place_with(NoFault, &fs, &mut MemoryLog::new(Fence(1)), &manifest)
 }

@@ -4,19 +4,19 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::AddAssign;
 
 use runner_engine::digest::Digest;
-use runner_engine::placement::{PlaceError, Planted, Recovery};
+use runner_engine::publish::{OneFault, PublishError, Recovery};
 
 use super::disk::Disk;
 use super::scenarios::{BYSTANDER, Prepared, take_over};
-use super::world::{Moment, World};
+use super::world::{CrashPoint, World};
 
 /// What went wrong, where and after what.
-pub type Verdict = Result<(), String>;
+pub type TrialFailure = Result<(), String>;
 
 /// How much was tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Operations at which a crash was tried, in placements and in recoveries.
+    /// Operations at which a crash was tried, in publications and in recoveries.
     pub points: u64,
     /// Pairs of a point and a damage.
     pub cases: u64,
@@ -65,14 +65,14 @@ impl AddAssign for Counts {
 /// One scenario under one (or no) planted bug.
 pub struct Trial<'a> {
     pub prepared: &'a Prepared,
-    pub faults: Planted,
+    pub faults: OneFault,
     pub seed: u64,
     pub scale: f64,
     pub counts: Counts,
 }
 
-/// One way to disturb a placement at each of its operations.
-type Suite = fn(&mut Trial) -> Verdict;
+/// One way to disturb a publication at each of its operations.
+type Suite = fn(&mut Trial) -> TrialFailure;
 
 /// The suites, in the order in which planted bugs are looked for.
 pub const SUITES: [(&str, Suite); 8] = [
@@ -96,13 +96,13 @@ macro_rules! ensure {
 pub(crate) use ensure;
 
 impl Trial<'_> {
-    pub fn take_over(&self, world: &World) -> Result<Recovery, PlaceError> {
+    pub fn take_over(&self, world: &World) -> Result<Recovery, PublishError> {
         take_over(self.faults, self.prepared.scenario, world)
     }
 
     /// What must hold at any moment: whole files, nothing new before the manifest, nothing old
     /// after the outcome.
-    pub fn live(&self, moment: &Moment) -> Verdict {
+    pub fn live(&self, moment: &CrashPoint) -> TrialFailure {
         for target in &self.prepared.targets {
             let held = held(&moment.disk, target.path);
             let (old, new) = (held == target.before, held == target.after);
@@ -118,7 +118,7 @@ impl Trial<'_> {
     }
 
     /// What must hold when nothing is left to be done.
-    pub fn ended(&self, moment: &Moment) -> Verdict {
+    pub fn ended(&self, moment: &CrashPoint) -> TrialFailure {
         self.live(moment)?;
         for target in &self.prepared.targets {
             let wanted = match moment.log.manifest.is_some() {
@@ -151,15 +151,15 @@ pub fn held(disk: &Disk, path: &str) -> Option<Digest> {
 }
 
 /// The file that nobody should touch.
-pub fn bystander(disk: &Disk) -> Verdict {
+pub fn bystander(disk: &Disk) -> TrialFailure {
     let (path, content) = BYSTANDER;
     let untouched = held(disk, path) == Some(Digest::of(content.as_bytes()));
     ensure!(untouched, "{path} was touched");
     Ok(())
 }
 
-/// Two moments that share it can be told apart by nothing that follows.
-pub fn fingerprint(moment: &Moment) -> u64 {
+/// Two scheduled times that share it can be told apart by nothing that follows.
+pub fn fingerprint(moment: &CrashPoint) -> u64 {
     let mut hasher = DefaultHasher::new();
     (
         moment.disk.fingerprint(),

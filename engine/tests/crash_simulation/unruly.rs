@@ -4,31 +4,31 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use runner_engine::digest::Digest;
-use runner_engine::placement::PlaceError;
+use runner_engine::publish::PublishError;
 
 use super::damage::{Random, few};
 use super::editor::Edit;
-use super::trial::{Trial, Verdict, bystander, ensure, held};
-use super::world::{Failure, Kind, Moment, World};
+use super::trial::{Trial, TrialFailure, bystander, ensure, held};
+use super::world::{CrashPoint, Failure, OperationKind, World};
 
 /// So many a scenario, at scale 1.
 const NIGHTS: f64 = 400.0;
 
 /// What other programs wrote, did not overwrite themselves, and expect to find.
 #[derive(Clone, Debug, Default)]
-struct Account(Rc<RefCell<Vec<Vec<u8>>>>);
+struct ForeignBytes(Rc<RefCell<Vec<Vec<u8>>>>);
 
 /// What another program or a person does to a target.
 #[derive(Clone, Debug)]
-enum Deed {
+enum ForeignEdit {
     /// An edit that writes these words, if it writes.
     Edit(Edit, Vec<u8>),
     /// The target is brought back to what it held at first, as one would to mend a conflict.
     Mend(Option<Vec<u8>>),
 }
 
-impl Deed {
-    fn happen(&self, world: &World, path: &str, account: &Account) {
+impl ForeignEdit {
+    fn happen(&self, world: &World, path: &str, account: &ForeignBytes) {
         let mut expected = account.0.borrow_mut();
         world.with(|now| {
             if let Some(old) = now.disk.read(path) {
@@ -50,10 +50,10 @@ impl Deed {
 }
 
 impl Trial<'_> {
-    /// A placement and two recoveries, each with up to two deeds of others, each dying anywhere
+    /// A publication and two recoveries, each with up to two deeds of others, each dying anywhere
     /// or not, each followed by a power cut or not. Whatever others wrote is still there: in the
     /// tree, or in staging, which a conflict keeps.
-    pub fn unruly(&mut self) -> Verdict {
+    pub fn unruly(&mut self) -> TrialFailure {
         let mut random = Random(self.seed ^ 3);
         let world = World::new(self.prepared.start.clone());
         let _ = self.prepared.perform_in(self.faults, &world);
@@ -66,7 +66,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn night(&mut self, random: &mut Random, operations: usize) -> Verdict {
+    fn night(&mut self, random: &mut Random, operations: usize) -> TrialFailure {
         let free: Vec<_> = self
             .prepared
             .targets
@@ -77,7 +77,7 @@ impl Trial<'_> {
             return Ok(());
         }
         self.counts.unruly += 1;
-        let account = Account::default();
+        let account = ForeignBytes::default();
         let mut window = false;
         let mut moment = self.prepared.start.clone();
         for phase in 0..3 {
@@ -108,7 +108,7 @@ impl Trial<'_> {
                 0 => self.prepared.perform_in(self.faults, &world).map(drop),
                 _ => self.take_over(&world).map(drop),
             };
-            window |= !self.prepared.scenario.modern && world.met() == Some(Kind::Replace);
+            window |= !self.prepared.scenario.modern && world.met() == Some(OperationKind::Replace);
             let now = world.now();
             let what = format!("phase {phase}, {result:?}");
             if !window {
@@ -116,26 +116,26 @@ impl Trial<'_> {
                     .map_err(|why| format!("{what}: {why}"))?;
             }
             bystander(&now.disk)?;
-            let told = match &result {
+            let reported = match &result {
                 // Two deeds can make a file come and go between two of our operations.
-                Err(PlaceError::Fs(error)) => dies.is_some() || error.is_missing(),
-                Err(PlaceError::Log(_)) => dies.is_some(),
+                Err(PublishError::Fs(error)) => dies.is_some() || error.is_missing(),
+                Err(PublishError::Log(_)) => dies.is_some(),
                 _ => true,
             };
-            ensure!(told, "{what}: neither done nor a conflict");
+            ensure!(reported, "{what}: neither done nor a conflict");
             let mut crashes = few(&now, random);
             moment = crashes.swap_remove(random.below(crashes.len())).1;
         }
         Ok(())
     }
 
-    fn deed(&self, random: &mut Random, path: &str, number: usize) -> Deed {
+    fn deed(&self, random: &mut Random, path: &str, number: usize) -> ForeignEdit {
         let words = format!("words {number}").into_bytes();
         match random.below(4) {
-            0 => Deed::Edit(Edit::Replace, words),
-            1 => Deed::Edit(Edit::Rewrite, words),
-            2 => Deed::Edit(Edit::Delete, words),
-            _ => Deed::Mend(
+            0 => ForeignEdit::Edit(Edit::Replace, words),
+            1 => ForeignEdit::Edit(Edit::Rewrite, words),
+            2 => ForeignEdit::Edit(Edit::Delete, words),
+            _ => ForeignEdit::Mend(
                 self.prepared
                     .start
                     .disk
@@ -145,7 +145,7 @@ impl Trial<'_> {
         }
     }
 
-    fn keeps(&self, account: &Account, now: &Moment) -> Verdict {
+    fn keeps(&self, account: &ForeignBytes, now: &CrashPoint) -> TrialFailure {
         let staging = self.prepared.scenario.staging;
         let staged = now.disk.list(staging).unwrap_or_default();
         let staged = staged.iter().map(|name| format!("{staging}/{name}"));

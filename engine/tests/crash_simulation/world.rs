@@ -6,13 +6,14 @@ use std::io;
 use std::rc::Rc;
 
 use runner_engine::ids::{Fence, RunId};
-use runner_engine::placement::{
-    Found, FsError, LogError, Manifest, PlacementFs, PlacementLog, Recorded, RelPath, Trouble,
+use runner_engine::publish::{
+    FsError, FsFailure, LogError, Manifest, PathState, PublishFs, PublishLog, RecordedManifest,
+    RelPath,
 };
 
 use super::disk::{Disk, Refusal};
 
-/// No placement of these scenarios needs more operations than this.
+/// No publication of these scenarios needs more operations than this.
 const ENDLESS: usize = 2_000;
 
 /// The log of the run under test, and the job's fence.
@@ -25,14 +26,14 @@ pub struct Log {
 
 /// What a crash leaves: the disk and the log at one moment.
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub struct CrashPoint {
     pub disk: Disk,
     pub log: Log,
 }
 
 /// What an operation is to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum OperationKind {
     Look,
     Change,
     Replace,
@@ -54,13 +55,13 @@ pub enum Failure {
 }
 
 struct Inner {
-    now: Moment,
+    now: CrashPoint,
     operations: usize,
     changes: usize,
-    snapshots: Option<Vec<Moment>>,
+    snapshots: Option<Vec<CrashPoint>>,
     mark: usize,
     hook: Option<(usize, Hook)>,
-    met: Option<Kind>,
+    met: Option<OperationKind>,
     failure: Option<Failure>,
 }
 
@@ -69,7 +70,7 @@ struct Inner {
 pub struct World(Rc<RefCell<Inner>>);
 
 impl World {
-    pub fn new(now: Moment) -> Self {
+    pub fn new(now: CrashPoint) -> Self {
         Self(Rc::new(RefCell::new(Inner {
             now,
             operations: 0,
@@ -83,7 +84,7 @@ impl World {
     }
 
     /// Keeps the moment before every operation that changes anything.
-    pub fn recording(now: Moment) -> Self {
+    pub fn recording(now: CrashPoint) -> Self {
         let world = Self::new(now);
         world.0.borrow_mut().snapshots = Some(Vec::new());
         world
@@ -99,15 +100,15 @@ impl World {
     }
 
     /// The kind of the operation that the interruption came just before, if it came.
-    pub fn met(&self) -> Option<Kind> {
+    pub fn met(&self) -> Option<OperationKind> {
         self.0.borrow().met
     }
 
-    pub fn now(&self) -> Moment {
+    pub fn now(&self) -> CrashPoint {
         self.0.borrow().now.clone()
     }
 
-    pub fn with<T>(&self, act: impl FnOnce(&mut Moment) -> T) -> T {
+    pub fn with<T>(&self, act: impl FnOnce(&mut CrashPoint) -> T) -> T {
         act(&mut self.0.borrow_mut().now)
     }
 
@@ -127,7 +128,7 @@ impl World {
     }
 
     /// The snapshots so far and the present moment.
-    pub fn take(&self) -> Vec<Moment> {
+    pub fn take(&self) -> Vec<CrashPoint> {
         let mut inner = self.0.borrow_mut();
         let mut all = inner.snapshots.take().unwrap_or_default();
         all.push(inner.now.clone());
@@ -152,7 +153,7 @@ impl World {
     }
 
     /// One operation begins; the error that it is to have, if any.
-    fn step(&self, kind: Kind) -> Option<Failure> {
+    fn step(&self, kind: OperationKind) -> Option<Failure> {
         let hook = {
             let mut inner = self.0.borrow_mut();
             let at = inner.operations;
@@ -161,7 +162,7 @@ impl World {
             match inner.hook.take() {
                 Some((when, hook)) if when == at => {
                     // The one that matters stays, where several things happen.
-                    if inner.met != Some(Kind::Replace) {
+                    if inner.met != Some(OperationKind::Replace) {
                         inner.met = Some(kind);
                     }
                     Some(hook)
@@ -177,7 +178,7 @@ impl World {
         }
         let mut inner = self.0.borrow_mut();
         let inner = &mut *inner;
-        if kind != Kind::Look
+        if kind != OperationKind::Look
             && let Some(snapshots) = &mut inner.snapshots
         {
             snapshots.push(inner.now.clone());
@@ -186,7 +187,7 @@ impl World {
         inner.failure.filter(|failure| match *failure {
             Failure::Once(when) => when == at,
             Failure::From(when) => when <= at,
-            Failure::Unacknowledged(when) => when == at && kind == Kind::Commit,
+            Failure::Unacknowledged(when) => when == at && kind == OperationKind::Commit,
         })
     }
 }
@@ -196,7 +197,7 @@ pub struct SimFs(World);
 impl SimFs {
     fn act<T>(
         &self,
-        kind: Kind,
+        kind: OperationKind,
         act: &'static str,
         path: &RelPath,
         run: impl FnOnce(&mut Disk) -> Result<T, Refusal>,
@@ -211,14 +212,14 @@ impl SimFs {
         }
         let mut inner = self.0.0.borrow_mut();
         let done = run(&mut inner.now.disk);
-        if done.is_ok() && matches!(kind, Kind::Change | Kind::Replace) {
+        if done.is_ok() && matches!(kind, OperationKind::Change | OperationKind::Replace) {
             inner.changes += 1;
         }
         done.map_err(|refusal| {
             fail(match refusal {
-                Refusal::Missing => Trouble::Missing,
-                Refusal::Exists => Trouble::Exists,
-                Refusal::Unsupported => Trouble::Unsupported,
+                Refusal::Missing => FsFailure::Missing,
+                Refusal::Exists => FsFailure::Exists,
+                Refusal::Unsupported => FsFailure::Unsupported,
                 Refusal::NotEmpty => io::Error::from(io::ErrorKind::DirectoryNotEmpty).into(),
             })
         })
@@ -228,7 +229,7 @@ impl SimFs {
 impl SimFs {
     /// What a file holds.
     pub fn content(&self, path: &RelPath) -> Result<Option<Vec<u8>>, FsError> {
-        self.act(Kind::Look, "read", path, |disk| {
+        self.act(OperationKind::Look, "read", path, |disk| {
             Ok(disk
                 .read(path.as_str())
                 .map(|content| content.bytes.clone()))
@@ -236,26 +237,26 @@ impl SimFs {
     }
 }
 
-impl PlacementFs for SimFs {
-    fn look(&self, path: &RelPath) -> Result<Found, FsError> {
-        self.act(Kind::Look, "read", path, |disk| {
+impl PublishFs for SimFs {
+    fn inspect(&self, path: &RelPath) -> Result<PathState, FsError> {
+        self.act(OperationKind::Look, "read", path, |disk| {
             let name = path.as_str();
             Ok(match (disk.read(name), disk.list(name)) {
-                (Some(content), _) => Found::Content(content.digest),
-                (None, Some(_)) => Found::NotAFile("a folder"),
-                (None, None) => Found::Absent,
+                (Some(content), _) => PathState::Content(content.digest),
+                (None, Some(_)) => PathState::NotAFile("a folder"),
+                (None, None) => PathState::Absent,
             })
         })
     }
 
     fn write_new(&self, path: &RelPath, bytes: &[u8], _: u32) -> Result<(), FsError> {
-        self.act(Kind::Change, "write", path, |disk| {
+        self.act(OperationKind::Change, "write", path, |disk| {
             disk.write_new(path.as_str(), bytes)
         })
     }
 
     fn sync_file(&self, path: &RelPath) -> Result<(), FsError> {
-        self.act(Kind::Sync, "sync", path, |disk| {
+        self.act(OperationKind::Sync, "sync", path, |disk| {
             disk.sync_file(path.as_str())
         })
     }
@@ -263,7 +264,11 @@ impl PlacementFs for SimFs {
     fn create_dir(&self, path: &RelPath) -> Result<(), FsError> {
         // Whether it changes anything depends on the disk; only a new folder counts.
         let there = self.0.with(|now| now.disk.list(path.as_str()).is_some());
-        let kind = if there { Kind::Look } else { Kind::Change };
+        let kind = if there {
+            OperationKind::Look
+        } else {
+            OperationKind::Change
+        };
         self.act(kind, "make the folder", path, |disk| {
             disk.create_dir(path.as_str())
         })
@@ -272,41 +277,43 @@ impl PlacementFs for SimFs {
     fn sync_dir(&self, dir: Option<&RelPath>) -> Result<(), FsError> {
         let root = RelPath::new("root").expect("a name");
         let shown = dir.unwrap_or(&root);
-        self.act(Kind::Sync, "sync the folder", shown, |disk| {
+        self.act(OperationKind::Sync, "sync the folder", shown, |disk| {
             disk.sync_dir(dir.map(RelPath::as_str))
         })
     }
 
     fn rename_noreplace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError> {
-        self.act(Kind::Change, "rename", from, |disk| {
+        self.act(OperationKind::Change, "rename", from, |disk| {
             disk.rename(from.as_str(), to.as_str(), false)
         })
     }
 
     fn exchange(&self, one: &RelPath, other: &RelPath) -> Result<(), FsError> {
-        self.act(Kind::Change, "exchange", one, |disk| {
+        self.act(OperationKind::Change, "exchange", one, |disk| {
             disk.exchange(one.as_str(), other.as_str())
         })
     }
 
     fn rename_replace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError> {
-        self.act(Kind::Replace, "rename", from, |disk| {
+        self.act(OperationKind::Replace, "rename", from, |disk| {
             disk.rename(from.as_str(), to.as_str(), true)
         })
     }
 
     fn list(&self, dir: &RelPath) -> Result<Option<Vec<String>>, FsError> {
-        self.act(Kind::Look, "list", dir, |disk| Ok(disk.list(dir.as_str())))
+        self.act(OperationKind::Look, "list", dir, |disk| {
+            Ok(disk.list(dir.as_str()))
+        })
     }
 
     fn remove_file(&self, path: &RelPath) -> Result<(), FsError> {
-        self.act(Kind::Change, "remove", path, |disk| {
+        self.act(OperationKind::Change, "remove", path, |disk| {
             disk.remove_file(path.as_str())
         })
     }
 
     fn remove_dir(&self, path: &RelPath) -> Result<(), FsError> {
-        self.act(Kind::Change, "remove the folder", path, |disk| {
+        self.act(OperationKind::Change, "remove the folder", path, |disk| {
             disk.remove_dir(path.as_str())
         })
     }
@@ -322,7 +329,7 @@ impl SimLog {
         apply: impl FnOnce(&mut Log) -> Result<(), LogError>,
     ) -> Result<(), LogError> {
         let failed = || LogError::Store(Box::new(io::Error::other("an injected error")));
-        let failure = self.0.step(Kind::Commit);
+        let failure = self.0.step(OperationKind::Commit);
         if matches!(failure, Some(Failure::Once(_) | Failure::From(_))) {
             return Err(failed());
         }
@@ -341,16 +348,16 @@ impl SimLog {
     }
 }
 
-impl PlacementLog for SimLog {
-    fn manifest(&self, _: &RunId) -> Result<Option<Recorded>, LogError> {
-        if self.0.step(Kind::Look).is_some() {
+impl PublishLog for SimLog {
+    fn manifest(&self, _: &RunId) -> Result<Option<RecordedManifest>, LogError> {
+        if self.0.step(OperationKind::Look).is_some() {
             return Err(LogError::Store(Box::new(io::Error::other(
                 "an injected error",
             ))));
         }
         Ok(self.0.with(|now| {
             let settled = now.log.settled;
-            now.log.manifest.as_ref().map(|manifest| Recorded {
+            now.log.manifest.as_ref().map(|manifest| RecordedManifest {
                 manifest: (**manifest).clone(),
                 settled,
             })

@@ -1,6 +1,6 @@
 //! Random expressions: the sets they mean and their text, made together, so that nothing is parsed.
 
-use crate::Dice;
+use crate::Random;
 
 /// What an expression means, as sets of bits.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,7 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 7] = ["sun", "MON", "Tue", "wed", "THU", "Fri", "sat"];
 
 /// A field of plain numbers from `low` to `high`: text, set, whether it begins with `*`.
-fn numbers(dice: &mut Dice, low: u64, high: u64, star: u64) -> (String, u64, bool) {
+fn numbers(dice: &mut Random, low: u64, high: u64, star: u64) -> (String, u64, bool) {
     if dice.roll(100) < star {
         return (
             "*".into(),
@@ -47,7 +47,7 @@ fn numbers(dice: &mut Dice, low: u64, high: u64, star: u64) -> (String, u64, boo
     let (mut texts, mut set, mut starred) = (Vec::new(), 0, false);
     for part in 0..parts {
         // Small hours and minutes are where transitions are.
-        let near = |dice: &mut Dice| {
+        let near = |dice: &mut Random| {
             if dice.roll(2) == 0 {
                 dice.between(low, high.min(low + 4))
             } else {
@@ -95,7 +95,7 @@ fn numbers(dice: &mut Dice, low: u64, high: u64, star: u64) -> (String, u64, boo
 }
 
 impl Expression {
-    pub fn draw(dice: &mut Dice) -> Self {
+    pub fn draw(dice: &mut Random) -> Self {
         let mut made = Self::default();
         let (minute, minutes, a) = numbers(dice, 0, 59, 12);
         let (hour, hours, b) = numbers(dice, 0, 23, 25);
@@ -116,7 +116,7 @@ impl Expression {
         made
     }
 
-    fn draw_day(&mut self, dice: &mut Dice) -> String {
+    fn draw_day(&mut self, dice: &mut Random) -> String {
         if dice.roll(100) < 70 {
             let (text, set, starred) = numbers(dice, 1, 31, 65);
             (self.days, self.day_starred) = (set, starred);
@@ -148,7 +148,7 @@ impl Expression {
         texts.join(",")
     }
 
-    fn draw_weekday(&mut self, dice: &mut Dice) -> String {
+    fn draw_weekday(&mut self, dice: &mut Random) -> String {
         if dice.roll(100) < 60 {
             let (text, set, starred) = numbers(dice, 0, 7, 75);
             self.weekdays = set & 0x7f | set >> 7;

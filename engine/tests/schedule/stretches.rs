@@ -2,11 +2,11 @@
 
 use jiff::civil::time;
 use jiff::{SignedDuration, Timestamp};
-use runner_engine::policy::{CatchUp, Which};
+use runner_engine::policy::{CatchUp, CatchUpScope};
 use runner_engine::schedule::{Due, Schedule, Trigger};
 use runner_engine::time::boot_time;
 
-use crate::Dice;
+use crate::Random;
 use crate::expressions::Expression;
 
 fn schedule(trigger: Trigger, zone: &str) -> Schedule {
@@ -27,10 +27,10 @@ fn walked(schedule: &Schedule, watermark: Timestamp, now: Timestamp, catch_up: &
         at = next(due);
     }
     let window = match catch_up.which {
-        Which::None => SignedDuration::from_mins(20),
+        CatchUpScope::None => SignedDuration::from_mins(20),
         _ => catch_up.window.max(SignedDuration::from_mins(20)),
     };
-    let most = if catch_up.which == Which::All {
+    let most = if catch_up.which == CatchUpScope::All {
         catch_up.cap as usize
     } else {
         1
@@ -56,7 +56,7 @@ fn walked(schedule: &Schedule, watermark: Timestamp, now: Timestamp, catch_up: &
 
 #[test]
 fn what_is_due_is_what_walking_finds() {
-    let mut dice = Dice(11);
+    let mut dice = Random(11);
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let zones = [
         "Europe/Berlin",
@@ -75,13 +75,15 @@ fn what_is_due_is_what_walking_finds() {
             },
         };
         let schedule = schedule(trigger, zones[dice.roll(5) as usize]);
-        let seconds =
-            |dice: &mut Dice, days: u64| SignedDuration::from_secs(dice.roll(days * 86_400) as i64);
+        let seconds = |dice: &mut Random, days: u64| {
+            SignedDuration::from_secs(dice.roll(days * 86_400) as i64)
+        };
         let watermark = start + seconds(&mut dice, 365);
         let days = [1, 8, 40][dice.roll(3) as usize];
         let now = watermark + seconds(&mut dice, days);
         let catch_up = CatchUp {
-            which: [Which::None, Which::Last, Which::All][dice.roll(3) as usize],
+            which: [CatchUpScope::None, CatchUpScope::Last, CatchUpScope::All]
+                [dice.roll(3) as usize],
             window: seconds(&mut dice, 10),
             cap: dice.between(1, 50) as u32,
             ..CatchUp::default()
@@ -103,7 +105,7 @@ fn ten_years_asleep_are_counted_at_once() {
     let now: Timestamp = "2036-01-01T00:00:00Z".parse().unwrap();
     let minutes = u64::try_from(now.duration_since(watermark).as_mins()).unwrap() + 1;
     let all = CatchUp {
-        which: Which::All,
+        which: CatchUpScope::All,
         ..CatchUp::default()
     };
     let began = boot_time();

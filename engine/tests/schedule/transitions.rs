@@ -12,7 +12,7 @@ use runner_engine::time::boot_time;
 
 use crate::expressions::Expression;
 use crate::oracle::{Rules, Table, day};
-use crate::{Dice, setting, tell};
+use crate::{Random, print_line, setting};
 
 /// The seed of an ordinary run.
 const SEED: u64 = 0x6e69_6768_7473;
@@ -20,7 +20,7 @@ const SEED: u64 = 0x6e69_6768_7473;
 const TRIPLES: f64 = 1_000_000.0;
 /// Expressions are drawn and parsed once, and used with several transitions each.
 const REUSE: usize = 16;
-/// Windows with more moments than this are walked in parts; the count is compared always.
+/// Windows with more scheduled times than this are walked in parts; the count is compared always.
 const WALKED: usize = 40;
 
 struct Case {
@@ -56,7 +56,7 @@ fn cases() -> (usize, Vec<Case>) {
 
 /// An expression that can be due, with its parsed form. What the implementation refuses must never
 /// be due on any day of a whole cycle of the calendar.
-fn expression(dice: &mut Dice) -> (Expression, Cron) {
+fn expression(dice: &mut Random) -> (Expression, Cron) {
     loop {
         let drawn = Expression::draw(dice);
         match drawn.text.parse::<Cron>() {
@@ -82,7 +82,7 @@ fn compare(
     wanted: &Expression,
     cron: &Cron,
     rules: Rules,
-    dice: &mut Dice,
+    dice: &mut Random,
 ) -> Result<(), String> {
     let expected = table.moments(wanted, rules);
     let differs = |from: Timestamp, expected: String, got: String| {
@@ -144,7 +144,7 @@ fn examine(cases: &[Case], triples: f64, rules: Rules, seed: u64) -> (usize, Opt
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failure = Mutex::new(None);
     let stretch = |from: usize| {
-        let mut dice = Dice(seed ^ (from as u64) << 20);
+        let mut dice = Random(seed ^ (from as u64) << 20);
         let drawn: Vec<_> = (0..each).map(|_| expression(&mut dice)).collect();
         for case in &cases[from..(from + REUSE).min(cases.len())] {
             let zone = TimeZone::get(&case.zone).unwrap();
@@ -196,7 +196,7 @@ fn every_transition_of_every_zone_is_met() {
         "RUNNER_TEST_SEED={seed} {}",
         failure.unwrap_or_default()
     );
-    tell(&format!(
+    print_line(&format!(
         "schedule transitions: {triples} triples, {zones} zones, {} transitions, {:.1} s, seed {seed}",
         cases.len(),
         (boot_time() - began).as_secs_f64(),

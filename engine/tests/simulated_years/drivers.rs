@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{LedgerError, RunState};
 use runner_engine::outcome::Outcome;
-use runner_engine::owner::Owner;
+use runner_engine::process_id::ProcessIdentity;
 use runner_engine::recover::{Driver, OVERRUN_GRACE, Recovered, recover};
+use runner_engine::store::{RunState, StoreError};
 use runner_engine::tick::tick;
 
 use super::year::{DAY, Event, HOUR, MINUTE, Micros, SECOND, Year};
@@ -15,7 +15,7 @@ use super::year::{DAY, Event, HOUR, MINUTE, Micros, SECOND, Year};
 /// A process that ticks, or that waits for a run which it has asked for.
 #[derive(Debug)]
 pub struct Driving {
-    pub me: Owner,
+    pub me: ProcessIdentity,
     pub daemon: bool,
     /// Processes that it has started, with their runs.
     pub children: BTreeMap<u32, RunId>,
@@ -46,7 +46,7 @@ impl Year {
     /// The host's timer: at the first quarter of an hour at which there may be something to do.
     pub fn start_timer(&mut self) {
         self.new_driver(false, true);
-        let next = self.ledger.next_moment(self.wall()).unwrap();
+        let next = self.store.next_moment(self.wall()).unwrap();
         let next = next.map_or(self.now + DAY, |next| self.at_wall(next));
         let next = next.clamp(self.now, self.now + DAY);
         let quarter = 15 * MINUTE;
@@ -106,42 +106,42 @@ impl Year {
         if self.random.permille(50) {
             self.host.0.borrow_mut().unkillable = true;
         }
-        self.ledger.set_fuse(fuse);
+        self.store.set_fuse(fuse);
         let driver = Driver {
             world: Box::new(self.host.clone()),
             me: &me,
             retries_lost: &|kind| kind != "command",
         };
         let moment = self.moment();
-        let ticked = tick(&mut self.ledger, &driver, moment);
+        let ticked = tick(&mut self.store, &driver, moment);
         drop(driver);
-        self.ledger.set_fuse(None);
+        self.store.set_fuse(None);
         self.host.0.borrow_mut().unkillable = false;
         match ahead {
             Some(before) => self.set_back(before, ticked.is_ok()),
             None => self.ticked(),
         }
-        self.bury_killed();
-        let told = match ticked {
-            Ok(told) => told,
-            Err(LedgerError::CannotWrite { .. }) if fuse.is_some() => {
+        self.forget_killed();
+        let reported = match ticked {
+            Ok(reported) => reported,
+            Err(StoreError::CannotWrite { .. }) if fuse.is_some() => {
                 self.counts.blown += 1;
                 self.driver_dies(pid);
                 return;
             }
             Err(error) => panic!("a tick failed: {error:?}"),
         };
-        for trouble in &told.troubles {
+        for trouble in &reported.troubles {
             let known = trouble.contains("ahead of the clock")
                 || trouble.starts_with("the clock was set back")
                 || (fuse.is_some() && trouble.contains("fuse"));
             assert!(known, "{trouble}");
         }
-        for run in told.end {
+        for run in reported.end {
             self.terminate(&run);
         }
         let dies = self.random.permille(5);
-        for run in told.start {
+        for run in reported.start {
             if dies && self.random.permille(500) {
                 self.driver_dies(pid);
                 return;
@@ -156,8 +156,8 @@ impl Year {
         if self.read.is_some() || !self.random.permille(20) {
             return;
         }
-        let due = self.ledger.due_jobs(self.wall()).unwrap();
-        self.read = Some((self.ledger.live().unwrap(), due));
+        let due = self.store.due_jobs(self.wall()).unwrap();
+        self.read = Some((self.store.live().unwrap(), due));
         let wait = self.random.spread(SECOND, HOUR);
         self.in_future(wait, Event::Late);
     }
@@ -178,13 +178,13 @@ impl Year {
                 me: &me,
                 retries_lost: &|kind| kind != "command",
             };
-            match recover(&mut self.ledger, &driver, &run, moment).unwrap() {
+            match recover(&mut self.store, &driver, &run, moment).unwrap() {
                 Recovered::Alone => {}
                 Recovered::Start(run) => start.push(run),
                 Recovered::Settled { retry, .. } => start.extend(retry),
             }
         }
-        self.bury_killed();
+        self.forget_killed();
         for due_job in due {
             let job = &due_job.job;
             // What a tick makes of these is its own affair.
@@ -197,7 +197,7 @@ impl Year {
                 .schedule
                 .due(due_job.watermark, moment.wall, rule)
                 .unwrap();
-            self.ledger
+            self.store
                 .enter_due(&due_job, &due, None, None, moment.wall)
                 .unwrap();
         }
@@ -235,23 +235,23 @@ impl Year {
             !driver.children.is_empty() || driver.coming > 0,
         );
         let now = self.wall();
-        let next = self.ledger.next_moment(now).unwrap();
+        let next = self.store.next_moment(now).unwrap();
         let mut wakes = next.map_or(NEVER, |next| self.at_wall(next));
         for run in self.running.values() {
             wakes = wakes.min(run.overruns);
         }
         let fallback = self.now + 30 * MINUTE;
         if (!daemon && !busy) || wakes > fallback {
-            let next = self.ledger.next_ready(now).unwrap();
+            let next = self.store.next_ready(now).unwrap();
             let soon = |at: Timestamp| at.duration_since(now) <= SignedDuration::from_secs(90);
             if !daemon && !busy && !next.is_some_and(soon) {
                 self.host.end(pid);
                 self.drivers.remove(&pid);
                 return;
             }
-            let first = self.ledger.next_ready(Timestamp::MIN).unwrap();
+            let first = self.store.next_ready(Timestamp::MIN).unwrap();
             let overdue = first.is_some_and(|at| at <= now);
-            if overdue || !self.running.is_empty() || !self.ledger.live().unwrap().is_empty() {
+            if overdue || !self.running.is_empty() || !self.store.live().unwrap().is_empty() {
                 wakes = wakes.min(fallback);
             }
         }
@@ -271,13 +271,13 @@ impl Year {
         if driver.ticks {
             driver.wakes = self.now;
         }
-        let row = self.ledger.run(&run).unwrap();
+        let row = self.store.run(&run).unwrap();
         let again = match row.state {
             RunState::Settled | RunState::Queued => None,
             RunState::Requested => {
                 let why = "its process ended before it began".to_owned();
                 let now = self.wall();
-                self.ledger
+                self.store
                     .decline(&run, &Outcome::Lost { why }, now)
                     .unwrap();
                 None
@@ -289,7 +289,7 @@ impl Year {
                     retries_lost: &|kind| kind != "command",
                 };
                 let moment = self.moment();
-                match recover(&mut self.ledger, &driver, &row, moment).unwrap() {
+                match recover(&mut self.store, &driver, &row, moment).unwrap() {
                     Recovered::Settled { retry, .. } => retry,
                     _ => None,
                 }
@@ -316,7 +316,7 @@ impl Year {
     }
 
     /// The processes that recovery has killed are no more.
-    pub fn bury_killed(&mut self) {
+    pub fn forget_killed(&mut self) {
         let killed = std::mem::take(&mut self.host.0.borrow_mut().killed);
         for pid in killed {
             self.counts.killed += 1;

@@ -1,6 +1,6 @@
 //! What goes wrong: sleep, reboots, clocks that are set, edits, deaths.
 
-use runner_engine::ledger::NewJob;
+use runner_engine::store::NewJob;
 use runner_engine::tick::report_job;
 
 use super::jobs;
@@ -75,7 +75,7 @@ impl Year {
     }
 
     fn set_clock(&mut self, by: Micros) {
-        // A pause that is over stays over, whatever the clock says later; the ledger may take it up
+        // A pause that is over stays over, whatever the clock says later; the database may take it up
         // again where nothing was due since.
         let now = self.wall();
         let jobs = self.jobs.values_mut().map(|job| &mut job.paused_until);

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use runner_engine::ids::{ProjectId, RunId};
 use runner_engine::locks::LockError;
-use runner_engine::owner::Owner;
 use runner_engine::process::tree::Killed;
+use runner_engine::process_id::ProcessIdentity;
 use runner_engine::recover::World;
 
 /// What there is at the moment.
@@ -35,12 +35,12 @@ pub struct Host(pub Rc<RefCell<State>>);
 
 impl Host {
     /// A new process.
-    pub fn spawn(&self) -> Owner {
+    pub fn spawn(&self) -> ProcessIdentity {
         let mut state = self.0.borrow_mut();
         state.next += 1;
         let pid = state.next;
         state.alive.insert(pid);
-        Owner {
+        ProcessIdentity {
             pid,
             start: u64::from(pid),
             boot: format!("boot-{}", state.boot),
@@ -79,9 +79,9 @@ impl Host {
 }
 
 /// A lock that is held for a look.
-struct Held(Host, String);
+struct HeldLock(Host, String);
 
-impl Drop for Held {
+impl Drop for HeldLock {
     fn drop(&mut self) {
         self.0.0.borrow_mut().locks.remove(&self.1);
     }
@@ -94,16 +94,16 @@ impl World for Host {
             return Ok(None);
         }
         state.locks.insert(job.to_owned(), 0);
-        Ok(Some(Box::new(Held(self.clone(), job.to_owned()))))
+        Ok(Some(Box::new(HeldLock(self.clone(), job.to_owned()))))
     }
 
-    fn is_alive(&self, owner: &Owner) -> bool {
+    fn is_alive(&self, owner: &ProcessIdentity) -> bool {
         let state = self.0.borrow();
         state.dead_live
             || owner.boot == format!("boot-{}", state.boot) && state.alive.contains(&owner.pid)
     }
 
-    fn kill(&self, owner: &Owner) {
+    fn kill(&self, owner: &ProcessIdentity) {
         if !self.is_alive(owner) {
             return;
         }

@@ -2,9 +2,9 @@
 
 use jiff::SignedDuration;
 use jiff::civil::Time;
-use runner_engine::ledger::NewJob;
-use runner_engine::policy::{CatchUp, Group, Overlap, Policy, Retry, Which};
+use runner_engine::policy::{CatchUp, CatchUpScope, ConcurrencyGroup, Overlap, Policy, Retry};
 use runner_engine::schedule::{After, On, Schedule, Trigger};
+use runner_engine::store::NewJob;
 
 use super::random::Random;
 
@@ -91,11 +91,11 @@ fn policy(random: &mut Random, slots: u32) -> Policy {
     Policy {
         catch_up: CatchUp {
             which: *random.one_of(&[
-                Which::None,
-                Which::Last,
-                Which::Last,
-                Which::All,
-                Which::All,
+                CatchUpScope::None,
+                CatchUpScope::Last,
+                CatchUpScope::Last,
+                CatchUpScope::All,
+                CatchUpScope::All,
             ]),
             window: SignedDuration::from_hours(random.spread(1, 24 * 14)),
             cap: u32::try_from(random.spread(1, 100)).unwrap(),
@@ -103,7 +103,7 @@ fn policy(random: &mut Random, slots: u32) -> Policy {
         },
         overlap: *random.one_of(&[Overlap::Skip, Overlap::Queue, Overlap::Replace]),
         start_within: random.permille(250).then(|| minutes(random.spread(5, 600))),
-        group: Group {
+        group: ConcurrencyGroup {
             name: group.to_owned(),
             slots: if group == "heavy" { 1 } else { slots },
         },

@@ -51,30 +51,33 @@ counts!(
 
 /// What a process has to say.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Told {
+pub struct ProcessReport {
     pub counts: Counts,
     pub failures: Vec<String>,
 }
 
 /// Lives these years, one after the other.
-pub fn all(years: impl Iterator<Item = u64>, live: impl Fn(u64) -> Result<Counts, String>) -> Told {
-    let mut told = Told::default();
+pub fn all(
+    years: impl Iterator<Item = u64>,
+    live: impl Fn(u64) -> Result<Counts, String>,
+) -> ProcessReport {
+    let mut reported = ProcessReport::default();
     for year in years {
         match live(year) {
-            Ok(counts) => told.counts += counts,
-            Err(why) => told
+            Ok(counts) => reported.counts += counts,
+            Err(why) => reported
                 .failures
                 .push(format!("RUNNER_TEST_YEAR={year}: {why}")),
         }
-        if told.failures.len() >= ENOUGH {
+        if reported.failures.len() >= ENOUGH {
             break;
         }
     }
-    told
+    reported
 }
 
 /// Has every share lived by a process of its own: the test with this name, again.
-pub fn by_processes(test: &str) -> Told {
+pub fn by_processes(test: &str) -> ProcessReport {
     let program = std::env::current_exe().unwrap();
     let children: Vec<_> = (0..SHARES)
         .map(|share| {
@@ -87,17 +90,18 @@ pub fn by_processes(test: &str) -> Told {
                 .unwrap()
         })
         .collect();
-    let mut all = Told::default();
+    let mut all = ProcessReport::default();
     for child in children {
         let output = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        let told = text
+        let reported = text
             .lines()
             .find_map(|line| Some(&line[line.find("{\"counts\"")?..]));
-        let told = told.unwrap_or_else(|| panic!("a process died: {}: {text}", output.status));
-        let told: Told = serde_json::from_str(told).unwrap();
-        all.counts += told.counts;
-        all.failures.extend(told.failures);
+        let reported =
+            reported.unwrap_or_else(|| panic!("a process died: {}: {text}", output.status));
+        let reported: ProcessReport = serde_json::from_str(reported).unwrap();
+        all.counts += reported.counts;
+        all.failures.extend(reported.failures);
     }
     all
 }

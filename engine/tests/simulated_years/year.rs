@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_engine::ids::{Fence, ProjectId, RunId};
-use runner_engine::ledger::{AHEAD, DueJob, JobId, Ledger, NewJob, Node, Project, RunRow};
 use runner_engine::schedule::{Schedule, Trigger};
+use runner_engine::store::{AHEAD, DueJob, JobId, NewJob, Node, Project, RunRow, Store};
 use runner_engine::tick::report_job;
-use runner_engine::time::Moment;
+use runner_engine::time::ClockReading;
 
 use super::drivers::Driving;
+use super::execute::LiveRun;
 use super::host::Host;
+use super::injected_bugs::Bug;
 use super::jobs;
-use super::perform::Performing;
-use super::plants::Bug;
 use super::random::Random;
 use super::shares::Counts;
 
@@ -76,7 +76,7 @@ pub struct Job {
 
 /// One simulated year.
 pub struct Year {
-    pub ledger: Ledger,
+    pub store: Store,
     pub random: Random,
     pub host: Host,
     pub project: ProjectId,
@@ -92,7 +92,7 @@ pub struct Year {
     pub queue: BTreeMap<(Micros, u64), Event>,
     events: u64,
     pub drivers: BTreeMap<u32, Driving>,
-    pub running: BTreeMap<u32, Performing>,
+    pub running: BTreeMap<u32, LiveRun>,
     /// Runs that a hand may name.
     pub seen: VecDeque<RunId>,
     pub keys: Vec<String>,
@@ -120,7 +120,7 @@ impl Year {
         runner_engine::ids::draw_from(Some(seed));
         let begins =
             Timestamp::from_second(1_704_067_200 + random.between(0, 400_000_000)).unwrap();
-        let mut ledger = Ledger::in_memory().unwrap();
+        let mut store = Store::in_memory().unwrap();
         let project = ProjectId::new(begins);
         let registered = Project {
             id: project.clone(),
@@ -129,9 +129,9 @@ impl Year {
             config_stamp: String::new(),
             own: false,
         };
-        ledger.register(&registered, begins).unwrap();
+        store.register(&registered, begins).unwrap();
         let mut year = Self {
-            ledger,
+            store,
             project,
             host: Host::default(),
             jobs: BTreeMap::new(),
@@ -170,13 +170,13 @@ impl Year {
         Timestamp::from_microsecond(self.now + self.offset).unwrap()
     }
 
-    /// Wall time as the ledger keeps it.
+    /// Wall time as the database keeps it.
     pub fn wall_millis(&self) -> Timestamp {
         Timestamp::from_millisecond(self.wall().as_millisecond()).unwrap()
     }
 
-    pub fn moment(&self) -> Moment {
-        Moment {
+    pub fn moment(&self) -> ClockReading {
+        ClockReading {
             wall: self.wall(),
             boot: Duration::from_micros((self.now - self.booted).cast_unsigned()),
         }
@@ -280,24 +280,24 @@ impl Year {
         self.describe(silent);
         assert!(self.wall_millis() == wall);
         for _ in 0..4_000 {
-            let waiting = self.ledger.next_ready(Timestamp::MIN).unwrap().is_some();
-            let open = waiting || !self.ledger.live().unwrap().is_empty();
+            let waiting = self.store.next_ready(Timestamp::MIN).unwrap().is_some();
+            let open = waiting || !self.store.live().unwrap().is_empty();
             if !open && self.running.is_empty() {
                 // Reports of nights may still come.
-                let next = self.ledger.next_moment(self.wall()).unwrap();
+                let next = self.store.next_moment(self.wall()).unwrap();
                 let Some(next) = next else { return };
                 self.until(self.at_wall(next) + MINUTE);
                 continue;
             }
             self.until(self.now + HOUR);
         }
-        panic!("it never comes to rest: {:?}", self.ledger.live().unwrap());
+        panic!("it never comes to rest: {:?}", self.store.live().unwrap());
     }
 
     /// Every moment that has come has been looked at.
     fn all_is_recorded(&mut self) {
         let now = self.wall();
-        for job in self.ledger.jobs(&self.project).unwrap() {
+        for job in self.store.jobs(&self.project).unwrap() {
             let late = job.next_due.filter(|due| *due <= now);
             assert!(
                 late.is_none(),
@@ -307,18 +307,18 @@ impl Year {
         }
     }
 
-    /// Brings the ledger's jobs, and the model's, to what the config files say now.
+    /// Brings the database's jobs, and the model's, to what the config files say now.
     pub fn describe(&mut self, mut new: Vec<NewJob>) {
         let marks = self.watermarks();
         let mark = self.occurrences();
         let wall = self.wall();
         let start = self.wall_millis();
         new.push(report_job());
-        self.ledger
+        self.store
             .project_jobs(&self.project, "s", "", &new, wall)
             .unwrap();
         for new in new {
-            let id = self.ledger.job(&self.project, &new.name).unwrap().id;
+            let id = self.store.job(&self.project, &new.name).unwrap().id;
             let job = self.jobs.entry(new.name.clone()).or_insert_with(|| Job {
                 id,
                 new: new.clone(),
@@ -352,7 +352,7 @@ impl Year {
 
     /// The watermark of each job that a clock makes due.
     pub fn watermarks(&self) -> BTreeMap<String, Timestamp> {
-        let all = self.ledger.due_jobs(Timestamp::MAX).unwrap();
+        let all = self.store.due_jobs(Timestamp::MAX).unwrap();
         all.into_iter()
             .map(|due| (due.job.name, due.watermark))
             .collect()
@@ -412,7 +412,7 @@ impl Year {
         self.high = self.high.max(self.wall());
     }
 
-    /// A copy of the ledger, to be looked at with other eyes.
+    /// A copy of the database, to be looked at with other eyes.
     pub fn copy(&mut self) -> rusqlite::Connection {
         self.copies += 1;
         let name = format!(
@@ -420,7 +420,7 @@ impl Year {
             self.project, self.copies
         );
         let copy = rusqlite::Connection::open(&name).unwrap();
-        self.ledger.copy_to(name.as_ref()).unwrap();
+        self.store.copy_to(name.as_ref()).unwrap();
         copy
     }
 

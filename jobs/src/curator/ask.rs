@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{AskError, Context, JobError};
 
 /// What is asked.
-pub(super) struct Question<'a> {
+pub(super) struct CuratorQuestion<'a> {
     /// What it is for, and names it within the run.
     pub(super) name: &'a str,
     /// What to do.
@@ -26,10 +26,10 @@ pub(super) struct Question<'a> {
 /// The answer, or why there is none: then what rules say stands.
 ///
 /// # Errors
-/// The run was cancelled, or its ledger cannot be used.
-pub(super) fn words(
+/// The run was cancelled, or its database cannot be used.
+pub(super) fn ask_or_reason(
     ctx: &mut Context<'_>,
-    question: Question<'_>,
+    question: CuratorQuestion<'_>,
 ) -> Result<Result<Value, String>, JobError> {
     if ctx.backend_kind() == "builtin" {
         return Ok(Err(wordless(ctx)));
@@ -55,7 +55,10 @@ fn wordless(ctx: &Context<'_>) -> String {
     }
 }
 
-pub(super) fn request(ctx: &Context<'_>, question: Question<'_>) -> Result<Request, JobError> {
+pub(super) fn request(
+    ctx: &Context<'_>,
+    question: CuratorQuestion<'_>,
+) -> Result<Request, JobError> {
     let bodies: Vec<&str> = question
         .texts
         .iter()

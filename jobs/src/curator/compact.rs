@@ -30,7 +30,7 @@ const MOST: usize = 10_000;
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
-pub enum Act {
+pub enum CompactStep {
     /// Append an entry to the audit log and remove its file.
     Fold {
         /// Its file's name.
@@ -59,25 +59,27 @@ pub enum Act {
 
 /// What a compaction does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Plan {
+pub struct CompactionPlan {
     /// In this order.
-    pub acts: Vec<Act>,
+    pub acts: Vec<CompactStep>,
     #[serde(skip)]
     folds: Vec<(String, Vec<u8>)>,
     #[serde(skip)]
     finishes: Vec<(String, Digest)>,
 }
 
-impl Plan {
+impl CompactionPlan {
     /// In words, a line each.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for act in &self.acts {
             text.push_str(&match act {
-                Act::Fold { entry, bytes } => format!("fold    {entry} ({bytes} bytes)\n"),
-                Act::Finish { entry } => format!("finish  {entry}: it is in the audit log\n"),
-                Act::Forget { file } => format!("forget  {file}\n"),
-                Act::Leave { entry, why } => format!("leave   {entry}: {why}\n"),
+                CompactStep::Fold { entry, bytes } => format!("fold    {entry} ({bytes} bytes)\n"),
+                CompactStep::Finish { entry } => {
+                    format!("finish  {entry}: it is in the audit log\n")
+                }
+                CompactStep::Forget { file } => format!("forget  {file}\n"),
+                CompactStep::Leave { entry, why } => format!("leave   {entry}: {why}\n"),
             });
         }
         if self.acts.is_empty() {
@@ -100,8 +102,12 @@ struct Journal {
 ///
 /// # Errors
 /// The disk refused.
-pub fn plan(worker: &Worker, keep: Option<SignedDuration>, now: Timestamp) -> io::Result<Plan> {
-    let mut plan = Plan::default();
+pub fn plan(
+    worker: &Worker,
+    keep: Option<SignedDuration>,
+    now: Timestamp,
+) -> io::Result<CompactionPlan> {
+    let mut plan = CompactionPlan::default();
     let folded = folded(worker)?;
     let mut found = Vec::new();
     for name in entries(&worker.path(ENTRIES))? {
@@ -113,13 +119,13 @@ pub fn plan(worker: &Worker, keep: Option<SignedDuration>, now: Timestamp) -> io
         };
         if !data.is_file() || data.len() > LARGEST {
             let why = format!("it is no plain file of at most {LARGEST} bytes");
-            plan.acts.push(Act::Leave { entry: name, why });
+            plan.acts.push(CompactStep::Leave { entry: name, why });
             continue;
         }
         let bytes = read_no_link(&path, LARGEST)?;
         let digest = Digest::of(&bytes);
         if folded.contains(&(name.clone(), digest.to_string())) {
-            plan.acts.push(Act::Finish {
+            plan.acts.push(CompactStep::Finish {
                 entry: name.clone(),
             });
             plan.finishes.push((name, digest));
@@ -129,7 +135,7 @@ pub fn plan(worker: &Worker, keep: Option<SignedDuration>, now: Timestamp) -> io
     }
     found.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
     for (_, entry, bytes) in found.into_iter().take(MOST) {
-        plan.acts.push(Act::Fold {
+        plan.acts.push(CompactStep::Fold {
             entry: entry.clone(),
             bytes: bytes.len() as u64,
         });
@@ -138,7 +144,7 @@ pub fn plan(worker: &Worker, keep: Option<SignedDuration>, now: Timestamp) -> io
     if let Some(keep) = keep {
         for part in ["done", "failed", "findings"] {
             for name in old(&worker.path(part), keep, now)? {
-                plan.acts.push(Act::Forget {
+                plan.acts.push(CompactStep::Forget {
                     file: format!("{part}/{name}"),
                 });
             }
@@ -154,7 +160,7 @@ pub fn plan(worker: &Worker, keep: Option<SignedDuration>, now: Timestamp) -> io
 /// The disk refused; what was not done is in the next plan.
 pub fn apply(
     worker: &Worker,
-    plan: &Plan,
+    plan: &CompactionPlan,
     pause: &mut dyn FnMut() -> io::Result<()>,
 ) -> io::Result<()> {
     let folder = worker.path(ENTRIES);
@@ -170,7 +176,7 @@ pub fn apply(
         fold(worker, plan, pause)?;
     }
     for act in &plan.acts {
-        if let Act::Forget { file } = act {
+        if let CompactStep::Forget { file } = act {
             pause()?;
             remove(&worker.path(file))?;
         }
@@ -178,7 +184,11 @@ pub fn apply(
     Ok(())
 }
 
-fn fold(worker: &Worker, plan: &Plan, pause: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+fn fold(
+    worker: &Worker,
+    plan: &CompactionPlan,
+    pause: &mut dyn FnMut() -> io::Result<()>,
+) -> io::Result<()> {
     let audit = worker.path(AUDIT);
     let mut text = match read_no_link(&audit, RECORD) {
         Ok(text) => text,

@@ -85,7 +85,7 @@ pub struct Event {
 
 /// One line of `events/ledger.jsonl`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct EventStep {
     /// When.
     pub at: Timestamp,
     /// The event.
@@ -105,7 +105,7 @@ pub struct Step {
 
 /// An event with what has become of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Standing {
+pub struct EventStatus {
     /// As it was raised.
     #[serde(flatten)]
     pub event: Event,
@@ -139,7 +139,7 @@ pub enum EventError {
 
 /// What is to be raised.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct NewEvent {
     /// Who raises it.
     pub source: String,
     /// How bad it is.
@@ -160,7 +160,7 @@ pub struct Wish {
 /// A text is missing or too long, the parent has too little left, or the disk refused.
 pub fn raise(
     worker: &Worker,
-    wish: Wish,
+    wish: NewEvent,
     parent: Option<&str>,
     now: Timestamp,
 ) -> Result<Event, EventError> {
@@ -282,7 +282,7 @@ pub fn spend(worker: &Worker, id: &str, now: Timestamp) -> Result<u32, EventErro
 ///
 /// # Errors
 /// There is none of this name, or the disk refused.
-pub fn tell(
+pub fn record_outcome(
     worker: &Worker,
     id: &str,
     action: &str,
@@ -300,8 +300,8 @@ pub fn tell(
 ///
 /// # Errors
 /// The disk refused.
-pub fn all(worker: &Worker) -> io::Result<(Vec<Standing>, u64)> {
-    let Book { events, bad } = load(worker)?;
+pub fn all(worker: &Worker) -> io::Result<(Vec<EventStatus>, u64)> {
+    let EventBook { events, bad } = load(worker)?;
     Ok((events, bad))
 }
 
@@ -309,9 +309,9 @@ pub fn all(worker: &Worker) -> io::Result<(Vec<Standing>, u64)> {
 ///
 /// # Errors
 /// There is none, or several.
-pub fn named(events: &[Standing], id: &str) -> Result<Standing, EventError> {
-    let fits = |it: &&Standing| it.event.id.starts_with(id) || it.event.id.ends_with(id);
-    let found: Vec<&Standing> = events.iter().filter(fits).collect();
+pub fn named(events: &[EventStatus], id: &str) -> Result<EventStatus, EventError> {
+    let fits = |it: &&EventStatus| it.event.id.starts_with(id) || it.event.id.ends_with(id);
+    let found: Vec<&EventStatus> = events.iter().filter(fits).collect();
     match found.as_slice() {
         [one] => Ok((*one).clone()),
         [] => Err(EventError::NoSuch(id.to_owned())),
@@ -324,27 +324,27 @@ pub fn named(events: &[Standing], id: &str) -> Result<Standing, EventError> {
     }
 }
 
-struct Book {
-    events: Vec<Standing>,
+struct EventBook {
+    events: Vec<EventStatus>,
     bad: u64,
 }
 
-fn find(book: &Book, id: &str) -> Result<Standing, EventError> {
+fn find(book: &EventBook, id: &str) -> Result<EventStatus, EventError> {
     let found = book.events.iter().find(|it| it.event.id == id);
     found
         .cloned()
         .ok_or_else(|| EventError::NoSuch(id.to_owned()))
 }
 
-fn load(worker: &Worker) -> io::Result<Book> {
+fn load(worker: &Worker) -> io::Result<EventBook> {
     let (raised, mut bad) = lines::<Event>(worker, "events/pending.jsonl")?;
-    let (steps, worse) = lines::<Step>(worker, "events/ledger.jsonl")?;
+    let (steps, worse) = lines::<EventStep>(worker, "events/ledger.jsonl")?;
     bad += worse;
     let mut order = Vec::new();
-    let mut events: BTreeMap<String, Standing> = BTreeMap::new();
+    let mut events: BTreeMap<String, EventStatus> = BTreeMap::new();
     for mut event in raised {
         event.budget = event.budget.min(MOST);
-        let standing = Standing {
+        let standing = EventStatus {
             left: event.budget,
             event,
             last: None,
@@ -367,7 +367,7 @@ fn load(worker: &Worker) -> io::Result<Book> {
         standing.last = Some((step.action, step.outcome));
     }
     let events = order.iter().filter_map(|id| events.remove(id)).collect();
-    Ok(Book { events, bad })
+    Ok(EventBook { events, bad })
 }
 
 fn lines<T: serde::de::DeserializeOwned>(worker: &Worker, part: &str) -> io::Result<(Vec<T>, u64)> {
@@ -404,8 +404,8 @@ fn step(
     action: &str,
     (budget_before, budget_after): (u32, u32),
     outcome: &str,
-) -> Step {
-    Step {
+) -> EventStep {
+    EventStep {
         at,
         event: event.to_owned(),
         parent: parent.map(str::to_owned),
@@ -416,7 +416,7 @@ fn step(
     }
 }
 
-fn note(worker: &Worker, step: &Step) -> io::Result<()> {
+fn note(worker: &Worker, step: &EventStep) -> io::Result<()> {
     let mut line = serde_json::to_vec(step).expect("string keys only");
     line.push(b'\n');
     append(&worker.path("events/ledger.jsonl"), &line)

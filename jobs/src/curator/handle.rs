@@ -8,8 +8,8 @@ use runner_engine::outcome::Class;
 use runner_text::counted;
 use serde_json::{Value, json};
 
-use super::ask::{Question, request};
-use super::events::{self, EventError, Severity, Wish};
+use super::ask::{CuratorQuestion, request};
+use super::events::{self, EventError, NewEvent, Severity};
 use super::lint::one_line;
 use super::queue::Worker;
 use crate::{Context, Finished, JobError};
@@ -34,7 +34,7 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
         event.desired_action,
         event.note.as_deref().unwrap_or_default()
     );
-    let question = Question {
+    let question = CuratorQuestion {
         name: "event",
         instructions: "The source is an event that somebody raised about a project's notes. Say in at most three \
                        sentences what a person should know or decide. If it is really needed, raise further \
@@ -65,21 +65,21 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
         Ok(reply) => reply,
         Err(error) => {
             let why = ctx.redactor.redact(&error.to_string()).into_owned();
-            let told = events::tell(
+            let reported = events::record_outcome(
                 worker,
                 &event.id,
                 "told",
                 &format!("no answer: {why}"),
                 ctx.wall(),
             );
-            told.map_err(environment)?;
+            reported.map_err(environment)?;
             return Err(error.into());
         }
     };
     let value = reply.value.unwrap_or_default();
     let note = value["note"].as_str().map(one_line).unwrap_or_default();
     let note = ctx.redactor.redact(&note).into_owned();
-    events::tell(worker, &event.id, "told", &note, ctx.wall()).map_err(environment)?;
+    events::record_outcome(worker, &event.id, "told", &note, ctx.wall()).map_err(environment)?;
     let mut lines = vec![format!("{} says: {note}", ctx.backend_name())];
     let mut raised = 0;
     for one in value["raise"]
@@ -122,8 +122,8 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
     Ok(finished)
 }
 
-fn wish(parent: &events::Event, one: &Value) -> Option<Wish> {
-    Some(Wish {
+fn wish(parent: &events::Event, one: &Value) -> Option<NewEvent> {
+    Some(NewEvent {
         source: format!("event {}", parent.id),
         severity: Severity::of(one["severity"].as_str()?)?,
         desired_action: one_line(one["desired_action"].as_str()?),

@@ -16,7 +16,7 @@ const RETRIES: u32 = 10;
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum CuratorJobKind {
     /// Look through the notes for what is broken.
     LintWiki,
     /// Draft ideas from what notes leave open.
@@ -25,12 +25,12 @@ pub enum Kind {
     IngestClaudeSession,
 }
 
-impl Kind {
+impl CuratorJobKind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::LintWiki, Self::DreamSeed, Self::IngestClaudeSession];
 
     /// Its word.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::LintWiki => "lint-wiki",
             Self::DreamSeed => "dream-seed",
@@ -40,13 +40,13 @@ impl Kind {
 
     /// The kind of this word.
     pub fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for CuratorJobKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
@@ -69,7 +69,7 @@ pub struct JobFile {
     /// `20060102T150405Z-kind-8hex`; the file's name without its ending.
     pub id: String,
     /// What is to be done.
-    pub kind: Kind,
+    pub kind: CuratorJobKind,
     /// When it was asked for.
     pub created_at: Timestamp,
     /// How often it is tried again.
@@ -102,7 +102,7 @@ fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
 
 impl JobFile {
     /// A fresh one. `hex` are its last eight characters.
-    pub fn new(kind: Kind, source: Option<Source>, hex: &str, now: Timestamp) -> Self {
+    pub fn new(kind: CuratorJobKind, source: Option<Source>, hex: &str, now: Timestamp) -> Self {
         let at = now
             .to_zoned(TimeZone::UTC)
             .strftime("%Y%m%dT%H%M%SZ")
@@ -124,18 +124,18 @@ impl JobFile {
     ///
     /// # Errors
     /// Why it is no job, in words.
-    pub fn read(name: &str, bytes: &[u8], kinds: &[Kind]) -> Result<Self, String> {
+    pub fn read(name: &str, bytes: &[u8], kinds: &[CuratorJobKind]) -> Result<Self, String> {
         let value: serde_json::Value =
             serde_json::from_slice(bytes).map_err(|error| format!("it is not JSON: {error}"))?;
         let word = value["kind"].as_str().unwrap_or_default();
         let listed = || {
             kinds
                 .iter()
-                .map(|kind| kind.word())
+                .map(|kind| kind.as_str())
                 .collect::<Vec<_>>()
                 .join(", ")
         };
-        match Kind::of(word) {
+        match CuratorJobKind::of(word) {
             None => return Err(format!("there is no kind {word:?} ({})", listed())),
             Some(kind) if !kinds.contains(&kind) => {
                 return Err(format!(
@@ -186,7 +186,7 @@ impl JobFile {
     }
 }
 
-fn good_id(id: &str, kind: Kind) -> bool {
+fn good_id(id: &str, kind: CuratorJobKind) -> bool {
     let Some((at, rest)) = id.split_once('-') else {
         return false;
     };
@@ -196,7 +196,7 @@ fn good_id(id: &str, kind: Kind) -> bool {
         _ => byte.is_ascii_digit(),
     });
     let hex = rest
-        .strip_prefix(kind.word())
+        .strip_prefix(kind.as_str())
         .and_then(|rest| rest.strip_prefix('-'));
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     form && at.len() == 16 && hex.is_some_and(|hex| hex.len() == 8 && hex.bytes().all(is_hex))

@@ -1,21 +1,21 @@
 //! The curator: a local model that keeps notes tidy by day, from a queue of files.
 //!
 //! The queue is the interface: any program may drop a job file into `queue/`. One run of a job of kind
-//! `curator` handles up to a batch of them. So each run has a row in `runs`, spends from the accounts
+//! `curator` handles up to a batch of them. So each run has a row in `runs`, spends from the budgets
 //! and appears in the report, with a line for each file; and no table mirrors what the files own. An
 //! occurrence for each file was weighed: it would keep every file twice, in the folder and in the
-//! ledger, and the two could differ.
+//! database, and the two could differ.
 //!
 //! ```text
 //!              claim: start noted in hour.jsonl, owner beside, rename
 //! queue/ID ─────────────────────────────────> processing/ID
 //!    ^                                           │  │  │
 //!    │   owner dead, the first time; retry left  │  │  └─ work fails ──────> failed/ID + reason
-//!    └───────────────────────────────────────────┘  └─ work done: one placement puts the artifacts and
+//!    └───────────────────────────────────────────┘  └─ work done: one publication puts the artifacts and
 //!                                                      done/ID, and removes processing/ID
 //! ```
 //!
-//! The placement makes "done" and its artifacts one step: a process that dies leaves either all or
+//! The publication makes "done" and its artifacts one step: a process that dies leaves either all or
 //! nothing, and what is in `done/` is never done again. A model only words what rules have found, so a
 //! model that does not answer costs words and no job. Must never edit a note; what it writes are
 //! findings, drafts and learnings, each in a file of its own.
@@ -30,30 +30,30 @@ pub mod lint;
 pub mod queue;
 pub mod seed;
 pub mod spec;
-pub mod standing;
+pub mod worker_status;
 
-use runner_engine::causes::whole;
+use runner_engine::error_chain::whole;
 use runner_engine::ids::RunId;
-use runner_engine::ledger::{LedgerError, RunState};
 use runner_engine::outcome::Class;
-use runner_engine::owner::Owner;
+use runner_engine::process_id::ProcessIdentity;
 use runner_engine::scope::Expect;
+use runner_engine::store::{RunState, StoreError};
 use runner_text::counted;
 use serde_json::json;
 
 use crate::{Context, Finished, JobError};
-use job::Kind;
+use job::CuratorJobKind;
 pub use job::{JobFile, Source};
-use queue::{Claim, Claimed, Consumer, Moved, Worker};
+use queue::{Claim, Claimed, Consumer, MovedFile, Worker};
 pub use spec::CuratorSpec;
-use standing::{State, Status};
+use worker_status::{WorkerState, WorkerStatus};
 
 /// The word for jobs of this kind.
 pub const KIND: &str = "curator";
 
 /// What one job file came to.
 #[derive(Debug, Default)]
-pub struct Product {
+pub struct JobProduct {
     /// Files of the project, with their content; none of them is there yet.
     pub artifacts: Vec<(String, Vec<u8>)>,
     /// One line for people.
@@ -74,8 +74,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     if let Some(event) = &spec.event {
         return handle::run(ctx, &worker, event);
     }
-    let mut told = Told::default();
-    let mut status = Status::new(Owner::me(), ctx.now);
+    let mut reported = RunCounts::default();
+    let mut status = WorkerStatus::new(ProcessIdentity::me(), ctx.now);
     let mut consumer = Consumer::new(&worker, spec).of_run(ctx.admitted.run().as_str());
     let mut capped = None;
     for at in 0..spec.batch {
@@ -88,14 +88,14 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
         let Claim { moved, found } = consumer
             .claim(now, first)
             .map_err(|error| io("use", &worker, error))?;
-        for Moved { name, to, why } in moved {
-            told.failed += u64::from(to == "failed");
-            told.lines.push(format!("{name} -> {to}: {why}"));
+        for MovedFile { name, to, why } in moved {
+            reported.failed += u64::from(to == "failed");
+            reported.lines.push(format!("{name} -> {to}: {why}"));
         }
         let claimed = match found {
-            queue::Found::Claimed(claimed) => claimed,
-            queue::Found::Empty => break,
-            queue::Found::Capped { until } => {
+            queue::NextFile::Claimed(claimed) => claimed,
+            queue::NextFile::Empty => break,
+            queue::NextFile::Capped { until } => {
                 capped = Some(until);
                 break;
             }
@@ -103,15 +103,15 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
         status.begin(&worker, &claimed.job.id, now);
         ctx.progress
             .step("job files", u64::from(at), u64::from(spec.batch));
-        if let Err(error) = one(ctx, spec, &worker, &claimed, &mut told) {
+        if let Err(error) = one(ctx, spec, &worker, &claimed, &mut reported) {
             // Nothing of this run is placed: what it had done waits again.
-            for claimed in &told.claimed {
+            for claimed in &reported.claimed {
                 worker
                     .put_back(claimed, None)
                     .map_err(|error| io("use", &worker, error))?;
             }
             status.last_error = Some(ctx.redactor.redact(&whole(&error)).into_owned());
-            status.set(&worker, State::Idle, ctx.wall());
+            status.set(&worker, WorkerState::Idle, ctx.wall());
             return Err(error);
         }
         // What came back from a process that died may be what killed it.
@@ -121,14 +121,14 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     }
     let now = ctx.wall();
     status.done_this_hour = worker.started_within_hour(now).unwrap_or_default();
-    status.last_error.clone_from(&told.last_error);
-    status.set(&worker, State::Idle, now);
-    let _told_in_the_run_too = standing::audit(&worker, now, &told.lines);
-    if told.lines.is_empty() && ctx.cancel.is_cancelled() {
+    status.last_error.clone_from(&reported.last_error);
+    status.set(&worker, WorkerState::Idle, now);
+    let _told_in_the_run_too = worker_status::audit(&worker, now, &reported.lines);
+    if reported.lines.is_empty() && ctx.cancel.is_cancelled() {
         let why = ctx.cancel.why().unwrap_or_default();
         return Err(JobError::Cancelled { why });
     }
-    if told.lines.is_empty() {
+    if reported.lines.is_empty() {
         let why = match capped {
             Some(until) => format!(
                 "hourly_cap allows no more than {} within an hour; the next may begin at {until}",
@@ -141,39 +141,39 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     let mut finished = Finished {
         headline: format!(
             "{} done, {} failed, {} put back",
-            told.done, told.failed, told.back
+            reported.done, reported.failed, reported.back
         ),
-        lines: told.lines,
+        lines: reported.lines,
         ..Finished::default()
     };
     for (name, count) in [
-        ("done", told.done),
-        ("failed", told.failed),
-        ("put_back", told.back),
+        ("done", reported.done),
+        ("failed", reported.failed),
+        ("put_back", reported.back),
     ] {
         finished.facts.insert(name.to_owned(), json!(count));
     }
-    finished.degraded = match (told.failed, told.without) {
+    finished.degraded = match (reported.failed, reported.without) {
         (0, without) => without,
         (failed, _) => Some(format!("{} failed", counted(failed, "job file"))),
     };
     Ok(finished)
 }
 
-/// Whether the ledger has settled a run; one that it does not know, or knows no more, is over.
+/// Whether the database has settled a run; one that it does not know, or knows no more, is over.
 fn is_over(ctx: &Context<'_>, run: &str) -> bool {
     let Ok(run) = run.parse::<RunId>() else {
         return true;
     };
-    match ctx.ledger.run(&run) {
+    match ctx.store.run(&run) {
         Ok(row) => row.state == RunState::Settled,
-        Err(LedgerError::NotFound { .. }) => true,
+        Err(StoreError::NotFound { .. }) => true,
         Err(_) => false,
     }
 }
 
 /// What a run would find waiting, in words; changes nothing.
-pub fn rehearse(root: &std::path::Path, spec: &CuratorSpec) -> Vec<String> {
+pub fn dry_run(root: &std::path::Path, spec: &CuratorSpec) -> Vec<String> {
     match Worker::of(root, &spec.worker_dir) {
         Ok(worker) => vec![format!(
             "{} in the queue; at most {} handled in one run and {} within an hour",
@@ -186,7 +186,7 @@ pub fn rehearse(root: &std::path::Path, spec: &CuratorSpec) -> Vec<String> {
 }
 
 #[derive(Default)]
-struct Told {
+struct RunCounts {
     done: u64,
     failed: u64,
     back: u64,
@@ -204,13 +204,13 @@ fn one(
     spec: &CuratorSpec,
     worker: &Worker,
     claimed: &Claimed,
-    told: &mut Told,
+    reported: &mut RunCounts,
 ) -> Result<(), JobError> {
     let job = &claimed.job;
     let made = match job.kind {
-        Kind::LintWiki => lint::run(ctx, spec, job),
-        Kind::DreamSeed => seed::run(ctx, spec, job, &told.made),
-        Kind::IngestClaudeSession => ingest::run(ctx, spec, job, &told.made),
+        CuratorJobKind::LintWiki => lint::run(ctx, spec, job),
+        CuratorJobKind::DreamSeed => seed::run(ctx, spec, job, &reported.made),
+        CuratorJobKind::IngestClaudeSession => ingest::run(ctx, spec, job, &reported.made),
     };
     match made {
         Ok(product) => {
@@ -219,17 +219,19 @@ fn one(
                 let bytes = String::from_utf8_lossy(bytes);
                 let clean = ctx.redactor.redact(&bytes).into_owned();
                 ctx.scope.stage(target, clean.as_bytes(), Expect::Absent)?;
-                told.made.push((target.clone(), clean));
+                reported.made.push((target.clone(), clean));
             }
             let record = claimed.record(&product, ctx.now);
             ctx.scope
                 .stage(&worker.below("done", &job.id), &record, Expect::Absent)?;
             ctx.scope
                 .remove(&worker.below("processing", &job.id), claimed.digest)?;
-            told.done += 1;
-            told.claimed.push(claimed.clone());
-            told.without = told.without.take().or(without);
-            told.lines.push(format!("{}: {}", job.id, product.headline));
+            reported.done += 1;
+            reported.claimed.push(claimed.clone());
+            reported.without = reported.without.take().or(without);
+            reported
+                .lines
+                .push(format!("{}: {}", job.id, product.headline));
             Ok(())
         }
         Err(
@@ -249,16 +251,16 @@ fn one(
         }
         Err(error) => {
             let why = ctx.redactor.redact(&whole(&error)).into_owned();
-            told.last_error = Some(format!("{}: {why}", job.id));
+            reported.last_error = Some(format!("{}: {why}", job.id));
             // What the file asks for does not mend itself; a disk may.
             let again = matches!(error, JobError::Io { .. }) && job.attempts < job.max_retries;
             let done = if again {
-                told.back += 1;
-                told.lines.push(format!("{} -> queue: {why}", job.id));
+                reported.back += 1;
+                reported.lines.push(format!("{} -> queue: {why}", job.id));
                 worker.put_back(claimed, Some(&why))
             } else {
-                told.failed += 1;
-                told.lines.push(format!("{} -> failed: {why}", job.id));
+                reported.failed += 1;
+                reported.lines.push(format!("{} -> failed: {why}", job.id));
                 worker.fail(claimed, &why, ctx.now)
             };
             done.map_err(|error| io("use", worker, error))

@@ -13,9 +13,9 @@ use runner_engine::outcome::Class;
 use runner_text::{front_matter, markdown, near};
 use serde_json::{Value, json};
 
-use super::ask::{Question, words};
-use super::lint::{Note, notes, one_line, vault};
-use super::{CuratorSpec, JobFile, Product};
+use super::ask::{CuratorQuestion, ask_or_reason};
+use super::lint::{LintNote, notes, one_line, vault};
+use super::{CuratorSpec, JobFile, JobProduct};
 use crate::{Context, JobError};
 
 /// The most drafts of one job.
@@ -46,7 +46,7 @@ impl Seed {
 }
 
 /// What a note leaves open.
-pub fn seeds(note: &Note) -> Vec<Seed> {
+pub fn seeds(note: &LintNote) -> Vec<Seed> {
     let document = front_matter::split(&note.text);
     if document
         .get(MARK)
@@ -146,7 +146,7 @@ pub(super) fn run(
     spec: &CuratorSpec,
     job: &JobFile,
     made: &[(String, String)],
-) -> Result<Product, JobError> {
+) -> Result<JobProduct, JobError> {
     let bad = |why: String| JobError::failed(Class::Environment, why);
     let leave = [
         spec.worker_dir.as_str(),
@@ -200,7 +200,7 @@ pub(super) fn run(
         })
         .filter(|(name, _)| !ctx.root.join(name).exists() && made.iter().all(|(other, _)| other != name))
         .collect();
-    Ok(Product {
+    Ok(JobProduct {
         headline: format!(
             "{} of {} in {}",
             counted(artifacts.len(), "draft"),
@@ -237,7 +237,7 @@ fn choose(
         .enumerate()
         .map(|(at, seed)| (format!("candidate {at}"), seed.text.clone()))
         .collect();
-    let question = Question {
+    let question = CuratorQuestion {
         name: job.hex(),
         instructions: "Each source is something that a note leaves open. Choose at most five that are worth a \
                        draft of an idea, the best first, and give each a title of at most eight words. Do not \
@@ -255,7 +255,7 @@ fn choose(
             "required": ["chosen"],
         }),
     };
-    let value = match words(ctx, question)? {
+    let value = match ask_or_reason(ctx, question)? {
         Ok(value) => value,
         Err(why) => return Ok((plain, Some(format!("chosen by rule: {why}")))),
     };
@@ -324,8 +324,8 @@ pub(super) fn yaml(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn note(text: &str) -> Note {
-        Note {
+    fn note(text: &str) -> LintNote {
+        LintNote {
             path: "docs/plan.md".to_owned(),
             text: text.to_owned(),
         }

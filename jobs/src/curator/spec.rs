@@ -1,6 +1,6 @@
 //! The settings of `[curator]`, and of a job of this kind.
 
-use super::job::Kind;
+use super::job::CuratorJobKind;
 
 /// What a curator works on, and how much.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct CuratorSpec {
     /// The most job files begun in any 60 minutes.
     pub hourly_cap: u32,
     /// The kinds that are handled.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<CuratorJobKind>,
     /// The most job files of one run.
     pub batch: u32,
     /// Not the queue but this event is handled.
@@ -31,7 +31,7 @@ impl Default for CuratorSpec {
             ideas: "ideas".to_owned(),
             learnings: ".agents/learnings".to_owned(),
             hourly_cap: 20,
-            kinds: Kind::ALL.to_vec(),
+            kinds: CuratorJobKind::ALL.to_vec(),
             batch: 5,
             event: None,
         }

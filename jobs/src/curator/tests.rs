@@ -13,8 +13,8 @@ use std::thread;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::events::{self, EventError, Severity, Wish};
-use super::queue::{Claim, Found};
+use super::events::{self, EventError, NewEvent, Severity};
+use super::queue::{Claim, NextFile};
 use super::*;
 
 fn now() -> Timestamp {
@@ -44,19 +44,19 @@ fn scaled(count: usize) -> usize {
     scaled.max(1)
 }
 
-fn tell(line: &str) {
+fn print_line(line: &str) {
     let _closed = writeln!(io::stderr(), "{line}");
 }
 
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn new(test: &str) -> Self {
         let seed = std::env::var("RUNNER_TEST_SEED")
             .ok()
             .and_then(|seed| seed.parse().ok())
             .unwrap_or_else(|| u64::from(std::process::id()) * 7919);
-        tell(&format!("{test}: RUNNER_TEST_SEED={seed}"));
+        print_line(&format!("{test}: RUNNER_TEST_SEED={seed}"));
         Self(seed)
     }
 
@@ -95,15 +95,15 @@ fn names(worker: &Worker, part: &str) -> Vec<String> {
 
 fn claimed(claim: Claim) -> Option<Claimed> {
     match claim.found {
-        Found::Claimed(claimed) => Some(*claimed),
+        NextFile::Claimed(claimed) => Some(*claimed),
         _ => None,
     }
 }
 
-/// What a placement does at the end of a job.
+/// What a publication does at the end of a job.
 fn finish(worker: &Worker, claimed: &Claimed) {
     let name = format!("{}.json", claimed.job.id);
-    let record = claimed.record(&Product::default(), now());
+    let record = claimed.record(&JobProduct::default(), now());
     let done = worker.path("done").join(&name);
     assert!(!done.exists(), "{name} is done twice");
     fs::write(done, record).unwrap();
@@ -125,13 +125,15 @@ fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
     let count = scaled(300);
     for at in 0..count {
         let at = i64::try_from(at).unwrap();
-        worker.enqueue(Kind::LintWiki, None, 0, after(-at)).unwrap();
+        worker
+            .enqueue(CuratorJobKind::LintWiki, None, 0, after(-at))
+            .unwrap();
     }
-    let seed = Dice::new("consumers").0;
+    let seed = Random::new("consumers").0;
     let begun = runner_engine::time::boot_time();
     let claims: Mutex<BTreeMap<String, u32>> = Mutex::default();
     let work = |number: u64| {
-        let mut dice = Dice(seed ^ number);
+        let mut dice = Random(seed ^ number);
         let spec = spec(u32::MAX);
         loop {
             // A run begins.
@@ -181,7 +183,7 @@ fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
         assert!(claims <= 2, "{id} was claimed {claims} times");
     }
     let took = runner_engine::time::boot_time() - begun;
-    tell(&format!(
+    print_line(&format!(
         "consumers: {count} jobs, {failed} files of failed ones, {took:?}"
     ));
 }
@@ -190,24 +192,26 @@ fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
 fn no_hour_begins_more_than_the_cap_over_restarts_and_a_clock_that_is_set_back() {
     let (_folder, worker) = place();
     for _ in 0..60 {
-        worker.enqueue(Kind::LintWiki, None, 0, now()).unwrap();
+        worker
+            .enqueue(CuratorJobKind::LintWiki, None, 0, now())
+            .unwrap();
     }
     let spec = spec(7);
-    let mut dice = Dice::new("cap");
+    let mut dice = Random::new("cap");
     let (mut starts, mut at) = (Vec::new(), 0);
     while starts.len() < 60 {
         // Each claim is a restart.
         let mut consumer = Consumer::new(&worker, &spec);
         match consumer.claim(after(at), Some(OVER)).unwrap().found {
-            Found::Claimed(claimed) => {
+            NextFile::Claimed(claimed) => {
                 starts.push(at);
                 finish(&worker, &claimed);
             }
-            Found::Capped { until } => {
+            NextFile::Capped { until } => {
                 assert!(until > after(at) && until <= after(at + 60));
                 at += i64::try_from(dice.roll(13)).unwrap() + 1;
             }
-            Found::Empty => panic!("{} of 60", starts.len()),
+            NextFile::Empty => panic!("{} of 60", starts.len()),
         }
     }
     for from in 0..at {
@@ -219,7 +223,9 @@ fn no_hour_begins_more_than_the_cap_over_restarts_and_a_clock_that_is_set_back()
     }
     // Set back by a day, it waits for an hour and not for a day.
     for _ in 0..2 {
-        worker.enqueue(Kind::LintWiki, None, 0, now()).unwrap();
+        worker
+            .enqueue(CuratorJobKind::LintWiki, None, 0, now())
+            .unwrap();
     }
     let full = worker.started_within_hour(after(at)).unwrap();
     let back = worker.started_within_hour(after(at - 1440)).unwrap();
@@ -231,14 +237,16 @@ fn no_hour_begins_more_than_the_cap_over_restarts_and_a_clock_that_is_set_back()
             .found
     };
     let mut first = again(0);
-    while let Found::Claimed(claimed) = first {
+    while let NextFile::Claimed(claimed) = first {
         finish(&worker, &claimed);
-        worker.enqueue(Kind::LintWiki, None, 0, now()).unwrap();
+        worker
+            .enqueue(CuratorJobKind::LintWiki, None, 0, now())
+            .unwrap();
         first = again(0);
     }
-    assert!(matches!(first, Found::Capped { .. }), "{first:?}");
+    assert!(matches!(first, NextFile::Capped { .. }), "{first:?}");
     let later = again(60);
-    assert!(matches!(later, Found::Claimed(_)), "{later:?}");
+    assert!(matches!(later, NextFile::Claimed(_)), "{later:?}");
     let text = fs::read_to_string(worker.path("logs/hour.jsonl")).unwrap();
     assert!(text.lines().count() <= 16, "{text}");
 }
@@ -249,7 +257,7 @@ fn higher_goes_first_then_older() {
     let mut wanted = Vec::new();
     for (priority, minute) in [(0, 5), (5, 9), (0, 1), (-1, 0), (5, 2)] {
         let job = worker
-            .enqueue(Kind::LintWiki, None, priority, after(minute))
+            .enqueue(CuratorJobKind::LintWiki, None, priority, after(minute))
             .unwrap();
         wanted.push(((-priority, minute), job.id));
     }
@@ -274,7 +282,7 @@ fn rejected(worker: &Worker, spec: &CuratorSpec) -> BTreeMap<String, String> {
     let late = "2099-01-01T00:00:00Z".parse().unwrap();
     let Claim { moved, found } = consumer.claim(late, Some(OVER)).unwrap();
     assert!(
-        matches!(found, Found::Claimed(_)),
+        matches!(found, NextFile::Claimed(_)),
         "the worker lives on: {found:?}"
     );
     for one in &moved {
@@ -330,16 +338,18 @@ fn each_bad_file_goes_to_the_failed_with_its_reason_and_the_rest_is_worked_on() 
         ),
     ];
     let listed = CuratorSpec {
-        kinds: vec![Kind::LintWiki],
+        kinds: vec![CuratorJobKind::LintWiki],
         ..CuratorSpec::default()
     };
     for (name, bytes, why) in cases {
         let (_folder, worker) = place();
-        worker.enqueue(Kind::LintWiki, None, 0, now()).unwrap();
+        worker
+            .enqueue(CuratorJobKind::LintWiki, None, 0, now())
+            .unwrap();
         fs::write(worker.path("queue").join(format!("{name}.json")), &bytes).unwrap();
         let moved = rejected(&worker, &listed);
-        let told = &moved[&format!("{name}.json")];
-        assert!(told.contains(why), "{name}: {told}");
+        let reported = &moved[&format!("{name}.json")];
+        assert!(reported.contains(why), "{name}: {reported}");
         assert_eq!(
             fs::read(worker.path("failed").join(format!("{name}.json"))).unwrap(),
             bytes
@@ -347,7 +357,9 @@ fn each_bad_file_goes_to_the_failed_with_its_reason_and_the_rest_is_worked_on() 
     }
     // What is no file at all.
     let (folder, worker) = place();
-    worker.enqueue(Kind::LintWiki, None, 0, now()).unwrap();
+    worker
+        .enqueue(CuratorJobKind::LintWiki, None, 0, now())
+        .unwrap();
     let secret = folder.path().join("secret");
     fs::write(&secret, "keep").unwrap();
     std::os::unix::fs::symlink(&secret, worker.path("queue/link.json")).unwrap();
@@ -372,7 +384,7 @@ fn a_file_that_is_still_written_is_left_alone_and_then_judged() {
     let claim = Consumer::new(&worker, &spec)
         .claim(seconds(3), Some(OVER))
         .unwrap();
-    assert!(claim.moved.is_empty() && matches!(claim.found, Found::Empty));
+    assert!(claim.moved.is_empty() && matches!(claim.found, NextFile::Empty));
     assert!(path.exists());
     let claim = Consumer::new(&worker, &spec)
         .claim(seconds(30), Some(OVER))
@@ -384,7 +396,9 @@ fn a_file_that_is_still_written_is_left_alone_and_then_judged() {
 #[test]
 fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again() {
     let (_folder, worker) = place();
-    let job = worker.enqueue(Kind::DreamSeed, None, 0, now()).unwrap();
+    let job = worker
+        .enqueue(CuratorJobKind::DreamSeed, None, 0, now())
+        .unwrap();
     let spec = spec(99);
     let take = || {
         Consumer::new(&worker, &spec)
@@ -404,7 +418,9 @@ fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again
     assert!(names(&worker, "processing").is_empty());
 
     // It was placed, and the process died before it could say so: done stays done.
-    let job = worker.enqueue(Kind::DreamSeed, None, 0, now()).unwrap();
+    let job = worker
+        .enqueue(CuratorJobKind::DreamSeed, None, 0, now())
+        .unwrap();
     assert!(claimed(take()).is_some());
     fs::write(worker.path("done").join(format!("{}.json", job.id)), "{}").unwrap();
     kill(&worker, &job.id);
@@ -423,7 +439,9 @@ fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again
 #[test]
 fn what_a_dead_run_may_still_place_is_left_until_that_run_is_over() {
     let (_folder, worker) = place();
-    let job = worker.enqueue(Kind::DreamSeed, None, 0, now()).unwrap();
+    let job = worker
+        .enqueue(CuratorJobKind::DreamSeed, None, 0, now())
+        .unwrap();
     let spec = spec(99);
     let mut dead = Consumer::new(&worker, &spec).of_run("R1");
     assert!(claimed(dead.claim(now(), Some(OVER)).unwrap()).is_some());
@@ -433,7 +451,7 @@ fn what_a_dead_run_may_still_place_is_left_until_that_run_is_over() {
         consumer.claim(now(), Some(is_over)).unwrap()
     };
     let open = take(&|run| run != "R1");
-    assert!(open.moved.is_empty() && matches!(open.found, Found::Empty));
+    assert!(open.moved.is_empty() && matches!(open.found, NextFile::Empty));
     assert_eq!(names(&worker, "processing").len(), 2);
     let over = take(&|_| true);
     assert_eq!(over.moved[0].to, "queue");
@@ -459,8 +477,8 @@ fn windows_paths_are_named_for_what_they_are_and_make_nothing() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-fn wish(budget: u32) -> Wish {
-    Wish {
+fn wish(budget: u32) -> NewEvent {
+    NewEvent {
         source: "test".into(),
         severity: Severity::High,
         desired_action: "look".into(),
@@ -509,8 +527,8 @@ fn a_torn_or_forged_row_gives_nothing_back() {
     let (_folder, worker) = place();
     let event = events::raise(&worker, wish(3), None, now()).unwrap();
     assert_eq!(events::spend(&worker, &event.id, now()).unwrap(), 2);
-    let ledger = worker.path("events/ledger.jsonl");
-    let mut file = fs::OpenOptions::new().append(true).open(&ledger).unwrap();
+    let store = worker.path("events/ledger.jsonl");
+    let mut file = fs::OpenOptions::new().append(true).open(&store).unwrap();
     let forged = format!(
         "{{\"at\":\"2026-11-22T10:00:00Z\",\"event\":\"{}\",\"action\":\"raised\",\"budget_before\":0,\"budget_after\":900,\"outcome\":\"\"}}\n{{\"at\":\"20",
         event.id
@@ -518,14 +536,14 @@ fn a_torn_or_forged_row_gives_nothing_back() {
     file.write_all(forged.as_bytes()).unwrap();
     assert_eq!(events::spend(&worker, &event.id, now()).unwrap(), 1);
     assert_eq!(events::all(&worker).unwrap().1, 1);
-    events::tell(&worker, &event.id, "ack", "seen", now()).unwrap();
+    events::record_outcome(&worker, &event.id, "ack", "seen", now()).unwrap();
     assert!(matches!(
         events::spend(&worker, &event.id, now()),
         Err(EventError::Over(_))
     ));
     for bad in [
         wish(events::MOST + 1),
-        Wish {
+        NewEvent {
             source: " ".into(),
             ..wish(1)
         },
@@ -554,7 +572,7 @@ fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 /// What the folder holds once all is done that was shown, and nothing else.
 fn as_shown(
     worker: &Worker,
-    shown: &compact::Plan,
+    shown: &compact::CompactionPlan,
     mut files: BTreeMap<String, Vec<u8>>,
 ) -> BTreeMap<String, Vec<u8>> {
     let name = |part: &str| worker.path(part).display().to_string();
@@ -567,16 +585,18 @@ fn as_shown(
         }
     };
     for act in &shown.acts {
-        let (compact::Act::Fold { entry, .. } | compact::Act::Finish { entry }) = act else {
+        let (compact::CompactStep::Fold { entry, .. } | compact::CompactStep::Finish { entry }) =
+            act
+        else {
             panic!("{act:?}");
         };
         let bytes = files.remove(&name(&format!("logs/pending-log-entries/{entry}")));
-        if matches!(act, compact::Act::Fold { .. }) {
+        if matches!(act, compact::CompactStep::Fold { .. }) {
             end(&mut log);
             log.extend(bytes.unwrap());
         }
     }
-    let folds = |act: &compact::Act| matches!(act, compact::Act::Fold { .. });
+    let folds = |act: &compact::CompactStep| matches!(act, compact::CompactStep::Fold { .. });
     if shown.acts.iter().any(folds) {
         end(&mut log);
     }
@@ -589,7 +609,7 @@ fn as_shown(
 
 #[test]
 fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing() {
-    let mut dice = Dice::new("compaction");
+    let mut dice = Random::new("compaction");
     let (cases, begun) = (scaled(1_000), runner_engine::time::boot_time());
     let mut deaths = 0;
     for case in 0..cases {
@@ -636,7 +656,7 @@ fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing
             deaths += 1;
             // Meanwhile the worker writes on, and another entry comes.
             if late.is_none() && dice.roll(3) == 0 {
-                standing::audit(&worker, now(), &["meanwhile".to_owned()]).unwrap();
+                worker_status::audit(&worker, now(), &["meanwhile".to_owned()]).unwrap();
                 let path = worker.path("logs/pending-log-entries/late.txt");
                 fs::write(path, "late one.").unwrap();
                 late = Some(());
@@ -665,7 +685,7 @@ fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing
         assert!(!worker.path("logs/.compacting.json").exists());
     }
     let took = runner_engine::time::boot_time() - begun;
-    tell(&format!(
+    print_line(&format!(
         "compaction: {cases} cases, {deaths} deaths, {took:?}"
     ));
 }

@@ -9,11 +9,11 @@ use runner_text::json_extract::extract_array;
 use runner_text::redact::Redactor;
 use serde_json::Value;
 
+use super::classify::ClassifiedIdeas;
 use super::proposal::{self, Action, Offer, Proposal, Refused};
 use super::request;
-use super::verdicts::Judged;
 use crate::JobError;
-use crate::evidence::{Reference, Room, references};
+use crate::evidence::{ProjectEvidence, Reference, references};
 
 /// The longest reply that is looked at, in bytes, whatever was asked.
 const LONGEST_REPLY: usize = 4 * 1024 * 1024;
@@ -84,7 +84,11 @@ pub(super) fn none_good(refused: &[Refused]) -> String {
 }
 
 /// The rule's words where the answer repeats its hashes.
-pub(super) fn worded(judged: &Judged, proposal: Proposal, redactor: &Redactor) -> Proposal {
+pub(super) fn worded(
+    judged: &ClassifiedIdeas,
+    proposal: Proposal,
+    redactor: &Redactor,
+) -> Proposal {
     let mut shown = judged.shown.iter();
     match shown.find(|one| one.path == proposal.targets[0]) {
         Some(one) => request::with_words(proposal, &one.verdict, redactor),
@@ -94,7 +98,7 @@ pub(super) fn worded(judged: &Judged, proposal: Proposal, redactor: &Redactor) -
 
 /// What is proposed to go must rest on what exists; without, nothing is proposed to happen.
 pub(super) fn grounded(
-    room: &Room,
+    room: &ProjectEvidence,
     offer: &Offer,
     proposal: Proposal,
     downgraded: &mut usize,

@@ -48,7 +48,7 @@ impl Decision {
         Self {
             proposal_id: id.to_owned(),
             decision: decision.to_owned(),
-            action: action.word().to_owned(),
+            action: action.as_str().to_owned(),
             at: at.to_string(),
             note: None,
             targets_hash: None,

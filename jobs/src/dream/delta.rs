@@ -1,9 +1,9 @@
 //! Which ideas a pass shows: those whose content is not what was last triaged, the least recently
 //! shown first (contracts/dream.md, rule 1). Pure.
 
-use super::parked::Parked;
-use super::state::State;
-use super::survey::Idea;
+use super::inventory::Idea;
+use super::quarantine::Quarantine;
+use super::state::DreamState;
 
 /// What was selected.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Delta {
 
 /// Selects at most `max` of `ideas`. Of ideas shown at the same time, or never, the first by path
 /// comes first.
-pub fn select(ideas: &[Idea], state: &State<'_>, parked: &Parked, max: usize) -> Delta {
+pub fn select(ideas: &[Idea], state: &DreamState<'_>, parked: &Quarantine, max: usize) -> Delta {
     let mut next = 0;
     let mut changed = |idea: &Idea| state.triaged(&idea.path, &mut next) != Some(idea.digest);
     let selected: Vec<usize> = (0..ideas.len()).filter(|at| changed(&ideas[*at])).collect();
@@ -75,9 +75,9 @@ mod tests {
             entry("d.md", "old", "no time at all"),
         ];
         let file = format!("[{}]", file.join(","));
-        let state = State::parse(file.as_bytes()).unwrap();
+        let state = DreamState::parse(file.as_bytes()).unwrap();
         let names = |max| -> Vec<&str> {
-            select(&ideas, &state, &Parked::default(), max)
+            select(&ideas, &state, &Quarantine::default(), max)
                 .selected
                 .iter()
                 .map(|at| &*ideas[*at].path)
@@ -85,21 +85,24 @@ mod tests {
         };
         assert_eq!(names(9), ["d.md", "e.md", "c.md", "b.md"]);
         assert_eq!(names(2), ["d.md", "e.md"]);
-        let delta = select(&ideas, &state, &Parked::default(), 2);
+        let delta = select(&ideas, &state, &Quarantine::default(), 2);
         assert_eq!((delta.waiting, delta.unchanged), (2, 1));
-        assert_eq!(select(&[], &state, &Parked::default(), 2), Delta::default());
+        assert_eq!(
+            select(&[], &state, &Quarantine::default(), 2),
+            Delta::default()
+        );
     }
 
     #[test]
     fn going_back_to_old_content_is_a_change_too() {
         let file = format!("[{}]", entry("a.md", "new", "2026-01-01T00:00:00Z"));
-        let state = State::parse(file.as_bytes()).unwrap();
+        let state = DreamState::parse(file.as_bytes()).unwrap();
         assert_eq!(
-            select(&[idea("a.md", "old")], &state, &Parked::default(), 9).selected,
+            select(&[idea("a.md", "old")], &state, &Quarantine::default(), 9).selected,
             [0]
         );
         assert_eq!(
-            select(&[idea("a.md", "new")], &state, &Parked::default(), 9).selected,
+            select(&[idea("a.md", "new")], &state, &Quarantine::default(), 9).selected,
             [0; 0]
         );
     }

@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use runner_engine::git::Git;
 use runner_engine::git::changes::{Change, Untracked};
 
+use super::inventory::Idea;
 use super::spec::{Dirty, DreamSpec};
-use super::survey::Idea;
 use crate::JobError;
 
 /// What lies in git's folder while something is going on there, and what that is.

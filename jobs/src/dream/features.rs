@@ -183,7 +183,7 @@ impl Features {
             .find_map(|key| doc.get(key))
             .and_then(a_document);
         let mut in_code = false;
-        let mut told = 0;
+        let mut reported = 0;
         for (number, line) in doc.body().lines().enumerate() {
             let line = line.trim();
             if line.starts_with("```") || line.starts_with("~~~") {
@@ -195,13 +195,13 @@ impl Features {
             if number < HEAD {
                 found.head(line);
             }
-            told += line
+            reported += line
                 .split(|c: char| !c.is_alphanumeric() && c != '\'')
                 .filter(|word| TELLING.contains(&word.to_lowercase().as_str()))
                 .count();
             found.line(line);
         }
-        found.telling = told as f64 / found.words.max(1) as f64;
+        found.telling = reported as f64 / found.words.max(1) as f64;
         found.verbs += usize::from(begins_with_verb(&title));
         let lower = title.to_lowercase();
         let kind = doc

@@ -8,8 +8,8 @@
 
 use runner_engine::git::changes::literal;
 use runner_engine::git::{Git, GitError, Read};
-use runner_engine::placement::{RealFs, RelPath};
 use runner_engine::process::Stdin;
+use runner_engine::publish::{RealFs, RelPath};
 
 /// Why a target is refused.
 #[derive(Debug, thiserror::Error)]

@@ -12,22 +12,22 @@
 
 mod answer;
 pub mod bench;
+pub mod classify;
 pub mod decisions;
 pub mod delta;
 mod dirty;
 pub mod features;
+pub mod inventory;
 pub mod leak;
-pub mod parked;
+mod pass_summary;
 pub mod proposal;
+pub mod quarantine;
 pub mod request;
 pub mod review;
 pub mod rule;
 mod spec;
 pub mod stat_cache;
 pub mod state;
-pub mod survey;
-mod told;
-pub mod verdicts;
 pub mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,30 +40,30 @@ use runner_engine::admission::AT_WORK;
 use runner_engine::digest::Digest;
 use runner_engine::files::write_atomic;
 use runner_engine::outcome::Class;
-use runner_engine::placement::Trouble as DiskTrouble;
+use runner_engine::publish::FsFailure as DiskTrouble;
+use runner_engine::recording::InputRecording;
 use runner_engine::scope::{Expect, ScopeError};
-use runner_engine::tape::Tape;
 use runner_text::counted;
 use serde_json::json;
 
-use crate::evidence::{Bounds, EvidenceError, Room};
+use crate::evidence::{EvidenceError, HistoryLimits, ProjectEvidence};
 use crate::{Context, Finished, JobError};
 pub use dirty::dirty;
 pub use spec::{Dirty, DreamSpec};
 
 use answer::{elements, fits, grounded, none_good, worded};
+use classify::ClassifiedIdeas;
 use decisions::Decisions;
-use parked::Parked;
-use proposal::{Checked, Offer, Proposal};
-use state::{Change, State, Triaged};
-use survey::Reader;
-use told::{Told, listed};
-use verdicts::Judged;
-use walk::Trouble;
+use inventory::Reader;
+use pass_summary::{PassSummary, listed};
+use proposal::{CheckedReply, Offer, Proposal};
+use quarantine::Quarantine;
+use state::{DreamState, IdeaUpdate, Triaged};
+use walk::WalkProblem;
 
 /// The longest state or decisions file that is read, in bytes.
 const LONGEST: u64 = 256 * 1024 * 1024;
-/// The names on a tape: all ideas, those that are set aside, whether a folder is there.
+/// The names on a recording: all ideas, those that are set aside, whether a folder is there.
 const SURVEY: &str = "survey";
 const PARKED: &str = "parked";
 const TAKEN: &str = "taken";
@@ -79,7 +79,7 @@ const AFTERWARDS: Duration = Duration::from_secs(30);
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
     let (state_bytes, expect) = read_state(ctx, spec)?;
-    let Grounded {
+    let PassEvidence {
         state,
         ideas,
         folder,
@@ -87,23 +87,23 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         room,
         judged,
         mut parked,
-        mut told,
+        mut reported,
     } = ground(ctx, spec, &state_bytes)?;
     let proposals_path = proposals_path(&folder);
     let request = request(ctx, &room, &judged);
     let reply = ctx.ask(&request, judged.shown.len() as u64)?;
-    told.notes = room.notes().to_vec();
-    told.notes.extend_from_slice(&reply.notes);
+    reported.notes = room.notes().to_vec();
+    reported.notes.extend_from_slice(&reply.notes);
     let fits = fits(&reply, judged.shown.len());
-    let Checked { proposals, refused } = match &fits {
+    let CheckedReply { proposals, refused } = match &fits {
         Ok(()) => proposal::check(elements(&reply), &judged.offer),
-        Err(_) => Checked::default(),
+        Err(_) => CheckedReply::default(),
     };
     for one in &judged.shown {
         let valid = proposals.iter().any(|it| it.targets[0] == one.path);
         parked.note(&one.path, one.digest, valid);
         if parked.holds(&one.path, &one.digest) {
-            told.parked.push(one.path.clone());
+            reported.parked.push(one.path.clone());
         }
     }
     if let Err(error) = parked.save(ctx.cache) {
@@ -113,21 +113,22 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     if proposals.is_empty() {
         return Err(JobError::failed(Class::Malformed, none_good(&refused)));
     }
-    told.refused = refused;
+    reported.refused = refused;
     let proposals: Vec<Proposal> = proposals
         .into_iter()
         .map(|proposal| proposal.redacted(&ctx.redactor))
-        .map(|proposal| grounded(&room, &judged.offer, proposal, &mut told.downgraded))
+        .map(|proposal| grounded(&room, &judged.offer, proposal, &mut reported.downgraded))
         .map(|proposal| worded(&judged, proposal, &ctx.redactor))
         .collect();
-    let answered = |one: &verdicts::One| proposals.iter().any(|it| it.targets[0] == one.path);
-    told.unanswered = judged.shown.iter().filter(|one| !answered(one)).count();
+    let answered =
+        |one: &classify::ClassifiedIdea| proposals.iter().any(|it| it.targets[0] == one.path);
+    reported.unanswered = judged.shown.iter().filter(|one| !answered(one)).count();
     // From here on nobody's decision comes between what is seen and what is placed.
-    ctx.hold(&review::files_lock(ctx.cache));
+    ctx.hold_lock(&review::files_lock(ctx.cache));
     let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
     let changes = changes(&judged, &proposals, &changed, ctx.now);
-    let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut told);
-    told.changed = changed.into_iter().map(str::to_owned).collect();
+    let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut reported);
+    reported.changed = changed.into_iter().map(str::to_owned).collect();
     let mut text = serde_json::to_string_pretty(&kept).expect("proposals have string keys only");
     text.push('\n');
     ctx.scope
@@ -137,25 +138,25 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let text = if later == expect {
         state.with(&changes)
     } else {
-        let state = State::parse(&later_bytes).map_err(|bad| bad_state(spec, &bad))?;
+        let state = DreamState::parse(&later_bytes).map_err(|bad| bad_state(spec, &bad))?;
         state.with(&changes)
     };
     ctx.scope
         .stage(&spec.state_path(), text.as_bytes(), later)?;
-    Ok(told.finish(&kept, judged.shown.len(), ideas, &folder))
+    Ok(reported.finish(&kept, judged.shown.len(), ideas, &folder))
 }
 
 /// Everything that a pass knows before it asks.
-struct Grounded<'a> {
-    state: State<'a>,
+struct PassEvidence<'a> {
+    state: DreamState<'a>,
     /// How many ideas there are.
     ideas: usize,
     folder: String,
     reader: Reader,
-    room: Room,
-    judged: Judged,
-    parked: Parked,
-    told: Told,
+    room: ProjectEvidence,
+    judged: ClassifiedIdeas,
+    parked: Quarantine,
+    reported: PassSummary,
 }
 
 /// What a pass would ask, of how many ideas, and what it would say of the evidence; asks nobody and
@@ -169,7 +170,7 @@ pub(crate) fn question(
     let grounded = ground(ctx, spec, &state_bytes)?;
     let request = request(ctx, &grounded.room, &grounded.judged);
     let mut notes = grounded.room.notes().to_vec();
-    notes.extend(grounded.told.before_asking());
+    notes.extend(grounded.reported.before_asking());
     Ok((request, grounded.judged.shown.len() as u64, notes))
 }
 
@@ -178,14 +179,14 @@ fn ground<'a>(
     ctx: &mut Context<'_>,
     spec: &DreamSpec,
     state_bytes: &'a [u8],
-) -> Result<Grounded<'a>, JobError> {
+) -> Result<PassEvidence<'a>, JobError> {
     let (root, cache, keep, tape) = (ctx.root, ctx.cache, !ctx.rehearsal, &ctx.tape);
     // Both take as long as there are ideas: side by side they take as long as the longer one.
     let (state, survey) = std::thread::scope(|scope| {
-        let parsed = scope.spawn(|| State::parse(state_bytes));
+        let parsed = scope.spawn(|| DreamState::parse(state_bytes));
         let survey = match tape.replays() {
             true => recalled(tape, SURVEY),
-            false => survey(root, cache, keep, spec),
+            false => take_inventory(root, cache, keep, spec),
         };
         (parsed.join(), survey)
     });
@@ -195,7 +196,7 @@ fn ground<'a>(
     let survey = survey?;
     let parked = match ctx.tape.replays() {
         true => recalled(&ctx.tape, PARKED)?,
-        false => Parked::load(ctx.cache),
+        false => Quarantine::load(ctx.cache),
     };
     let delta = delta::select(&survey.ideas, &state, &parked, spec.max_ideas);
     let aside: Vec<String> = delta
@@ -211,7 +212,7 @@ fn ground<'a>(
             &survey.troubles,
         )));
     }
-    if !ctx.admitted.by_hand()
+    if !ctx.admitted.manual()
         && let Some((until, names)) =
             dirty::just_changed(&survey.ideas, &delta.selected, spec.quiet_minutes, ctx.now)
     {
@@ -235,41 +236,44 @@ fn ground<'a>(
         })?;
     }
     let reader = reader(ctx, spec)?;
-    let mut told = Told {
+    let mut reported = PassSummary {
         troubles: survey.troubles,
         own: survey.own,
         waiting: delta.waiting,
         parked: aside,
-        ..Told::default()
+        ..PassSummary::default()
     };
-    let room = Room::open(&ctx.git, &Bounds::default()).map_err(|error| match error {
-        EvidenceError::Git(error) => JobError::Git(error),
-        EvidenceError::Index(error) => {
-            JobError::failed(Class::Internal, runner_engine::causes::whole(&error))
-        }
-    })?;
-    let troubles = told.troubles.len();
-    let judged = verdicts::judge_all(
+    let room =
+        ProjectEvidence::open(&ctx.git, &HistoryLimits::default()).map_err(
+            |error| match error {
+                EvidenceError::Git(error) => JobError::Git(error),
+                EvidenceError::Index(error) => {
+                    JobError::failed(Class::Internal, runner_engine::error_chain::whole(&error))
+                }
+            },
+        )?;
+    let troubles = reported.troubles.len();
+    let judged = classify::judge_all(
         &survey.ideas,
         &delta.selected,
         &reader,
         &room,
-        &mut told.troubles,
+        &mut reported.troubles,
         ctx.progress,
     )?;
     if judged.shown.is_empty() {
         let why = format!(
             "none of {} could be read: {}",
             counted(delta.selected.len(), "changed idea"),
-            listed(&told.troubles)
+            listed(&reported.troubles)
         );
         return Err(JobError::failed(Class::Environment, why));
     }
     // What did not fit waits like the rest.
-    let unread = told.troubles.len() - troubles;
-    told.waiting += delta.selected.len() - judged.shown.len() - unread;
-    told.compared = judged.compared;
-    Ok(Grounded {
+    let unread = reported.troubles.len() - troubles;
+    reported.waiting += delta.selected.len() - judged.shown.len() - unread;
+    reported.compared = judged.compared;
+    Ok(PassEvidence {
         state,
         ideas: survey.ideas.len(),
         folder,
@@ -277,12 +281,15 @@ fn ground<'a>(
         room,
         judged,
         parked,
-        told,
+        reported,
     })
 }
 
 /// What a run that is gone through again was told then.
-fn recalled<T: serde::de::DeserializeOwned>(tape: &Tape, door: &str) -> Result<T, JobError> {
+fn recalled<T: serde::de::DeserializeOwned>(
+    tape: &InputRecording,
+    door: &str,
+) -> Result<T, JobError> {
     let wrong = |error: &dyn std::fmt::Display| {
         JobError::failed(Class::Internal, format!("the recorded {door}: {error}"))
     };
@@ -295,17 +302,17 @@ fn proposals_path(folder: &str) -> String {
 }
 
 /// Surveys, and keeps the stat cache; that it could not be kept costs only time.
-fn survey(
+fn take_inventory(
     root: &Path,
     cache: &Path,
     keep: bool,
     spec: &DreamSpec,
-) -> Result<survey::Survey, JobError> {
+) -> Result<inventory::Inventory, JobError> {
     let cache = cache.join("dream-stat-cache");
-    let disk = |error: runner_engine::placement::FsError| {
+    let disk = |error: runner_engine::publish::FsError| {
         JobError::failed(Class::Environment, error.to_string())
     };
-    let survey = survey::survey(root, spec, &cache).map_err(disk)?;
+    let survey = inventory::take_inventory(root, spec, &cache).map_err(disk)?;
     if let Some(bytes) = survey.cache.as_ref().filter(|_| keep)
         && let Err(error) = write_atomic(&cache, bytes, 0o600)
     {
@@ -316,7 +323,7 @@ fn survey(
 
 fn reader(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Reader, JobError> {
     Reader::open(ctx.root, spec.max_idea_bytes)
-        .map(|reader| reader.taped(ctx.tape.clone()))
+        .map(|reader| reader.with_recording(ctx.tape.clone()))
         .map_err(|error| JobError::failed(Class::Environment, error.to_string()))
 }
 
@@ -357,16 +364,16 @@ fn decisions(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Decisions, JobError>
     ))
 }
 
-fn nothing(unchanged: usize, own: usize, parked: &[String], troubles: &[Trouble]) -> String {
+fn nothing(unchanged: usize, own: usize, parked: &[String], troubles: &[WalkProblem]) -> String {
     let mut why = format!("no delta ({} unchanged)", counted(unchanged, "idea"));
-    if let Some(aside) = told::set_aside(parked) {
+    if let Some(aside) = pass_summary::set_aside(parked) {
         why.push_str("; ");
         why.push_str(&aside);
     }
     if unchanged == 0 && troubles.is_empty() && parked.is_empty() {
         why.push_str("; there is no note to look at");
     }
-    if let Some(left_out) = told::left_out(own) {
+    if let Some(left_out) = pass_summary::left_out(own) {
         why.push_str("; ");
         why.push_str(&left_out);
     }
@@ -402,11 +409,11 @@ fn pass_folder(ctx: &Context<'_>, spec: &DreamSpec) -> String {
         .expect("there are more numbers than folders")
 }
 
-fn request(ctx: &Context<'_>, room: &Room, judged: &Judged) -> Request {
-    let shown: Vec<request::Shown<'_>> = judged
+fn request(ctx: &Context<'_>, room: &ProjectEvidence, judged: &ClassifiedIdeas) -> Request {
+    let shown: Vec<request::ShownIdea<'_>> = judged
         .shown
         .iter()
-        .map(|one| request::Shown {
+        .map(|one| request::ShownIdea {
             path: &one.path,
             text: &one.text,
             grounds: &one.grounds,
@@ -454,15 +461,15 @@ fn undecided(
     proposals: Vec<Proposal>,
     changed: &BTreeSet<&str>,
     decisions: &Decisions,
-    told: &mut Told,
+    reported: &mut PassSummary,
 ) -> Vec<Proposal> {
     let mut kept = Vec::with_capacity(proposals.len());
     for proposal in proposals {
         let gone = |target: &String| changed.contains(target.as_str());
         if proposal.targets.iter().any(gone) {
-            told.dropped += 1;
+            reported.dropped += 1;
         } else if decisions.decided(&proposal.id, &proposal.targets_hash) {
-            told.decided += 1;
+            reported.decided += 1;
         } else {
             kept.push(proposal);
         }
@@ -473,12 +480,12 @@ fn undecided(
 /// What the state learns: every shown idea was shown; one with a valid answer, and still the same
 /// content, was triaged.
 fn changes<'a>(
-    judged: &'a Judged,
+    judged: &'a ClassifiedIdeas,
     proposals: &[Proposal],
     changed: &BTreeSet<&str>,
     now: Timestamp,
-) -> BTreeMap<&'a str, Change> {
-    let change = |one: &'a verdicts::One| {
+) -> BTreeMap<&'a str, IdeaUpdate> {
+    let change = |one: &'a classify::ClassifiedIdea| {
         let mut answers = proposals
             .iter()
             .filter(|proposal| proposal.targets[0] == one.path);
@@ -495,7 +502,7 @@ fn changes<'a>(
         });
         (
             one.path.as_str(),
-            Change {
+            IdeaUpdate {
                 surfaced: now,
                 triaged,
             },

@@ -18,7 +18,7 @@ pub(super) const LONGEST: usize = 2000;
 /// What an idea was found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Status {
+pub enum IdeaStatus {
     /// Commits did it.
     Implemented,
     /// Another idea says it too.
@@ -59,7 +59,7 @@ pub enum Confidence {
     Low,
 }
 
-impl Status {
+impl IdeaStatus {
     /// All of them, in the contract's order.
     pub const ALL: [Self; 5] = [
         Self::Implemented,
@@ -83,7 +83,7 @@ impl Status {
     }
 
     /// As it is written.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Implemented => "implemented",
             Self::Duplicate => "duplicate",
@@ -105,7 +105,7 @@ impl Action {
     ];
 
     /// As it is written.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Archive => "archive",
             Self::Merge => "merge",
@@ -124,7 +124,7 @@ pub struct Proposal {
     /// The idea, then for a merge the destination.
     pub targets: Vec<String>,
     /// What it is.
-    pub status: Status,
+    pub status: IdeaStatus,
     /// What to do.
     pub action: Action,
     /// What it rests on.
@@ -159,7 +159,7 @@ pub struct Refused {
 
 /// What a reply came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckedReply {
     /// The good ones, in the reply's order.
     pub proposals: Vec<Proposal>,
     /// The others.
@@ -168,9 +168,9 @@ pub struct Checked {
 
 /// What a reply may say of one proposal; whatever else it says is dropped.
 #[derive(Debug, Deserialize)]
-struct Said {
+struct ReplyElement {
     targets: Vec<String>,
-    status: Status,
+    status: IdeaStatus,
     action: Action,
     evidence: String,
     confidence: Confidence,
@@ -185,8 +185,11 @@ struct Said {
 const COMMITS: usize = 8;
 
 /// Checks the elements of a reply. Of several good ones about one idea the first counts.
-pub fn check(elements: impl IntoIterator<Item = Result<Value, String>>, offer: &Offer) -> Checked {
-    let mut checked = Checked::default();
+pub fn check(
+    elements: impl IntoIterator<Item = Result<Value, String>>,
+    offer: &Offer,
+) -> CheckedReply {
+    let mut checked = CheckedReply::default();
     // By idea, and so by id too, whatever action a claim is brought down to later.
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
     for (index, element) in elements.into_iter().enumerate() {
@@ -214,8 +217,8 @@ pub fn check(elements: impl IntoIterator<Item = Result<Value, String>>, offer: &
 }
 
 fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
-    let said: Said = serde_json::from_value(value).map_err(|error| error.to_string())?;
-    let Said {
+    let said: ReplyElement = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    let ReplyElement {
         targets,
         status,
         action,
@@ -254,7 +257,7 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
         return Err(format!("{:?} was not offered as a destination", targets[1]));
     }
     if !status.allows(action) {
-        let (status, action) = (status.word(), action.word());
+        let (status, action) = (status.as_str(), action.as_str());
         return Err(format!("{action} is not what is done with {status}"));
     }
     let evidence = clean(&with_commits(&commits, evidence)?, LONGEST);
@@ -303,7 +306,7 @@ fn with_commits(commits: &[String], evidence: String) -> Result<String, String> 
 
 /// The first 16 hex digits over targets in order, status and action. JSON keeps them apart, whatever
 /// a path holds.
-pub fn id(targets: &[String], status: Status, action: Action) -> String {
+pub fn id(targets: &[String], status: IdeaStatus, action: Action) -> String {
     let text = serde_json::to_vec(&(targets, status, action)).expect("strings and words are JSON");
     Digest::of(&text).short()
 }
@@ -349,8 +352,8 @@ impl Proposal {
         let target = targets.join(" into ");
         format!(
             "{} {} {target} — {}",
-            status.word(),
-            action.word(),
+            status.as_str(),
+            action.as_str(),
             clean(evidence, 160)
         )
     }
@@ -399,7 +402,7 @@ mod tests {
                "evidence": "short", "confidence": "low", "rationale": "r", "extra": 1})
     }
 
-    fn checked(values: Vec<Value>) -> Checked {
+    fn checked(values: Vec<Value>) -> CheckedReply {
         check(values.into_iter().map(Ok), &offer())
     }
 
@@ -497,7 +500,7 @@ mod tests {
     #[test]
     fn each_status_has_its_own_actions() {
         let mut allowed = Vec::new();
-        for status in Status::ALL {
+        for status in IdeaStatus::ALL {
             for action in Action::ALL.into_iter().filter(|it| *it != Action::Keep) {
                 let mut targets = vec!["ideas/a.md"];
                 if action == Action::Merge {
@@ -506,7 +509,7 @@ mod tests {
                 let value = json!({"targets": targets, "status": status, "action": action,
                                    "evidence": "e", "confidence": "low"});
                 if checked(vec![value]).proposals.len() == 1 {
-                    allowed.push(format!("{} {}", status.word(), action.word()));
+                    allowed.push(format!("{} {}", status.as_str(), action.as_str()));
                 }
             }
             assert!(status.allows(Action::Keep));
@@ -529,7 +532,7 @@ mod tests {
         bad["evidence"] = json!("");
         let found = checked(vec![bad, keep("ideas/a.md"), other]);
         assert_eq!(found.proposals.len(), 1);
-        assert_eq!(found.proposals[0].status, Status::Sidenote);
+        assert_eq!(found.proposals[0].status, IdeaStatus::Sidenote);
         let why = &found.refused[1].why;
         assert!(why.contains("has a proposal already"), "{why}");
         assert!(why.contains(&found.proposals[0].id), "{why}");
@@ -543,14 +546,14 @@ mod tests {
                 .map(|name| (*name).to_owned())
                 .collect::<Vec<_>>()
         };
-        let of = |names: &[&str]| id(&targets(names), Status::Duplicate, Action::Merge);
+        let of = |names: &[&str]| id(&targets(names), IdeaStatus::Duplicate, Action::Merge);
         assert_eq!(of(&["a", "b"]).len(), 16);
         assert_eq!(of(&["a", "b"]), of(&["a", "b"]));
         // Frozen: decisions name these ids for ever.
         assert_eq!(
             id(
                 &targets(&["ideas/a.md"]),
-                Status::Implemented,
+                IdeaStatus::Implemented,
                 Action::Archive
             ),
             FROZEN

@@ -15,15 +15,15 @@
 //! archive a live idea is the harmful error: wherever the rule doubts, it keeps. It must never look
 //! further than its arguments.
 
-use crate::evidence::{Candidate, Grounds, Neighbour, Room, When, places};
+use crate::evidence::{Candidate, CommitTiming, Evidence, Neighbour, ProjectEvidence, places};
 use runner_text::counted;
 
 use super::features::{Declared, Features};
-use super::proposal::{Action, Confidence, Status};
+use super::proposal::{Action, Confidence, IdeaStatus};
 
 /// From which strength on a commit has done it (see [`Candidate::strength`]).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bar {
+pub struct DoneThreshold {
     /// An idea of which nothing else is known.
     pub plain: f64,
     /// One that calls itself done or has all of its boxes ticked.
@@ -36,7 +36,7 @@ pub struct Bar {
     pub described: f64,
 }
 
-impl Default for Bar {
+impl Default for DoneThreshold {
     fn default() -> Self {
         Self {
             plain: 0.45,
@@ -79,9 +79,9 @@ pub const STORY: usize = 200;
 
 /// What a rule says of one idea.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct RuleVerdict {
     /// What it is.
-    pub status: Status,
+    pub status: IdeaStatus,
     /// What to do.
     pub action: Action,
     /// The destination of a merge.
@@ -100,15 +100,15 @@ pub struct Verdict {
 
 /// Judges one idea. `into` is the neighbour that it may be merged into, if any.
 pub fn judge(
-    room: &Room,
+    room: &ProjectEvidence,
     features: &Features,
-    grounds: &Grounds,
+    grounds: &Evidence,
     into: Option<&Neighbour>,
-) -> Verdict {
+) -> RuleVerdict {
     let own = own_features(features);
     let worded = |status, action, confidence, (evidence, bare): (String, String), why: &str| {
         let rationale = why.to_owned();
-        Verdict {
+        RuleVerdict {
             status,
             action,
             into: None,
@@ -130,7 +130,7 @@ pub fn judge(
     };
     if features.template {
         return verdict(
-            Status::Sidenote,
+            IdeaStatus::Sidenote,
             Action::Keep,
             Confidence::High,
             own,
@@ -142,7 +142,7 @@ pub fn judge(
         let bare = format!("it says that it belongs to another document; {own}");
         let why = "part of another document, with which it stays or goes";
         return worded(
-            Status::Sidenote,
+            IdeaStatus::Sidenote,
             Action::Keep,
             Confidence::Med,
             (evidence, bare),
@@ -151,7 +151,7 @@ pub fn judge(
     }
     if features.marked {
         return verdict(
-            Status::BlogCandidate,
+            IdeaStatus::BlogCandidate,
             Action::Keep,
             Confidence::High,
             own,
@@ -160,22 +160,22 @@ pub fn judge(
     }
     if let Some(confidence) = publishable(features) {
         return verdict(
-            Status::BlogCandidate,
+            IdeaStatus::BlogCandidate,
             Action::MarkBlog,
             confidence,
             own,
             "a text to be published",
         );
     }
-    if let Some((best, confidence)) = implemented(features, grounds, &Bar::default()) {
+    if let Some((best, confidence)) = implemented(features, grounds, &DoneThreshold::default()) {
         let evidence = cite(grounds, best, |one| commit(room, one));
         let bare = cite(grounds, best, |one| room.commit(one).short().to_owned());
         let why = "commits did what it asks for";
         let cited = carrying(grounds, best).map(|one| room.commit(one).short().to_owned());
-        return Verdict {
+        return RuleVerdict {
             commits: cited.collect(),
             ..worded(
-                Status::Implemented,
+                IdeaStatus::Implemented,
                 Action::Archive,
                 confidence,
                 (evidence, bare),
@@ -196,9 +196,15 @@ pub fn judge(
             100.0 * near.containment
         );
         let why = "another idea says it in the same words";
-        return Verdict {
+        return RuleVerdict {
             into: Some(near.path.clone()),
-            ..verdict(Status::Duplicate, Action::Merge, confidence, evidence, why)
+            ..verdict(
+                IdeaStatus::Duplicate,
+                Action::Merge,
+                confidence,
+                evidence,
+                why,
+            )
         };
     }
     let points = features.actionable();
@@ -213,7 +219,7 @@ pub fn judge(
         };
         let why = "it asks for something that no commit has done";
         return worded(
-            Status::Meritorious,
+            IdeaStatus::Meritorious,
             Action::Promote,
             confidence,
             (evidence, bare),
@@ -226,7 +232,13 @@ pub fn judge(
         (Confidence::Low, "it asks for nothing in particular")
     };
     let evidence = (evidence, bare);
-    worded(Status::Sidenote, Action::Keep, confidence, evidence, why)
+    worded(
+        IdeaStatus::Sidenote,
+        Action::Keep,
+        confidence,
+        evidence,
+        why,
+    )
 }
 
 /// How much there is to an idea, from 0 to 1: for ranking only, never a reason to act.
@@ -254,8 +266,8 @@ fn publishable(features: &Features) -> Option<Confidence> {
 /// The commit that did it, and how sure that is.
 fn implemented<'a>(
     features: &Features,
-    grounds: &'a Grounds,
-    bar: &Bar,
+    grounds: &'a Evidence,
+    bar: &DoneThreshold,
 ) -> Option<(&'a Candidate, Confidence)> {
     // A commit that only plans is shown, and decides nothing.
     let mut working = grounds.candidates.iter().filter(|one| !one.planning);
@@ -263,10 +275,10 @@ fn implemented<'a>(
 }
 
 /// How sure it is that this commit did it, if it did.
-fn did(features: &Features, best: &Candidate, bar: &Bar) -> Option<Confidence> {
+fn did(features: &Features, best: &Candidate, bar: &DoneThreshold) -> Option<Confidence> {
     // Whoever ticks boxes and has left some open is not done; and what was there before the idea
     // was written has not done it, unless it says so.
-    if features.half_ticked() || best.when == When::Before && !best.cited {
+    if features.half_ticked() || best.when == CommitTiming::Before && !best.cited {
         return None;
     }
     let threshold = match features.declared {
@@ -297,7 +309,11 @@ fn did(features: &Features, best: &Candidate, bar: &Bar) -> Option<Confidence> {
 
 /// The commits that did it, the one that decided first; none where the rule finds it not done, or
 /// never looks. With another bar than [`judge`]'s it tells what that would have said.
-pub fn done_by<'a>(features: &Features, grounds: &'a Grounds, bar: &Bar) -> Vec<&'a Candidate> {
+pub fn done_by<'a>(
+    features: &Features,
+    grounds: &'a Evidence,
+    bar: &DoneThreshold,
+) -> Vec<&'a Candidate> {
     if never_archived(features) {
         return Vec::new();
     }
@@ -314,14 +330,14 @@ fn never_archived(features: &Features) -> bool {
 }
 
 /// The commits that carry a verdict, the one that decided first.
-fn carrying<'a>(grounds: &'a Grounds, best: &'a Candidate) -> impl Iterator<Item = &'a Candidate> {
+fn carrying<'a>(grounds: &'a Evidence, best: &'a Candidate) -> impl Iterator<Item = &'a Candidate> {
     let others = grounds.candidates.iter();
     let others = others.filter(|one| one.at != best.at && one.strength >= ALSO * best.strength);
     std::iter::once(best).chain(others).take(CITED)
 }
 
 /// The same in words, each as `say` says it.
-fn cite(grounds: &Grounds, best: &Candidate, say: impl Fn(&Candidate) -> String) -> String {
+fn cite(grounds: &Evidence, best: &Candidate, say: impl Fn(&Candidate) -> String) -> String {
     let cited = carrying(grounds, best);
     let mut text = cited.map(say).collect::<Vec<_>>().join("; ");
     // One that no reader of the evidence would find as a whole is left out.
@@ -332,7 +348,7 @@ fn cite(grounds: &Grounds, best: &Candidate, say: impl Fn(&Candidate) -> String)
     text
 }
 
-fn commit(room: &Room, candidate: &Candidate) -> String {
+fn commit(room: &ProjectEvidence, candidate: &Candidate) -> String {
     let commit = room.commit(candidate);
     let date = jiff::Timestamp::from_second(commit.at)
         .map(|at| at.strftime("%Y-%m-%d").to_string())
@@ -341,7 +357,7 @@ fn commit(room: &Room, candidate: &Candidate) -> String {
 }
 
 /// The best candidate of an idea that was not done, so that a reader can judge for himself.
-fn nearest(grounds: &Grounds, say: &dyn Fn(&Candidate) -> String) -> String {
+fn nearest(grounds: &Evidence, say: &dyn Fn(&Candidate) -> String) -> String {
     match grounds
         .candidates
         .first()

@@ -1,7 +1,7 @@
 //! What a dream pass is told: folders and bounds, as the configuration hands them over.
 
 use runner_engine::outcome::Class;
-use runner_engine::placement::RelPath;
+use runner_engine::publish::RelPath;
 use serde::{Deserialize, Serialize};
 
 use crate::JobError;
@@ -33,7 +33,7 @@ pub struct DreamSpec {
     pub max_ideas: usize,
     /// The longest idea that is read, in bytes; longer ones are reported. Default 1 MiB.
     pub max_idea_bytes: u64,
-    /// For how many minutes a change to an idea holds up a pass that nobody started by hand.
+    /// For how many minutes a change to an idea holds up a pass that nobody started manually.
     /// Default 5.
     pub quiet_minutes: u32,
     /// Files that neither a pass nor an accept writes. Default none.

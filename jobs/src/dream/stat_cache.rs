@@ -23,7 +23,7 @@ const FIXED: usize = 2 + 32 + 1 + 32;
 
 /// What a file turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum CachedFile {
     /// An idea with this content.
     Idea(Digest),
     /// Something that runner wrote and no person touched.
@@ -85,7 +85,7 @@ impl StatCache {
     /// What the file at `path` is, if it certainly has not changed since it was read. `hint` is
     /// where it is looked for first, and afterwards names the next record: whoever asks in the
     /// order of paths starts with 0 and keeps it.
-    pub fn get(&self, path: &str, stat: &Stat, hint: &mut usize) -> Option<Known> {
+    pub fn get(&self, path: &str, stat: &Stat, hint: &mut usize) -> Option<CachedFile> {
         let here = |at: &u32| self.path(*at).cmp(path.as_bytes());
         let at = match self.records.get(*hint) {
             Some(record) if here(record).is_eq() => *hint,
@@ -101,9 +101,9 @@ impl StatCache {
             return None;
         }
         match record[32] {
-            0 => Some(Known::Idea(digest(&record[33..])?)),
-            1 => Some(Known::Own),
-            2 => Some(Known::NotText),
+            0 => Some(CachedFile::Idea(digest(&record[33..])?)),
+            1 => Some(CachedFile::Own),
+            2 => Some(CachedFile::NotText),
             _ => None,
         }
     }
@@ -116,7 +116,7 @@ impl StatCache {
 }
 
 /// The file's bytes for these entries, which are in the order of their paths.
-pub fn encode<'a>(entries: impl Iterator<Item = (&'a str, Stat, Known)>) -> Vec<u8> {
+pub fn encode<'a>(entries: impl Iterator<Item = (&'a str, Stat, CachedFile)>) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     for (path, stat, known) in entries {
         // No path on Linux is longer than 4096 bytes.
@@ -127,9 +127,9 @@ pub fn encode<'a>(entries: impl Iterator<Item = (&'a str, Stat, Known)>) -> Vec<
         bytes.extend_from_slice(path.as_bytes());
         bytes.extend_from_slice(&stat_bytes(&stat));
         let (kind, digest) = match known {
-            Known::Idea(digest) => (0, raw(&digest)),
-            Known::Own => (1, [0; 32]),
-            Known::NotText => (2, [0; 32]),
+            CachedFile::Idea(digest) => (0, raw(&digest)),
+            CachedFile::Own => (1, [0; 32]),
+            CachedFile::NotText => (2, [0; 32]),
         };
         bytes.push(kind);
         bytes.extend_from_slice(&digest);
@@ -191,11 +191,11 @@ mod tests {
     }
 
     fn sample() -> Vec<u8> {
-        let idea = Known::Idea(Digest::of(b"abc"));
+        let idea = CachedFile::Idea(Digest::of(b"abc"));
         let entries = [
             ("a.md", stat(10), idea),
-            ("b/ü.md", stat(20), Known::Own),
-            ("c", stat(30), Known::NotText),
+            ("b/ü.md", stat(20), CachedFile::Own),
+            ("c", stat(30), CachedFile::NotText),
         ];
         encode(entries.into_iter())
     }
@@ -206,10 +206,13 @@ mod tests {
         assert_eq!(cache.len(), 3);
         assert_eq!(
             cache.get("a.md", &stat(10), &mut 0),
-            Some(Known::Idea(Digest::of(b"abc")))
+            Some(CachedFile::Idea(Digest::of(b"abc")))
         );
-        assert_eq!(cache.get("b/ü.md", &stat(20), &mut 0), Some(Known::Own));
-        assert_eq!(cache.get("c", &stat(30), &mut 0), Some(Known::NotText));
+        assert_eq!(
+            cache.get("b/ü.md", &stat(20), &mut 0),
+            Some(CachedFile::Own)
+        );
+        assert_eq!(cache.get("c", &stat(30), &mut 0), Some(CachedFile::NotText));
         assert_eq!(cache.get("d", &stat(30), &mut 0), None);
     }
 

@@ -28,7 +28,7 @@ pub struct BadState(String);
 
 /// The state as it was read.
 #[derive(Debug, Default)]
-pub struct State<'a> {
+pub struct DreamState<'a> {
     text: &'a str,
     /// In the order of the file.
     entries: Vec<Entry<'a>>,
@@ -50,32 +50,32 @@ struct Needed<'a> {
     #[serde(borrow)]
     path: Cow<'a, str>,
     #[serde(borrow, default)]
-    hash: Lent<'a>,
+    hash: BorrowedText<'a>,
     #[serde(borrow, default)]
-    last_surfaced: Lent<'a>,
+    last_surfaced: BorrowedText<'a>,
 }
 
 /// A text borrowed from the file where it can be; nothing where there is no text. (`Option<Cow>`
 /// would copy.)
 #[derive(Default)]
-struct Lent<'a>(Option<Cow<'a, str>>);
+struct BorrowedText<'a>(Option<Cow<'a, str>>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Lent<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for BorrowedText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Text;
         impl<'de> Visitor<'de> for Text {
-            type Value = Lent<'de>;
+            type Value = BorrowedText<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a text or null")
             }
             fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Lent(Some(Cow::Borrowed(text))))
+                Ok(BorrowedText(Some(Cow::Borrowed(text))))
             }
             fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Lent(Some(Cow::Owned(text.to_owned()))))
+                Ok(BorrowedText(Some(Cow::Owned(text.to_owned()))))
             }
             fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(Lent(None))
+                Ok(BorrowedText(None))
             }
         }
         deserializer.deserialize_any(Text)
@@ -84,7 +84,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Lent<'a> {
 
 /// What a pass learned of one idea.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct IdeaUpdate {
     /// It was shown now.
     pub surfaced: Timestamp,
     /// A valid answer about it arrived; none leaves it selected.
@@ -115,14 +115,14 @@ pub struct Mark {
 
 /// What the file says of an idea.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct IdeaRecord {
     /// Its status, if that is a text.
     pub status: Option<String>,
     /// Its content when it was triaged last.
     pub hash: Option<Digest>,
 }
 
-impl<'a> State<'a> {
+impl<'a> DreamState<'a> {
     /// Reads a state file. A blank one is empty.
     ///
     /// # Errors
@@ -130,9 +130,9 @@ impl<'a> State<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BadState> {
         let text = std::str::from_utf8(bytes)
             .map_err(|error| BadState(format!("it is not UTF-8: {error}")))?;
-        let mut state = State {
+        let mut state = DreamState {
             text,
-            ..State::default()
+            ..DreamState::default()
         };
         let mut at = skip_space(text, 0);
         if at == text.len() {
@@ -244,10 +244,10 @@ impl<'a> State<'a> {
     }
 
     /// What the file says of the idea at `path`.
-    pub fn standing(&self, path: &str) -> Option<Standing> {
+    pub fn standing(&self, path: &str) -> Option<IdeaRecord> {
         let entry = &self.entries[self.find(path)?];
         let keys = Keys::of(&self.text[entry.range.clone()]);
-        Some(Standing {
+        Some(IdeaRecord {
             status: keys
                 .get("status")
                 .and_then(|raw| serde_json::from_str(raw).ok()),
@@ -256,7 +256,7 @@ impl<'a> State<'a> {
     }
 
     /// The file's new content: changed entries in their old place, new ones at the end by path.
-    pub fn with(&self, changes: &BTreeMap<&str, Change>) -> String {
+    pub fn with(&self, changes: &BTreeMap<&str, IdeaUpdate>) -> String {
         self.rewritten(changes, element)
     }
 
@@ -301,7 +301,7 @@ impl<'a> State<'a> {
     }
 }
 
-fn end<'a>(text: &str, at: usize, mut state: State<'a>) -> Result<State<'a>, BadState> {
+fn end<'a>(text: &str, at: usize, mut state: DreamState<'a>) -> Result<DreamState<'a>, BadState> {
     let after = skip_space(text, at + 1);
     if after != text.len() {
         return Err(BadState(format!(

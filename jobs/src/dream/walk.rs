@@ -1,7 +1,7 @@
 //! Which ideas there are: names and stats only, nothing is opened.
 //!
 //! No symbolic link is followed, so there are no loops and nothing outside is read. Whatever cannot
-//! be an idea although its name says so is a [`Trouble`], never the end of the walk. Must never
+//! be an idea although its name says so is a [`WalkProblem`], never the end of the walk. Must never
 //! skip such a thing in silence. Two threads share the stats: 100,000 of them are what a pass over
 //! unchanged ideas costs.
 
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use ignore::{WalkBuilder, WalkState};
-use runner_engine::placement::RelPath;
+use runner_engine::publish::RelPath;
 use serde::{Deserialize, Serialize};
 
 use super::spec::DreamSpec;
@@ -22,7 +22,7 @@ const THREADS: usize = 2;
 
 /// An idea that could not be taken in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Trouble {
+pub struct WalkProblem {
     /// Relative to the project.
     pub path: String,
     /// Why, such as `is a symbolic link, which is not followed`.
@@ -58,7 +58,7 @@ impl Stat {
 
 /// A file that may be an idea.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct IdeaFile {
     /// Relative to the project.
     pub path: Box<str>,
     /// As it was at the walk.
@@ -69,9 +69,9 @@ pub struct Found {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
     /// May be ideas.
-    pub found: Vec<Found>,
+    pub found: Vec<IdeaFile>,
     /// Cannot be.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<WalkProblem>,
 }
 
 /// Walks the ideas of the project at `root`. A folder that is not there has none.
@@ -95,7 +95,7 @@ pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
         .filter_entry(move |entry| !skipped.iter().any(|folder| folder == entry.path()))
         .build_parallel();
     walker.run(|| {
-        let mut part = Part {
+        let mut part = ThreadResult {
             own: Walked::default(),
             shared: &shared,
         };
@@ -113,12 +113,12 @@ pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
 }
 
 /// What one thread met; handed in when the thread ends.
-struct Part<'a, 'b> {
+struct ThreadResult<'a, 'b> {
     own: Walked,
     shared: &'a Mutex<&'b mut Walked>,
 }
 
-impl Drop for Part<'_, '_> {
+impl Drop for ThreadResult<'_, '_> {
     fn drop(&mut self) {
         let mut all = self
             .shared
@@ -141,7 +141,7 @@ impl Walked {
         }
         let relative = path.strip_prefix(root).unwrap_or(path);
         let mut trouble = |why: &str| {
-            self.troubles.push(Trouble {
+            self.troubles.push(WalkProblem {
                 path: relative.display().to_string(),
                 why: why.to_owned(),
             });
@@ -175,7 +175,7 @@ impl Walked {
                 if stat.size > spec.max_idea_bytes {
                     trouble(&too_long(stat.size, spec.max_idea_bytes));
                 } else {
-                    self.found.push(Found {
+                    self.found.push(IdeaFile {
                         path: text.into(),
                         stat,
                     });
@@ -197,7 +197,7 @@ fn is_loop(error: &io::Error) -> bool {
 }
 
 /// The folder of the ideas; no part of its path may be a link.
-fn base(root: &Path, ideas: &str) -> Result<Option<std::path::PathBuf>, Trouble> {
+fn base(root: &Path, ideas: &str) -> Result<Option<std::path::PathBuf>, WalkProblem> {
     let mut base = root.to_owned();
     for name in ideas.split('/') {
         base.push(name);
@@ -207,7 +207,7 @@ fn base(root: &Path, ideas: &str) -> Result<Option<std::path::PathBuf>, Trouble>
                 .unwrap_or(&base)
                 .display()
                 .to_string();
-            Err(Trouble { path, why })
+            Err(WalkProblem { path, why })
         };
         match base.symlink_metadata() {
             Ok(metadata) if metadata.is_dir() => {}
@@ -222,7 +222,7 @@ fn base(root: &Path, ideas: &str) -> Result<Option<std::path::PathBuf>, Trouble>
     Ok(Some(base))
 }
 
-fn cannot_read(root: &Path, error: &ignore::Error) -> Trouble {
+fn cannot_read(root: &Path, error: &ignore::Error) -> WalkProblem {
     let mut path = String::new();
     let mut inner = error;
     let why = loop {
@@ -237,7 +237,7 @@ fn cannot_read(root: &Path, error: &ignore::Error) -> Trouble {
             other => break other.to_string(),
         }
     };
-    Trouble {
+    WalkProblem {
         path,
         why: format!("cannot be read: {why}"),
     }

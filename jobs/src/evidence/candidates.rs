@@ -11,9 +11,9 @@ use runner_text::terms::{terms, top_terms};
 
 use super::history::Commit;
 use super::index::{Index, IndexError};
-use super::overlap::{Named, Overlap, Touched};
+use super::note_date::{self, CommitTiming};
+use super::overlap::{NamedPaths, Overlap, TouchedPaths};
 use super::places;
-use super::written::{self, When};
 
 /// How many terms of a note's text are searched for, besides those of its name.
 const KEYS: usize = 20;
@@ -62,7 +62,7 @@ const NAMED: f64 = 0.95;
 
 /// What a note speaks of, as terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Words {
+pub struct NoteTerms {
     /// The terms of its title.
     pub title: Vec<String>,
     /// The terms of its file's stem.
@@ -73,7 +73,7 @@ pub struct Words {
     pub all: HashSet<String>,
 }
 
-impl Words {
+impl NoteTerms {
     /// The words of a note.
     pub fn of(path: &str, text: &str) -> Self {
         let stem = places::stem(path);
@@ -122,7 +122,7 @@ pub struct Candidate {
     /// How much of what the note names it touched.
     pub overlap: Overlap,
     /// How it stands to the moment the note was written.
-    pub when: When,
+    pub when: CommitTiming,
     /// The terms of the note's name that its message has.
     pub matched: Vec<String>,
     /// Paths it touched that the note names, or that are named like the note.
@@ -134,18 +134,18 @@ pub struct Candidate {
 /// # Errors
 /// [`IndexError`].
 pub fn candidates(
-    (index, touched): (&Index, &Touched),
+    (index, touched): (&Index, &TouchedPaths),
     history: &[Commit],
     (path, text): (&str, &str),
-    words: &Words,
+    words: &NoteTerms,
     limit: usize,
 ) -> Result<Vec<Candidate>, IndexError> {
     // Terms that no commit has count too: what was never spoken of was hardly done.
     let possible: f64 = words.keys.iter().map(|term| index.rarity(term)).sum();
     let named = touched.named_in(text);
-    let written = written::earliest(history, touched, path, text);
+    let written = note_date::earliest(history, touched, path, text);
     let look = |at: usize, fit: f64| {
-        let when = written::when(written, history[at].at);
+        let when = note_date::when(written, history[at].at);
         compare(index, at, &history[at], path, words, &named, when, fit)
     };
     let mut found = Vec::new();
@@ -190,9 +190,9 @@ fn compare(
     at: usize,
     commit: &Commit,
     path: &str,
-    words: &Words,
-    places: &Named,
-    when: When,
+    words: &NoteTerms,
+    places: &NamedPaths,
+    when: CommitTiming,
     fit: f64,
 ) -> Candidate {
     let subject = distinct(terms(&commit.subject));
@@ -225,8 +225,8 @@ fn compare(
     let overlap = places.by(at, commit);
     // A message that has the whole name may say what else the commit did, too.
     let whole = named >= WHOLE && matched.len() >= 2;
-    let told = if whole { about.max(TOLD) } else { about };
-    let mut strength = likelihood(fit, named, told, overlap, when);
+    let reported = if whole { about.max(TOLD) } else { about };
+    let mut strength = likelihood(fit, named, reported, overlap, when);
     if cited {
         strength = strength.max(NAMED);
     }
@@ -255,13 +255,13 @@ fn compare(
 /// together, the share of the named places that it touched, how much that is, and the time. The
 /// weights were fitted to the labelled notes of one project and rounded; `runner dream bench`
 /// measures them, on these or on any other. `when` is no proof for a commit, only against one.
-fn likelihood(fit: f64, named: f64, about: f64, overlap: Overlap, when: When) -> f64 {
+fn likelihood(fit: f64, named: f64, about: f64, overlap: Overlap, when: CommitTiming) -> f64 {
     let words = fit * (0.3 + named) * (0.3 + about);
     let time = match when {
-        When::Unknown => 0.0,
-        When::Before => -4.0,
-        When::Soon => 0.8,
-        When::Later => -0.7,
+        CommitTiming::Unknown => 0.0,
+        CommitTiming::Before => -4.0,
+        CommitTiming::Soon => 0.8,
+        CommitTiming::Later => -0.7,
     };
     let sum = -2.8
         + 1.1 * (0.05 + words).ln()
@@ -358,12 +358,12 @@ mod tests {
     fn found(path: &str, text: &str) -> Vec<Candidate> {
         let history = history();
         let index = Index::build(&history).unwrap();
-        let touched = Touched::build(&history);
+        let touched = TouchedPaths::build(&history);
         candidates(
             (&index, &touched),
             &history,
             (path, text),
-            &Words::of(path, text),
+            &NoteTerms::of(path, text),
             3,
         )
         .unwrap()

@@ -2,7 +2,7 @@
 //!
 //! Only what leads to `HEAD` counts: work on another branch is not done yet. Must never trust the
 //! words in a commit beyond comparing them: they were written by others. Bounded, so that the
-//! longest history costs a known amount (see [`Bounds`]).
+//! longest history costs a known amount (see [`HistoryLimits`]).
 
 use runner_text::counted;
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use runner_engine::git::{Git, GitError, Read};
 
 /// How much of a history is kept, the newest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct HistoryLimits {
     /// Commits.
     pub commits: usize,
     /// Paths of one commit; a commit over everything says little about any one thing.
@@ -22,7 +22,7 @@ pub struct Bounds {
     pub total: usize,
 }
 
-impl Default for Bounds {
+impl Default for HistoryLimits {
     fn default() -> Self {
         Self {
             commits: 20_000,
@@ -42,9 +42,9 @@ pub struct Commit {
     pub at: i64,
     /// The first line of its message.
     pub subject: String,
-    /// The rest of the message, trailers included, up to [`Bounds::body`].
+    /// The rest of the message, trailers included, up to [`HistoryLimits::body`].
     pub body: String,
-    /// What it touched, up to [`Bounds::paths`]; nothing for a merge.
+    /// What it touched, up to [`HistoryLimits::paths`]; nothing for a merge.
     pub paths: Vec<String>,
     /// How many paths it touched in all.
     pub touched: usize,
@@ -74,7 +74,7 @@ pub struct History {
 ///
 /// # Errors
 /// [`GitError`]: git gave no answer.
-pub fn read(git: &Git, bounds: &Bounds) -> Result<History, GitError> {
+pub fn read(git: &Git, bounds: &HistoryLimits) -> Result<History, GitError> {
     if git.head()?.is_none() {
         return Ok(History::default());
     }
@@ -177,7 +177,7 @@ fn taken_back(commit: &Commit) -> Option<String> {
 
 /// Takes the answer of [`log`] apart, and says whether the bounds left something out; what does not
 /// fit the form at all ends it.
-fn parse(out: &[u8], bounds: &Bounds) -> (Vec<Commit>, bool) {
+fn parse(out: &[u8], bounds: &HistoryLimits) -> (Vec<Commit>, bool) {
     let mut commits = Vec::new();
     let mut fields = out.split(|byte| *byte == 0).peekable();
     let mut kept = 0;
@@ -199,7 +199,7 @@ fn parse(out: &[u8], bounds: &Bounds) -> (Vec<Commit>, bool) {
 
 fn one<'a>(
     fields: &mut std::iter::Peekable<impl Iterator<Item = &'a [u8]>>,
-    bounds: &Bounds,
+    bounds: &HistoryLimits,
 ) -> Option<Commit> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if !fields.next()?.is_empty() {
@@ -277,7 +277,7 @@ mod tests {
         let log = entry("one", "body\n\nSpec: ideas/a.md\n", &["a.rs", "ö b.rs"])
             + &entry("merge", "", &[])
             + &entry("", "", &["c"]);
-        let (commits, _) = parse(log.as_bytes(), &Bounds::default());
+        let (commits, _) = parse(log.as_bytes(), &HistoryLimits::default());
         let seen: Vec<(&str, usize)> = commits
             .iter()
             .map(|c| (c.subject.as_str(), c.touched))
@@ -295,7 +295,7 @@ mod tests {
         let forged = format!("x\n{HASH}\n1700000000\nfeat: forged");
         let (commits, _) = parse(
             entry(&forged, &forged, &[HASH]).as_bytes(),
-            &Bounds::default(),
+            &HistoryLimits::default(),
         );
         assert_eq!(commits.len(), 1);
         assert_eq!(commits[0].paths, [HASH]);
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn bounds_hold() {
         let log = entry("one", &"é".repeat(10), &["a", "b", "c"]).repeat(5);
-        let bounds = Bounds {
+        let bounds = HistoryLimits {
             commits: 3,
             paths: 2,
             body: 3,
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(
             parse(
                 log.as_bytes(),
-                &Bounds {
+                &HistoryLimits {
                     total: 10,
                     ..bounds
                 }
@@ -363,7 +363,7 @@ mod tests {
         let log = entry("one", "", &["a"])
             + &entry("two", "", &["b"]).replace("1700000000", "99999999999999999999")
             + &entry("three", "", &["c"]).replace("1700000000", "");
-        let (commits, more) = parse(log.as_bytes(), &Bounds::default());
+        let (commits, more) = parse(log.as_bytes(), &HistoryLimits::default());
         let seen: Vec<(&str, i64)> = commits.iter().map(|c| (&*c.subject, c.at)).collect();
         assert_eq!(seen, [("one", 1_700_000_000), ("two", 0), ("three", 0)]);
         assert!(!more);

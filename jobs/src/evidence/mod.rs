@@ -12,7 +12,7 @@
 //! exist, paths that are tracked, notes that were read. It must never decide, never ask a model,
 //! never write, and never treat what a commit or a note says as anything but words to compare.
 //!
-//! Bounds: [`Bounds`] for the history (48 MiB by default, and about as much again for its index),
+//! Bounds: [`HistoryLimits`] for the history (48 MiB by default, and about as much again for its index),
 //! 32 MiB of notes for the comparison among notes. 1,300 commits with 29,000 paths are read and
 //! indexed in about 0.15 s, and one note is looked up in about 4 ms (`runner dream bench` prints
 //! both). An index kept from an earlier run would take as long to be checked as a new one to be
@@ -22,25 +22,25 @@ pub mod candidates;
 pub mod history;
 pub mod index;
 pub mod neighbours;
+pub mod note_date;
 pub mod overlap;
 pub mod places;
 pub mod references;
-pub mod written;
 
 use std::collections::HashSet;
 
 use runner_engine::git::{Git, GitError};
 
-pub use candidates::{Candidate, Words};
-pub use history::{Bounds, Commit};
+pub use candidates::{Candidate, NoteTerms};
+pub use history::{Commit, HistoryLimits};
 pub use index::IndexError;
 pub use neighbours::Neighbour;
-pub use references::{Checked, Reference};
-pub use written::When;
+pub use note_date::CommitTiming;
+pub use references::{CheckedReferences, Reference};
 
 use candidates::candidates;
 use index::Index;
-use overlap::Touched;
+use overlap::TouchedPaths;
 use places::Tracked;
 
 /// How many candidates a note gets.
@@ -60,10 +60,10 @@ pub enum EvidenceError {
 }
 
 /// What is known of a project, for all notes of a run.
-pub struct Room {
+pub struct ProjectEvidence {
     history: Vec<Commit>,
     index: Index,
-    touched: Touched,
+    touched: TouchedPaths,
     tracked: Tracked,
     /// Asked for commits that are not in `history`.
     git: Option<Git>,
@@ -74,9 +74,9 @@ pub struct Room {
 
 /// What speaks for or against one note.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Grounds {
+pub struct Evidence {
     /// What it speaks of.
-    pub words: Words,
+    pub words: NoteTerms,
     /// Commits that may have done it, best first.
     pub candidates: Vec<Candidate>,
     /// Terms of its title that no commit has, neither in its message nor in a path.
@@ -87,12 +87,12 @@ pub struct Grounds {
     pub namesakes: Vec<String>,
 }
 
-impl Room {
+impl ProjectEvidence {
     /// Reads history and tracked files, and indexes them.
     ///
     /// # Errors
     /// [`EvidenceError`].
-    pub fn open(git: &Git, bounds: &Bounds) -> Result<Self, EvidenceError> {
+    pub fn open(git: &Git, bounds: &HistoryLimits) -> Result<Self, EvidenceError> {
         let history = history::read(git, bounds)?;
         let room = Self::of(history.commits, history::tracked(git)?)?;
         Ok(Self {
@@ -110,7 +110,7 @@ impl Room {
     pub fn of(history: Vec<Commit>, tracked: Vec<String>) -> Result<Self, IndexError> {
         let index = Index::build(&history)?;
         Ok(Self {
-            touched: Touched::build(&history),
+            touched: TouchedPaths::build(&history),
             history,
             index,
             tracked: Tracked::new(tracked),
@@ -124,8 +124,8 @@ impl Room {
     ///
     /// # Errors
     /// [`IndexError`].
-    pub fn about(&self, path: &str, text: &str) -> Result<Grounds, IndexError> {
-        let words = Words::of(path, text);
+    pub fn about(&self, path: &str, text: &str) -> Result<Evidence, IndexError> {
+        let words = NoteTerms::of(path, text);
         let indexes = (&self.index, &self.touched);
         let candidates = candidates(indexes, &self.history, (path, text), &words, CANDIDATES)?;
         let own = |paths: Vec<&str>| -> Vec<String> {
@@ -144,7 +144,7 @@ impl Room {
             .filter(|term| !heard(term))
             .cloned()
             .collect();
-        Ok(Grounds {
+        Ok(Evidence {
             words,
             candidates,
             unheard,

@@ -20,7 +20,7 @@ const BREADTH: f64 = 8.0;
 
 /// Every place that the history knows, and who touched it.
 #[derive(Debug, Default)]
-pub struct Touched {
+pub struct TouchedPaths {
     /// All files, sorted.
     files: Vec<Box<str>>,
     /// The commits that touched each of them, the newest first.
@@ -28,13 +28,13 @@ pub struct Touched {
     /// The newest commit that created each of them.
     born: Vec<Option<u32>>,
     /// Files and folders by their last part.
-    by_name: HashMap<Box<str>, Vec<Place>>,
+    by_name: HashMap<Box<str>, Vec<PathFiles>>,
     commits: usize,
 }
 
-/// A file, or a folder as the files beneath it; places in `Touched::files`.
+/// A file, or a folder as the files beneath it; places in `TouchedPaths::files`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct PathFiles {
     from: u32,
     to: u32,
     /// How long its path is, in bytes of the first file's.
@@ -43,7 +43,7 @@ struct Place {
 
 /// What a note names, as far as the history knows it.
 #[derive(Debug, Default)]
-pub struct Named {
+pub struct NamedPaths {
     /// What each commit that touched some of it weighs.
     weights: BTreeMap<usize, f64>,
     /// What all of it weighs.
@@ -62,7 +62,7 @@ pub struct Overlap {
     pub share: f64,
 }
 
-impl Touched {
+impl TouchedPaths {
     /// Indexes what these commits touched.
     pub fn build(commits: &[Commit]) -> Self {
         let mut files: BTreeMap<&str, (Vec<u32>, Option<u32>)> = BTreeMap::new();
@@ -79,12 +79,12 @@ impl Touched {
                 files.entry(path).or_default().1.get_or_insert(at as u32);
             }
         }
-        let mut by_name: HashMap<Box<str>, Vec<Place>> = HashMap::new();
+        let mut by_name: HashMap<Box<str>, Vec<PathFiles>> = HashMap::new();
         let mut open: Vec<(usize, u32)> = Vec::new();
         let mut before: &str = "";
         let mut add = |path: &str, from: u32, to: u32| {
             let name = path.rsplit('/').next().unwrap_or(path);
-            let place = Place {
+            let place = PathFiles {
                 from,
                 to,
                 length: path.len() as u32,
@@ -123,9 +123,9 @@ impl Touched {
     }
 
     /// What a text names: by whole path, by the end of one, or by a file's name that few have.
-    pub fn named_in(&self, text: &str) -> Named {
+    pub fn named_in(&self, text: &str) -> NamedPaths {
         let mut seen = HashSet::new();
-        let mut places: BTreeMap<Place, f64> = BTreeMap::new();
+        let mut places: BTreeMap<PathFiles, f64> = BTreeMap::new();
         for piece in places::mentioned(text) {
             let piece = piece.trim_end_matches('/').trim_start_matches("./");
             if piece.is_empty() || !seen.insert(piece) {
@@ -141,9 +141,9 @@ impl Touched {
                 *known = known.max(share);
             }
         }
-        let mut named = Named {
+        let mut named = NamedPaths {
             places: places.len(),
-            ..Named::default()
+            ..NamedPaths::default()
         };
         for (place, share) in places {
             let commits = self.commits_of(place);
@@ -186,7 +186,7 @@ impl Touched {
     }
 
     /// The places that a piece of text may mean; none where it may mean too many.
-    fn meant(&self, piece: &str) -> Vec<Place> {
+    fn meant(&self, piece: &str) -> Vec<PathFiles> {
         let name = piece.rsplit('/').next().unwrap_or(piece);
         let known = self.by_name.get(name).map_or(&[][..], Vec::as_slice);
         let mut files = Vec::new();
@@ -212,7 +212,7 @@ impl Touched {
     }
 
     /// The commits that touched a place, each once.
-    fn commits_of(&self, place: Place) -> Vec<u32> {
+    fn commits_of(&self, place: PathFiles) -> Vec<u32> {
         let lists = &self.by[place.from as usize..place.to as usize];
         match lists {
             [one] => one.clone(),
@@ -231,7 +231,7 @@ impl Touched {
     }
 }
 
-impl Named {
+impl NamedPaths {
     /// How many places the note names.
     pub fn places(&self) -> usize {
         self.places
@@ -290,7 +290,7 @@ mod tests {
 
     fn touching(text: &str) -> Vec<usize> {
         let history = history();
-        let mut found = Touched::build(&history).named_in(text).best(&history);
+        let mut found = TouchedPaths::build(&history).named_in(text).best(&history);
         found.sort_unstable();
         found
     }
@@ -318,7 +318,7 @@ mod tests {
     fn a_name_that_means_too_many_means_none() {
         let paths = ["a/x.rs", "b/x.rs", "c/x.rs", "d/x.rs"];
         let history = [commit(&paths)];
-        let touched = Touched::build(&history);
+        let touched = TouchedPaths::build(&history);
         assert_eq!(touched.named_in("x.rs").places(), 0);
         assert_eq!(touched.named_in("b/x.rs").places(), 1);
     }
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn more_of_the_named_and_less_of_the_rest_weighs_more() {
         let history = history();
-        let touched = Touched::build(&history);
+        let touched = TouchedPaths::build(&history);
         let named = touched.named_in("src/net/retry.rs, src/net/mod.rs, src/term.rs");
         let by = |at: usize| named.by(at, &history[at]);
         assert!(by(0).share > by(2).share && by(0).weight > by(2).weight);
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn what_brought_a_file_is_known() {
-        let touched = Touched::build(&history());
+        let touched = TouchedPaths::build(&history());
         assert_eq!(
             touched.born("net/retry.rs"),
             Some(0),
@@ -357,7 +357,7 @@ mod tests {
     fn hostile_texts_and_paths_cost_little() {
         let deep = "a/".repeat(2000) + "é.rs";
         let history = [commit(&[&deep, "a", "a/b", "aé/b", "é"])];
-        let touched = Touched::build(&history);
+        let touched = TouchedPaths::build(&history);
         assert_eq!(touched.named_in(&deep).places(), 1);
         let many: String = (0..100_000).map(|at| format!("x/{at}.rs ")).collect();
         assert_eq!(touched.named_in(&many).places(), 0);

@@ -4,7 +4,7 @@
 //! good looks like"). This module finds the commits and paths in a sentence and says which exist.
 //! It must never take a citation for granted because it looks right.
 
-use super::Room;
+use super::ProjectEvidence;
 use super::places;
 
 /// Something that a text cites.
@@ -18,7 +18,7 @@ pub enum Reference {
 
 /// What of a text's citations exists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckedReferences {
     /// These do.
     pub found: Vec<Reference>,
     /// These do not: a commit that is not in this history, a path with a folder that is not tracked
@@ -26,7 +26,7 @@ pub struct Checked {
     pub missing: Vec<Reference>,
 }
 
-impl Checked {
+impl CheckedReferences {
     /// Whether the text stands on something, and on nothing that is made up.
     pub fn resolves(&self) -> bool {
         !self.found.is_empty() && self.missing.is_empty()
@@ -37,8 +37,12 @@ impl Checked {
 ///
 /// A hash that is not known counts as missing only where it is given as a citation (see
 /// `offered`); the subject that follows a commit's hash is a quotation, and cites nothing.
-pub fn check(room: &Room, evidence: &str, own: impl Fn(&str) -> bool) -> Checked {
-    let mut checked = Checked::default();
+pub fn check(
+    room: &ProjectEvidence,
+    evidence: &str,
+    own: impl Fn(&str) -> bool,
+) -> CheckedReferences {
+    let mut checked = CheckedReferences::default();
     let mut rest = evidence;
     // What is said between the quoted subjects.
     let (mut said, mut from) = (Vec::new(), 0);
@@ -138,7 +142,7 @@ fn after_subject<'a>(rest: &'a str, subject: &str) -> &'a str {
     }
 }
 
-impl Checked {
+impl CheckedReferences {
     fn note(&mut self, reference: Reference, known: bool) {
         let list = if known {
             &mut self.found
@@ -161,7 +165,7 @@ mod tests {
     use super::*;
     use crate::evidence::history::Commit;
 
-    fn room() -> Room {
+    fn room() -> ProjectEvidence {
         let commit = Commit {
             hash: "0123456789abcdef0123456789abcdef01234567".into(),
             at: 0,
@@ -171,14 +175,14 @@ mod tests {
             touched: 1,
             created: Vec::new(),
         };
-        Room::of(vec![commit], vec!["specs/a.md".into(), "src/b.rs".into()]).unwrap()
+        ProjectEvidence::of(vec![commit], vec!["specs/a.md".into(), "src/b.rs".into()]).unwrap()
     }
 
     #[test]
     fn words_that_look_like_hashes_void_nothing() {
         let subjects = [
             "perf: 1000000 rows",
-            "feat: backport abc1234, by hand",
+            "feat: backport abc1234, manually",
             "chore: release 20260115",
             "fix: after 99999999aaaa; fedcba987654 too",
             "1234567",
@@ -194,7 +198,7 @@ mod tests {
                 touched: 0,
                 created: Vec::new(),
             };
-            let room = Room::of(vec![commit], Vec::new()).unwrap();
+            let room = ProjectEvidence::of(vec![commit], Vec::new()).unwrap();
             for text in [
                 format!("0123456789ab 2026-03-20 {subject}"),
                 format!("commit `0123456789ab` ({subject}) did all of 1000000"),

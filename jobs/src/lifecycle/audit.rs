@@ -25,7 +25,7 @@ const LONGEST: usize = 300;
 /// What became of one claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Finding {
+pub enum ClaimFinding {
     /// It is so.
     Holds,
     /// It is not so.
@@ -36,11 +36,11 @@ pub enum Finding {
 
 /// A claim with what the audit found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checked {
+pub struct CheckedClaim {
     /// In the carry's words.
     pub claim: String,
     /// What was found.
-    pub finding: Finding,
+    pub finding: ClaimFinding,
     /// Why, in the audit's words.
     pub why: String,
 }
@@ -55,13 +55,13 @@ pub struct Audit {
     /// When.
     pub at: Timestamp,
     /// Each claim.
-    pub claims: Vec<Checked>,
+    pub claims: Vec<CheckedClaim>,
 }
 
 impl Audit {
     /// The claims that do not hold.
-    pub fn failed(&self) -> impl Iterator<Item = &Checked> {
-        let failed = |it: &&Checked| it.finding == Finding::Fails;
+    pub fn failed(&self) -> impl Iterator<Item = &CheckedClaim> {
+        let failed = |it: &&CheckedClaim| it.finding == ClaimFinding::Fails;
         self.claims.iter().filter(failed)
     }
 }
@@ -86,12 +86,12 @@ pub const INSTRUCTIONS: &str = "Look at each claim yourself, as it is now. End y
 each claim and nothing after them: `claim N: holds — why`, `claim N: fails — why`, or `claim N: unknown — why`.";
 
 /// What an audit's last words say of each claim; of two lines on one claim the later counts.
-pub fn read(claims: &[String], answer: &str) -> Vec<Checked> {
-    let mut checked: Vec<Checked> = claims
+pub fn read(claims: &[String], answer: &str) -> Vec<CheckedClaim> {
+    let mut checked: Vec<CheckedClaim> = claims
         .iter()
-        .map(|claim| Checked {
+        .map(|claim| CheckedClaim {
             claim: claim.clone(),
-            finding: Finding::Unknown,
+            finding: ClaimFinding::Unknown,
             why: "the audit did not say".to_owned(),
         })
         .collect();
@@ -106,7 +106,7 @@ pub fn read(claims: &[String], answer: &str) -> Vec<Checked> {
     checked
 }
 
-fn line_of(line: &str) -> Option<(usize, Finding, String)> {
+fn line_of(line: &str) -> Option<(usize, ClaimFinding, String)> {
     let line = line.trim().trim_start_matches(['-', '*', '`', ' ']);
     let head = line.get(.."claim ".len())?;
     if !head.eq_ignore_ascii_case("claim ") {
@@ -120,9 +120,9 @@ fn line_of(line: &str) -> Option<(usize, Finding, String)> {
         .take_while(|c| c.is_ascii_alphabetic())
         .collect();
     let finding = match word.to_ascii_lowercase().as_str() {
-        "holds" => Finding::Holds,
-        "fails" => Finding::Fails,
-        "unknown" => Finding::Unknown,
+        "holds" => ClaimFinding::Holds,
+        "fails" => ClaimFinding::Fails,
+        "unknown" => ClaimFinding::Unknown,
         _ => return None,
     };
     let why = rest[word.len()..].trim_start_matches([' ', '—', '–', '-', ':', '*', '`', '.']);
@@ -165,8 +165,8 @@ pub fn record(
 }
 
 /// The record of an entry, if it was audited; one that cannot be read counts as none.
-pub fn of(scope: &Scope, folder: &str, entry: &str) -> Option<Audit> {
-    let (bytes, _) = scope.look(&path(folder, entry), LARGEST).ok()??;
+pub fn read_record(scope: &Scope, folder: &str, entry: &str) -> Option<Audit> {
+    let (bytes, _) = scope.inspect(&path(folder, entry), LARGEST).ok()??;
     let audit: Audit = serde_json::from_slice(&bytes).ok()?;
     (audit.entry == entry).then_some(audit)
 }
@@ -183,16 +183,16 @@ mod tests {
         let answer = "Claim 1: fails — I guess\nwords\n- claim 1: **holds** — ran it\nclaim 2: FAILS: it does not\n\
                       claim 9: holds\nclaim 0: fails\nclaim x: holds\nclaim 3: perhaps\n";
         let checked = read(&claims, answer);
-        let found: Vec<(Finding, &str)> = checked
+        let found: Vec<(ClaimFinding, &str)> = checked
             .iter()
             .map(|it| (it.finding, it.why.as_str()))
             .collect();
         assert_eq!(
             found,
             [
-                (Finding::Holds, "ran it"),
-                (Finding::Fails, "it does not"),
-                (Finding::Unknown, "the audit did not say"),
+                (ClaimFinding::Holds, "ran it"),
+                (ClaimFinding::Fails, "it does not"),
+                (ClaimFinding::Unknown, "the audit did not say"),
             ]
         );
         assert_eq!(checklist(&claims).lines().count(), 3);
@@ -221,8 +221,8 @@ mod tests {
         std::fs::create_dir(folder.path().join("rem")).unwrap();
         let path = folder.path().join(path("rem", &entry.id));
         std::fs::write(&path, serde_json::to_vec(&audit).unwrap()).unwrap();
-        assert_eq!(of(&scope, "rem", &entry.id), Some(audit));
+        assert_eq!(read_record(&scope, "rem", &entry.id), Some(audit));
         std::fs::write(&path, "{}").unwrap();
-        assert_eq!(of(&scope, "rem", &entry.id), None);
+        assert_eq!(read_record(&scope, "rem", &entry.id), None);
     }
 }

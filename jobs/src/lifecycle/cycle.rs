@@ -11,19 +11,19 @@ use runner_engine::digest::Digest;
 use runner_engine::files::read_text_named;
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::scope::Expect;
-use runner_text::org::Form;
+use runner_text::org::BoardForm;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Files;
 use super::position::{self, BadPosition, Position};
-use super::spec::{self, Kind, Mistake, Spec, State};
-use super::step::{Facts, Step, step};
+use super::spec::{self, CycleState, Spec, SpecError, StateKind};
+use super::step::{CycleStep, TickFacts, step};
 use super::work::{self, WorkSpec};
 use crate::failmark;
 use crate::{Context, Finished, JobError};
 
-/// The name of the cycle's failures on a tape.
+/// The name of the cycle's failures on a recording.
 const FAILURES: &str = "failures";
 
 /// An agent and its cycle.
@@ -43,7 +43,7 @@ pub struct CycleSpec {
     pub files: Files,
     /// Where it stands, read by the program when a run begins.
     #[serde(skip)]
-    pub now: Option<Now>,
+    pub now: Option<AgentPosition>,
 }
 
 impl Default for CycleSpec {
@@ -61,7 +61,7 @@ impl Default for CycleSpec {
 
 /// Where an agent stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Now {
+pub struct AgentPosition {
     /// The cycle as it was declared then.
     pub spec: Spec,
     /// The state and how often it was run.
@@ -70,9 +70,9 @@ pub struct Now {
     pub prompt: Option<String>,
 }
 
-impl Now {
+impl AgentPosition {
     /// The state whose turn it is.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &CycleState {
         self.spec
             .state(&self.position.state)
             .unwrap_or_else(|| self.spec.first())
@@ -81,12 +81,12 @@ impl Now {
 
 impl CycleSpec {
     /// The state whose turn it is, where it is known.
-    pub fn state(&self) -> Option<&State> {
-        self.now.as_ref().map(Now::state)
+    pub fn state(&self) -> Option<&CycleState> {
+        self.now.as_ref().map(AgentPosition::state)
     }
 
     /// What a working state of it does.
-    pub fn work(&self, now: &Now) -> WorkSpec {
+    pub fn work(&self, now: &AgentPosition) -> WorkSpec {
         let state = now.state();
         WorkSpec {
             agent: self.agent.clone(),
@@ -117,11 +117,11 @@ pub enum BadCycle {
         /// The file.
         path: String,
         /// What is wrong, in the order of the lines; at least one.
-        mistakes: Vec<Mistake>,
+        mistakes: Vec<SpecError>,
     },
 }
 
-fn more(mistakes: &[Mistake]) -> String {
+fn more(mistakes: &[SpecError]) -> String {
     match mistakes.len() {
         0 | 1 => String::new(),
         n => format!(" (and {} more)", n - 1),
@@ -148,7 +148,8 @@ pub fn declared(root: &Path, file: Option<&str>) -> Result<Spec, BadCycle> {
             (file.to_owned(), text)
         }
     };
-    spec::parse(&text, Form::of(&path)).map_err(|mistakes| BadCycle::Mistakes { path, mistakes })
+    spec::parse(&text, BoardForm::of(&path))
+        .map_err(|mistakes| BadCycle::Mistakes { path, mistakes })
 }
 
 /// Makes one step.
@@ -169,12 +170,12 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
         return Err(JobError::Nothing(why));
     }
     let facts = facts(ctx, spec, state, job)?;
-    if let Step::Gate { why, .. } = step(state, &facts, ctx.now) {
+    if let CycleStep::Gate { why, .. } = step(state, &facts, ctx.now) {
         return Err(JobError::Nothing(why));
     }
     let done = match state.kind {
-        Kind::Rem => super::rem::of_cycle(ctx, spec),
-        Kind::Wake | Kind::Audit | Kind::Plan => work::run(ctx, &spec.work(now)),
+        StateKind::Rem => super::rem::of_cycle(ctx, spec),
+        StateKind::Wake | StateKind::Audit | StateKind::Plan => work::run(ctx, &spec.work(now)),
     };
     let mut finished = done.map_err(|error| held(error, state, &facts, ctx.now))?;
     let after = position.after(state);
@@ -185,22 +186,27 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
     };
     finished.headline = format!("{}{hits}: {}", state.name, finished.headline);
     finished.lines.push(format!("next: {}", after.state));
-    let told = &mut finished.facts;
-    told.insert("state".to_owned(), json!(state.name));
-    told.insert("hits".to_owned(), json!(position.hits.saturating_add(1)));
-    told.insert("next".to_owned(), json!(after.state));
+    let reported = &mut finished.facts;
+    reported.insert("state".to_owned(), json!(state.name));
+    reported.insert("hits".to_owned(), json!(position.hits.saturating_add(1)));
+    reported.insert("next".to_owned(), json!(after.state));
     Ok(finished)
 }
 
-/// What gates ask. Failures are the ledger's; when the last one was stands in the failmark too.
-fn facts(ctx: &Context<'_>, spec: &CycleSpec, state: &State, job: &str) -> Result<Facts, JobError> {
+/// What gates ask. Failures are the database's; when the last one was stands in the failmark too.
+fn facts(
+    ctx: &Context<'_>,
+    spec: &CycleSpec,
+    state: &CycleState,
+    job: &str,
+) -> Result<TickFacts, JobError> {
     let ran = position::ran_in(&ctx.scope, &spec.agent, &state.name).map_err(unusable)?;
     let (failures, failed) = ctx.tape.through(FAILURES, job, || {
-        let failures = ctx.ledger.streak(ctx.admitted.job())?.failures;
+        let failures = ctx.store.streak(ctx.admitted.job())?.failures;
         let mark = failmark::read_at(ctx.root, &failmark::of_job(job));
         Ok::<_, JobError>((failures, mark.map(|mark| mark.at)))
     })?;
-    Ok(Facts {
+    Ok(TickFacts {
         ran,
         failures,
         failed,
@@ -214,7 +220,7 @@ fn unusable(error: BadPosition) -> JobError {
 }
 
 /// A failure, and that its state is held.
-fn held(error: JobError, state: &State, facts: &Facts, now: Timestamp) -> JobError {
+fn held(error: JobError, state: &CycleState, facts: &TickFacts, now: Timestamp) -> JobError {
     let Outcome::Failed { class, why } = error.outcome(now) else {
         return error;
     };
@@ -234,14 +240,14 @@ fn held(error: JobError, state: &State, facts: &Facts, now: Timestamp) -> JobErr
 fn stage(
     ctx: &mut Context<'_>,
     spec: &CycleSpec,
-    now: &Now,
+    now: &AgentPosition,
     after: &Position,
 ) -> Result<Position, JobError> {
     let ran = position::ran_path(&spec.agent, &now.state().name);
     let at = format!("{}\n", ctx.now.as_second());
     ctx.scope.stage(&ran, at.as_bytes(), Expect::Current)?;
     let path = position::path(&spec.agent);
-    let seen = ctx.scope.look(&path, 1 << 16)?;
+    let seen = ctx.scope.inspect(&path, 1 << 16)?;
     let stands = position::read_in(&ctx.scope, &spec.agent, &now.spec).map_err(unusable)?;
     if stands != now.position {
         return Ok(stands);

@@ -5,7 +5,7 @@
 //! 12 min since the last, and no dream just now? ──no──> skipped
 //!   │ yes
 //! ask ──no model, no answer, nothing usable──> skipped, and why
-//!   └──> lowercased, 40 words ──> daydreams.json, 60 kept, one placement
+//!   └──> lowercased, 40 words ──> daydreams.json, 60 kept, one publication
 //! ```
 //!
 //! By rule there is none: what nobody mused is not made up. It moves nothing and decides nothing, so
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Files, manifest};
-use crate::steps::Step;
+use crate::steps::ToolStep;
 use crate::{Context, Finished, JobError};
 
 /// The most that are kept.
@@ -71,9 +71,9 @@ pub struct Daydream {
     pub text: String,
 }
 
-/// Reads the file and what a placement must find there; none, or one that is none, holds nothing.
+/// Reads the file and what a publication must find there; none, or one that is none, holds nothing.
 pub fn read(scope: &Scope, path: &str) -> (Daydreams, Expect) {
-    match scope.look(path, LARGEST) {
+    match scope.inspect(path, LARGEST) {
         Ok(Some((bytes, _))) => (
             serde_json::from_slice(&bytes).unwrap_or_default(),
             Expect::Digest(Digest::of(&bytes)),
@@ -85,12 +85,12 @@ pub fn read(scope: &Scope, path: &str) -> (Daydreams, Expect) {
 /// Daydreams, if it is time to.
 ///
 /// # Errors
-/// Only [`JobError::Nothing`], the ledger's own, and that somebody ended it.
+/// Only [`JobError::Nothing`], the database's own, and that somebody ended it.
 pub fn run(ctx: &mut Context<'_>, spec: &DaydreamSpec) -> Result<Finished, JobError> {
     let nothing = |why: String| JobError::Nothing(format!("no daydream: {why}"));
     let path = &spec.files.daydreams;
     let (known, expect) = read(&ctx.scope, path);
-    if !ctx.admitted.by_hand() {
+    if !ctx.admitted.manual() {
         due(ctx, spec, &known).map_err(nothing)?;
     }
     if ctx.backend_kind() == "builtin" {
@@ -150,7 +150,7 @@ fn due(ctx: &Context<'_>, spec: &DaydreamSpec, known: &Daydreams) -> Result<(), 
 pub(crate) fn question(ctx: &Context<'_>, spec: &DaydreamSpec) -> Request {
     let steps = ctx.last_steps(&spec.files.steps, spec.agent.as_deref(), 8);
     let steps = steps.ok().and_then(Result::ok).unwrap_or_default();
-    let lines: Vec<String> = steps.iter().map(Step::line).collect();
+    let lines: Vec<String> = steps.iter().map(ToolStep::line).collect();
     let text = ctx.redactor.redact(&lines.join("\n")).into_owned();
     let label = "the last tools";
     let fence = Fence::around(ctx.admitted.seed(), &[label, &text]);

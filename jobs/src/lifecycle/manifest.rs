@@ -46,7 +46,7 @@ pub struct Manifest {
 
 /// One entry in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Written")]
+#[serde(from = "ListedForm")]
 pub struct Listed {
     /// Its file's name, below the folder of the list.
     pub file: String,
@@ -64,7 +64,7 @@ pub struct Listed {
 /// An entry may also be listed by its file's name alone.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Written {
+enum ListedForm {
     Name(String),
     Whole {
         file: String,
@@ -76,16 +76,16 @@ enum Written {
     },
 }
 
-impl From<Written> for Listed {
-    fn from(written: Written) -> Self {
+impl From<ListedForm> for Listed {
+    fn from(written: ListedForm) -> Self {
         match written {
-            Written::Name(file) => Self {
+            ListedForm::Name(file) => Self {
                 ts: time_of(id_of(&file).unwrap_or_default()),
                 file,
                 model: String::new(),
                 line: String::new(),
             },
-            Written::Whole {
+            ListedForm::Whole {
                 file,
                 ts,
                 model,
@@ -100,9 +100,9 @@ impl From<Written> for Listed {
     }
 }
 
-/// A manifest and what its file holds, for a placement that replaces just that.
+/// A manifest and what its file holds, for a publication that replaces just that.
 #[derive(Clone, Debug)]
-pub struct Read {
+pub struct ReadManifest {
     /// What it lists.
     pub manifest: Manifest,
     /// What the file must hold when it is replaced.
@@ -137,19 +137,19 @@ pub fn time_of(id: &str) -> Option<Timestamp> {
 ///
 /// # Errors
 /// It is there and is no manifest.
-pub fn read(scope: &Scope, folder: &str) -> Result<Read, JobError> {
+pub fn read(scope: &Scope, folder: &str) -> Result<ReadManifest, JobError> {
     let path = format!("{folder}/{FILE}");
-    let Some((bytes, _)) = scope.look(&path, LARGEST)? else {
-        return Ok(Read {
+    let Some((bytes, _)) = scope.inspect(&path, LARGEST)? else {
+        return Ok(ReadManifest {
             manifest: Manifest::default(),
             expect: Expect::Absent,
         });
     };
     let manifest = parse(&bytes).map_err(|why| {
-        let mend = format!("put it right, or `mv {path} {path}.old`: a new list begins then");
-        JobError::failed(Class::Environment, format!("{path}: {why}; {mend}"))
+        let hint = format!("put it right, or `mv {path} {path}.old`: a new list begins then");
+        JobError::failed(Class::Environment, format!("{path}: {why}; {hint}"))
     })?;
-    Ok(Read {
+    Ok(ReadManifest {
         manifest,
         expect: Expect::Digest(Digest::of(&bytes)),
     })

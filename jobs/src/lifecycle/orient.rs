@@ -5,14 +5,14 @@
 //! read is said in its place.
 
 use runner_engine::scope::Scope;
-use runner_text::org::{Board, Form, Keyword, Task};
+use runner_text::org::{Board, BoardForm, Keyword, Task};
 use serde::Serialize;
 
 use super::audit;
 use super::board::{self, BoardError};
 use super::entry::Entry;
 use super::newest::newest_in;
-use super::spec::Kind;
+use super::spec::StateKind;
 
 /// The most lines of an orientation.
 pub const MOST: usize = 60;
@@ -62,7 +62,7 @@ pub fn orient(scope: &Scope, board_path: &str, agent: &str) -> Orientation {
     match board::read_in(scope, board_path) {
         Ok(text) => {
             out.read.push(board_path.to_owned());
-            out.take_board(&Board::read(&text, Form::of(board_path)));
+            out.take_board(&Board::read(&text, BoardForm::of(board_path)));
         }
         Err(error @ BoardError::Missing(_)) => out.troubles.push(error.to_string()),
         Err(error) => out.troubles.push(format!("no board: {error}")),
@@ -96,7 +96,7 @@ impl Orientation {
     }
 
     /// As lines; `kind` is what the run is for, `picked` the task that was begun for it.
-    pub fn lines(&self, kind: Kind, picked: Option<&str>) -> Vec<String> {
+    pub fn lines(&self, kind: StateKind, picked: Option<&str>) -> Vec<String> {
         let mut out = Vec::new();
         if let Some(task) = picked {
             out.push(format!("PICKED  {task}"));
@@ -125,7 +125,7 @@ impl Orientation {
         if let Some(file) = &self.file {
             out.push(format!("Next file: {file}"));
         }
-        if kind == Kind::Audit && !self.claims.is_empty() {
+        if kind == StateKind::Audit && !self.claims.is_empty() {
             out.push(String::new());
             out.push("Claims of the last dream. Look at each one yourself:".to_owned());
             let claims = audit::checklist(&self.claims);
@@ -186,10 +186,10 @@ mod tests {
             "{\"entries\":[{\"file\":\"2026-06-10-1430.org\"}]}",
         ] {
             fs::write(root.join("rem/two/manifest.json"), manifest).unwrap();
-            let told = orient(root, "plan.org", "two");
-            assert_eq!(told.read.len(), 3, "{told:?}");
-            assert_eq!(told.file.as_deref(), Some("src/a.rs"));
-            let lines = told.lines(Kind::Audit, Some("task 1"));
+            let reported = orient(root, "plan.org", "two");
+            assert_eq!(reported.read.len(), 3, "{reported:?}");
+            assert_eq!(reported.file.as_deref(), Some("src/a.rs"));
+            let lines = reported.lines(StateKind::Audit, Some("task 1"));
             assert!(lines.len() <= MOST, "{}", lines.len());
             assert!(lines.iter().all(|line| line.chars().count() <= WIDEST));
             assert!(
@@ -205,12 +205,15 @@ mod tests {
             "{\"entries\":[\"gone\"]}",
         ] {
             fs::write(root.join("rem/two/manifest.json"), manifest).unwrap();
-            let told = orient(root, "plan.org", "two");
-            let trouble = told
+            let reported = orient(root, "plan.org", "two");
+            let trouble = reported
                 .troubles
                 .first()
                 .is_some_and(|it| it.contains("no carry"));
-            assert!(trouble && told.entry.is_none(), "{manifest}: {told:?}");
+            assert!(
+                trouble && reported.entry.is_none(),
+                "{manifest}: {reported:?}"
+            );
         }
     }
 }

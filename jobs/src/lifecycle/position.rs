@@ -1,4 +1,4 @@
-//! Where an agent stands in its cycle: small files below `.runner/`, changed only by placements.
+//! Where an agent stands in its cycle: small files below `.runner/`, changed only by publications.
 //!
 //! ```text
 //! .runner/lifecycle-pos                    wake_add 2            state, runs of it that counted
@@ -14,11 +14,11 @@ use std::io;
 use std::path::Path;
 
 use jiff::Timestamp;
-use runner_engine::causes::whole;
+use runner_engine::error_chain::whole;
 use runner_engine::scope::{Scope, ScopeError};
 use serde::{Deserialize, Serialize};
 
-use super::spec::{Spec, State};
+use super::spec::{CycleState, Spec};
 
 /// The longest of these files, in bytes.
 const LONGEST: u64 = 4096;
@@ -60,7 +60,7 @@ impl Position {
 
     /// Where it goes on after a run of `state` that achieved something.
     #[must_use]
-    pub fn after(&self, state: &State) -> Self {
+    pub fn after(&self, state: &CycleState) -> Self {
         let hits = self.hits.saturating_add(1);
         if hits < state.repeat {
             Self {
@@ -191,7 +191,7 @@ fn cannot(path: &str, error: &ScopeError) -> BadPosition {
 
 /// A small file of ours; a link is none.
 fn small(scope: &Scope, path: &str) -> Result<Option<String>, BadPosition> {
-    match scope.look(path, LONGEST) {
+    match scope.inspect(path, LONGEST) {
         Ok(found) => Ok(found.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned())),
         Err(ScopeError::NotAFile { .. } | ScopeError::TooLong { .. }) => {
             let text = "(no small plain file)".to_owned();
@@ -206,11 +206,11 @@ fn small(scope: &Scope, path: &str) -> Result<Option<String>, BadPosition> {
 mod tests {
     use super::super::spec::{DEFAULT, parse};
     use super::*;
-    use runner_text::org::Form;
+    use runner_text::org::BoardForm;
 
     #[test]
     fn a_cycle_repeats_its_states_and_comes_round() {
-        let spec = parse(DEFAULT, Form::Org).unwrap();
+        let spec = parse(DEFAULT, BoardForm::Org).unwrap();
         let mut at = Position::at("wake_add");
         let mut way = Vec::new();
         for _ in 0..7 {
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_is_no_position_is_never_guessed() {
-        let spec = parse(DEFAULT, Form::Org).unwrap();
+        let spec = parse(DEFAULT, BoardForm::Org).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         assert_eq!(read(root, "", &spec).unwrap(), Position::at("wake_add"));

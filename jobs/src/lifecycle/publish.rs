@@ -47,7 +47,7 @@ pub fn message(tag: &str, line: &str) -> String {
 
 /// Where and as whom it is committed.
 #[derive(Clone, Debug)]
-pub struct Place<'a> {
+pub struct CommitTarget<'a> {
     /// The project's root.
     pub root: &'a Path,
     /// The run's own folder, outside the project.
@@ -64,7 +64,7 @@ pub struct Place<'a> {
 ///
 /// # Errors
 /// Why it is not committed, or not pushed.
-pub fn publish(place: &Place<'_>, publish: &Publish) -> Result<(), String> {
+pub fn publish(place: &CommitTarget<'_>, publish: &Publish) -> Result<(), String> {
     let git = Git::new(place.root, place.env, place.marker);
     commit(&git, publish).map_err(|why| format!("the entry is not committed: {why}"))?;
     if publish.push {
@@ -172,7 +172,7 @@ mod tests {
             ("HOME".to_owned(), root.display().to_string()),
         ]
         .into();
-        let place = Place {
+        let place = CommitTarget {
             root,
             run_dir: run_dir.path(),
             env: &env,

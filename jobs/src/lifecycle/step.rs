@@ -14,7 +14,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::spec::State;
+use super::spec::CycleState;
 
 /// How many failures in a row are tried again at the very next tick.
 pub const AT_ONCE: u32 = 3;
@@ -25,7 +25,7 @@ const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(6);
 
 /// What is known at a tick.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Facts {
+pub struct TickFacts {
     /// When the state last achieved something.
     pub ran: Option<Timestamp>,
     /// How often the cycle has failed in a row.
@@ -36,7 +36,7 @@ pub struct Facts {
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum CycleStep {
     /// The state's work.
     Go,
     /// Nothing, and the position is held.
@@ -49,7 +49,7 @@ pub enum Step {
 }
 
 /// Decides about a state at `now`.
-pub fn step(state: &State, facts: &Facts, now: Timestamp) -> Step {
+pub fn step(state: &CycleState, facts: &TickFacts, now: Timestamp) -> CycleStep {
     let name = &state.name;
     if let (Some(least), Some(ran)) = (state.min_interval, facts.ran)
         && let Ok(until) = ran.checked_add(least)
@@ -58,7 +58,7 @@ pub fn step(state: &State, facts: &Facts, now: Timestamp) -> Step {
         && ran <= now
     {
         let why = format!("gate: {name} ran at {ran:.0}, and not again before {until:.0}");
-        return Step::Gate { until, why };
+        return CycleStep::Gate { until, why };
     }
     if let Some(wait) = wait(facts.failures)
         && let Some(failed) = facts.failed
@@ -70,9 +70,9 @@ pub fn step(state: &State, facts: &Facts, now: Timestamp) -> Step {
             "gate: {name} failed {} times in a row, and is not tried again before {until:.0}",
             facts.failures
         );
-        return Step::Gate { until, why };
+        return CycleStep::Gate { until, why };
     }
-    Step::Go
+    CycleStep::Go
 }
 
 /// How long it waits after so many failures in a row.
@@ -87,24 +87,24 @@ fn wait(failures: u32) -> Option<SignedDuration> {
 mod tests {
     use super::super::spec::{DEFAULT, parse};
     use super::*;
-    use runner_text::org::Form;
+    use runner_text::org::BoardForm;
 
     fn at(minutes: i64) -> Timestamp {
         Timestamp::from_second(1_780_000_000 + minutes * 60).unwrap()
     }
 
-    fn goes(facts: Facts, now: i64) -> bool {
-        let spec = parse(DEFAULT, Form::Org).unwrap();
-        step(spec.state("rem").unwrap(), &facts, at(now)) == Step::Go
+    fn goes(facts: TickFacts, now: i64) -> bool {
+        let spec = parse(DEFAULT, BoardForm::Org).unwrap();
+        step(spec.state("rem").unwrap(), &facts, at(now)) == CycleStep::Go
     }
 
     #[test]
     fn a_gate_counts_from_the_last_run_that_achieved_something() {
-        let ran = Facts {
+        let ran = TickFacts {
             ran: Some(at(0)),
-            ..Facts::default()
+            ..TickFacts::default()
         };
-        assert!(goes(Facts::default(), 0));
+        assert!(goes(TickFacts::default(), 0));
         assert!(!goes(ran, 0) && !goes(ran, 49));
         assert!(goes(ran, 50));
         // The clock was set back by a day.
@@ -113,10 +113,10 @@ mod tests {
 
     #[test]
     fn three_failures_are_tried_again_at_once_and_then_ever_later() {
-        let failed = |failures| Facts {
+        let failed = |failures| TickFacts {
             failures,
             failed: Some(at(0)),
-            ..Facts::default()
+            ..TickFacts::default()
         };
         assert!(goes(failed(1), 0) && goes(failed(2), 0));
         for (failures, minutes) in [(3, 15), (4, 30), (5, 60), (9, 360), (4_000_000_000, 360)] {

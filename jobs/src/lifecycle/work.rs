@@ -1,8 +1,8 @@
 //! One run of an agent that works: wake, audit, plan.
 //!
 //! ```text
-//! newest entry's verdicts ─> board ─pick─> the task        one placement, before anything is asked
-//! board, carry ─orient─> the request ──ask──> the agent, in the tree, behind its walls
+//! newest entry's verdicts ─> board ─pick─> the task        one publication, before anything is asked
+//! board, carry ─orient─> the request ──ask──> the agent, in the tree, inside the sandbox
 //! git before, git after ─────────────────────> what it really left
 //! ```
 //!
@@ -13,19 +13,19 @@ use runner_backends::{Request, RequestLimits, Source};
 use runner_engine::git::Git;
 use runner_engine::git::changes::Untracked;
 use runner_engine::outcome::Class;
-use runner_engine::owner::Owner;
+use runner_engine::process_id::ProcessIdentity;
 use runner_text::counted;
 use runner_text::fence::Fence;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::board::{self, BoardError, Desk, Wish};
+use super::board::{self, BoardEditor, BoardError, BoardRequest};
 use super::entry::Entry;
 use super::newest::{folder, newest_in};
 use super::orient::{Orientation, orient};
-use super::spec::Kind;
+use super::spec::StateKind;
 use super::{Files, audit};
-use crate::act::{ActError, Hand};
+use crate::manual_edit::{EditActor, ManualEditError};
 use crate::steps::StepsFile;
 use crate::{Context, Finished, JobError};
 
@@ -38,7 +38,7 @@ const NAMED: usize = 20;
 /// How much of an agent's last words a report shows, in lines.
 const WORDS: usize = 12;
 
-/// The name of the board on a tape.
+/// The name of the board on a recording.
 const BOARD: &str = "board";
 
 /// What an agent is to do.
@@ -55,7 +55,7 @@ pub struct WorkSpec {
     pub writes: Option<Vec<String>>,
     /// What it is for.
     #[serde(skip)]
-    pub kind: Kind,
+    pub kind: StateKind,
     /// Where the project keeps the lifecycle's files.
     #[serde(skip)]
     pub files: Files,
@@ -71,7 +71,7 @@ impl Default for WorkSpec {
             board: super::BOARD.to_owned(),
             prompt: None,
             writes: None,
-            kind: Kind::Wake,
+            kind: StateKind::Wake,
             files: Files::default(),
             about: String::new(),
         }
@@ -80,7 +80,7 @@ impl Default for WorkSpec {
 
 /// What the board gave.
 #[derive(Default, Serialize, Deserialize)]
-struct Begun {
+struct BoardInput {
     picked: Option<String>,
     lines: Vec<String>,
     moved: usize,
@@ -101,7 +101,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
     ctx.record_steps(StepsFile::new(ctx.root, &spec.files.steps, agent));
     let reply = ctx.ask(&request, 0)?;
     let by_rule = ctx.backend_kind() == "builtin";
-    let left = Left::of(&ctx.git, before.as_deref())?;
+    let left = RunResult::of(&ctx.git, before.as_deref())?;
     let mut finished = Finished {
         headline: headline(spec.kind, &begun, &left, by_rule),
         lines: begun.lines,
@@ -112,7 +112,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
         finished.degraded = Some(why);
     } else {
         finished.lines.extend(left.lines());
-        if spec.kind == Kind::Audit
+        if spec.kind == StateKind::Audit
             && let Some(entry) = &entry
         {
             finished
@@ -135,7 +135,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
         finished.lines.push(trouble);
     }
     let facts = &mut finished.facts;
-    facts.insert("kind".to_owned(), json!(spec.kind.word()));
+    facts.insert("kind".to_owned(), json!(spec.kind.as_str()));
     facts.insert("agent".to_owned(), json!(spec.agent));
     facts.insert("picked".to_owned(), json!(begun.picked));
     facts.insert("moved".to_owned(), json!(begun.moved));
@@ -157,28 +157,28 @@ fn audited(
     let run = ctx.admitted.run();
     let audit = audit::record(&mut ctx.scope, &folder, entry, answer, run, ctx.now)?;
     let claims = audit.map(|audit| audit.claims).unwrap_or_default();
-    let told = claims.iter().map(|it| {
+    let reported = claims.iter().map(|it| {
         let found = serde_json::to_value(it.finding).unwrap_or_default();
         let found = found.as_str().unwrap_or_default().to_owned();
         format!("claim of {}: {}: {found}", entry.id, it.claim)
     });
-    Ok(told.collect())
+    Ok(reported.collect())
 }
 
 /// `board apply`, then `board pick`.
-fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<(Begun, Option<Entry>), JobError> {
+fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<(BoardInput, Option<Entry>), JobError> {
     let (entry, unread) = match newest_in(&ctx.scope, &spec.agent) {
         Ok(entry) => (entry.map(|(_, entry)| entry), None),
         Err(error) => (None, Some(format!("no verdicts: {}", error.whole()))),
     };
-    // A placement of its own: a run that is gone through again is told what came of it.
+    // A publication of its own: a run that is gone through again is told what came of it.
     let tape = ctx.tape.clone();
     let done = tape.through(BOARD, &spec.board, || match on_board(ctx, spec, &entry) {
         Err(JobError::Failed { class, why }) => Ok(Err((class, why))),
         Err(error) => Err(error),
         Ok(begun) => Ok(Ok(begun)),
     })?;
-    let mut begun: Begun = done.map_err(|(class, why)| JobError::failed(class, why))?;
+    let mut begun: BoardInput = done.map_err(|(class, why)| JobError::failed(class, why))?;
     begun.lines.splice(0..0, unread);
     Ok((begun, entry))
 }
@@ -187,27 +187,27 @@ fn on_board(
     ctx: &mut Context<'_>,
     spec: &WorkSpec,
     entry: &Option<Entry>,
-) -> Result<Begun, JobError> {
-    let mut begun = Begun::default();
+) -> Result<BoardInput, JobError> {
+    let mut begun = BoardInput::default();
     let mut wishes = Vec::new();
-    wishes.extend(entry.as_ref().map(Wish::Apply));
-    wishes.push(Wish::Pick);
+    wishes.extend(entry.as_ref().map(BoardRequest::Apply));
+    wishes.push(BoardRequest::Pick);
     let Some(state) = ctx.state else {
         return Err(JobError::failed(
             Class::Internal,
             "a working run was given no folder for its locks",
         ));
     };
-    let project = ctx.ledger.run(ctx.admitted.run())?.project;
-    let me = Owner::me();
-    let mut desk = Desk {
-        hand: Hand {
+    let project = ctx.store.run(ctx.admitted.run())?.project;
+    let me = ProcessIdentity::me();
+    let mut desk = BoardEditor {
+        hand: EditActor {
             root: ctx.root,
             project: &project,
             state,
             clock: ctx.clock,
             me: &me,
-            ledger: ctx.ledger,
+            store: ctx.store,
             // This run was let in a moment ago with room enough.
             free_bytes: u64::MAX,
         },
@@ -227,17 +227,19 @@ fn on_board(
             begun.trouble = Some(error.to_string());
             Ok(begun)
         }
-        Err(BoardError::Act(ActError::Busy(why) | ActError::Changed(why))) => Err(JobError::Wait {
-            until: ctx.now.saturating_add(BUSY).unwrap_or(ctx.now),
-            why: format!("the board is busy: {why}"),
-        }),
-        Err(BoardError::Act(ActError::Ledger(error))) => Err(error.into()),
-        Err(BoardError::Act(ActError::Guard(why) | ActError::Conflict(why))) => {
+        Err(BoardError::Act(ManualEditError::Busy(why) | ManualEditError::Changed(why))) => {
+            Err(JobError::Wait {
+                until: ctx.now.saturating_add(BUSY).unwrap_or(ctx.now),
+                why: format!("the board is busy: {why}"),
+            })
+        }
+        Err(BoardError::Act(ManualEditError::Ledger(error))) => Err(error.into()),
+        Err(BoardError::Act(ManualEditError::Guard(why) | ManualEditError::Conflict(why))) => {
             Err(JobError::failed(Class::Guard, why))
         }
-        Err(BoardError::Act(error @ (ActError::Disk(_) | ActError::Unfinished { .. }))) => {
-            Err(JobError::failed(Class::Environment, error.to_string()))
-        }
+        Err(BoardError::Act(
+            error @ (ManualEditError::Disk(_) | ManualEditError::Unfinished { .. }),
+        )) => Err(JobError::failed(Class::Environment, error.to_string())),
         Err(error @ (BoardError::Cannot(_) | BoardError::Internal { .. })) => {
             Err(JobError::failed(Class::Internal, error.to_string()))
         }
@@ -255,7 +257,7 @@ pub(crate) fn question(
     if !spec.about.is_empty() {
         instructions.push_str(&format!("\nThis state of the cycle: {}\n", spec.about));
     }
-    if spec.kind == Kind::Audit && !orientation.claims.is_empty() {
+    if spec.kind == StateKind::Audit && !orientation.claims.is_empty() {
         instructions.push_str(&format!("\n{}\n", audit::INSTRUCTIONS));
     }
     let orientation = orientation.lines(spec.kind, picked).join("\n");
@@ -270,7 +272,7 @@ pub(crate) fn question(
     };
     Ok(Request {
         id: format!("{}/1", ctx.admitted.run()),
-        purpose: spec.kind.word().to_owned(),
+        purpose: spec.kind.as_str().to_owned(),
         instructions,
         sources: vec![Source {
             label: "orientation".to_owned(),
@@ -312,7 +314,7 @@ fn prompt(ctx: &Context<'_>, spec: &WorkSpec) -> Result<String, JobError> {
 
 /// What a run left, as git tells it.
 #[derive(Debug, Default)]
-struct Left {
+struct RunResult {
     /// New commits, newest first: short hash and subject.
     commits: Vec<String>,
     /// How many paths differ from the last commit.
@@ -321,7 +323,7 @@ struct Left {
     odd: Option<String>,
 }
 
-impl Left {
+impl RunResult {
     fn of(git: &Git, before: Option<&str>) -> Result<Self, JobError> {
         let mut left = Self::default();
         let after = git.head()?;
@@ -372,7 +374,7 @@ impl Left {
     }
 }
 
-fn headline(kind: Kind, begun: &Begun, left: &Left, by_rule: bool) -> String {
+fn headline(kind: StateKind, begun: &BoardInput, left: &RunResult, by_rule: bool) -> String {
     let task = match &begun.picked {
         Some(task) => format!("{task:?}"),
         None => "no open task".to_owned(),

@@ -5,11 +5,11 @@
 //!                      └── crash ──> settle(): whoever comes next, under run.lock ──┘
 //! ```
 //!
-//! Every iteration is a placement of its own with a marker as its record
-//! ([`runner_engine::placement::marker`]), under the one run that the ledger admitted: the run's own
-//! placement, which settles it, is only its report. A run row for each iteration was rejected: one
+//! Every iteration is a publication of its own with a marker as its record
+//! ([`runner_engine::publish::marker`]), under the one run that the database admitted: the run's own
+//! publication, which settles it, is only its report. A run row for each iteration was rejected: one
 //! admission, one budget and one outcome belong to a night, and a tree that is copied to another
-//! machine in mid-commit must be finished there too. The ledger's fence is asked at both commits.
+//! machine in mid-commit must be finished there too. The database's fence is asked at both commits.
 //!
 //! What this gives: whoever honours the marker sees the five paths before or after an iteration, never
 //! between, whatever dies when. What it does not: a program that reads the files without looking at the
@@ -22,10 +22,12 @@ use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, read_in};
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::outcome::Outcome;
-use runner_engine::placement::marker::{self, Marker, MarkerFs as _, MarkerLog, Settled, State};
-use runner_engine::placement::{
-    BadPath, Draft, Found, FsError, LogError, Manifest, NEW_FILE_MODE, PlaceError,
-    PlacementFs as _, RealFs, RelPath, discard, place,
+use runner_engine::publish::marker::{
+    self, Marker, MarkerFs as _, MarkerLog, MarkerOutcome, MarkerState,
+};
+use runner_engine::publish::{
+    BadPath, Draft, FsError, LogError, Manifest, NEW_FILE_MODE, PathState, PublishError,
+    PublishFs as _, RealFs, RelPath, discard, publish,
 };
 use serde_json::Value;
 
@@ -58,7 +60,7 @@ pub struct Commit<'a> {
     /// With which fence.
     pub fence: Fence,
     /// Whether that fence still holds.
-    pub guard: &'a marker::Guard<'a>,
+    pub guard: &'a marker::CommitGuard<'a>,
     /// The number in the marker's name.
     pub number: u64,
     /// Which iteration.
@@ -95,10 +97,10 @@ pub fn targets(root: &Path, changes: Changes) -> Result<Vec<Target>, CommitError
     changes
         .into_iter()
         .map(|(path, after)| {
-            let before = match fs.look(&rel(&path)?).map_err(before)? {
-                Found::Absent => None,
-                Found::Content(digest) => Some(digest),
-                Found::NotAFile(what) => {
+            let before = match fs.inspect(&rel(&path)?).map_err(before)? {
+                PathState::Absent => None,
+                PathState::Content(digest) => Some(digest),
+                PathState::NotAFile(what) => {
                     return Err(CommitError::Before(format!("{path} is {what}")));
                 }
             };
@@ -140,7 +142,7 @@ impl Commit<'_> {
         };
         let path = name(format!("{}{}", marker::PREFIX, self.number));
         let draft = Marker {
-            state: State::Ready,
+            state: MarkerState::Ready,
             iteration_id: self.iteration_id,
             started_at: self.started_at,
             record: self.record,
@@ -149,12 +151,14 @@ impl Commit<'_> {
         };
         let _held = CommitLock::exclusive(self.root).map_err(locked)?;
         let mut log = MarkerLog::new(&fs, path.clone(), draft, self.guard);
-        match place(&fs, &mut log, &manifest) {
+        match publish(&fs, &mut log, &manifest) {
             Ok(placed) => Ok(placed.entries),
-            Err(PlaceError::Log(LogError::StaleFence { .. })) => Err(CommitError::TakenOver),
-            Err(error) => match marker::look(&fs, &path) {
-                Ok(None) => Err(CommitError::Before(runner_engine::causes::whole(&error))),
-                _ => Err(CommitError::Unfinished(runner_engine::causes::whole(
+            Err(PublishError::Log(LogError::StaleFence { .. })) => Err(CommitError::TakenOver),
+            Err(error) => match marker::inspect(&fs, &path) {
+                Ok(None) => Err(CommitError::Before(runner_engine::error_chain::whole(
+                    &error,
+                ))),
+                _ => Err(CommitError::Unfinished(runner_engine::error_chain::whole(
                     &error,
                 ))),
             },
@@ -223,15 +227,15 @@ pub fn settle(root: &Path) -> Result<Recovered, CommitError> {
         .map(|path| RelPath::new(&format!("{CORPUS}/{path}")).expect("a constant path"))
         .collect();
     let settled = marker::settle(&fs, &overnight(), &allowed);
-    for one in
-        settled.map_err(|error| CommitError::Unfinished(runner_engine::causes::whole(&error)))?
+    for one in settled
+        .map_err(|error| CommitError::Unfinished(runner_engine::error_chain::whole(&error)))?
     {
         match one {
-            Settled::RolledForward(it) => {
+            MarkerOutcome::RolledForward(it) => {
                 recovered.rolled_forward.push((it.iteration_id, it.record))
             }
-            Settled::Done(it) => recovered.done.push((it.iteration_id, it.record)),
-            Settled::Foreign(path) => recovered.foreign.push(path.to_string()),
+            MarkerOutcome::Done(it) => recovered.done.push((it.iteration_id, it.record)),
+            MarkerOutcome::Foreign(path) => recovered.foreign.push(path.to_string()),
         }
     }
     Ok(recovered)
@@ -274,8 +278,8 @@ pub fn clear_one(root: &Path, number: u64) -> Result<(), CommitError> {
     let path = overnight()
         .join(&name)
         .expect("a word and a number are a name");
-    let done = marker::look(&fs, &path).map_err(before)?;
-    if done.is_some_and(|it| it.state == State::Done) {
+    let done = marker::inspect(&fs, &path).map_err(before)?;
+    if done.is_some_and(|it| it.state == MarkerState::Done) {
         fs.remove_file(&path).map_err(before)?;
         fs.sync_dir(Some(&overnight())).map_err(before)?;
     }
@@ -292,8 +296,8 @@ pub fn is_pending(root: &Path) -> Result<bool, CommitError> {
     }
     let fs = open(root)?;
     for path in marker::list(&fs, &overnight()).map_err(before)? {
-        let marker = marker::look(&fs, &path).map_err(before)?;
-        if marker.is_some_and(|it| it.state == State::Ready) {
+        let marker = marker::inspect(&fs, &path).map_err(before)?;
+        if marker.is_some_and(|it| it.state == MarkerState::Ready) {
             return Ok(true);
         }
     }
@@ -349,7 +353,7 @@ fn rel(path: &str) -> Result<RelPath, CommitError> {
 }
 
 fn before(error: FsError) -> CommitError {
-    CommitError::Before(runner_engine::causes::whole(&error))
+    CommitError::Before(runner_engine::error_chain::whole(&error))
 }
 
 fn locked(error: LockError) -> CommitError {

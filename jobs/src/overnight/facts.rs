@@ -11,7 +11,7 @@ use runner_engine::git::Git;
 
 use super::corpus::harvest::{CommitSource, NoteSource, Sources};
 use super::corpus::{FOLDER as CORPUS, node::stem_of};
-use crate::evidence::history::{self, Bounds};
+use crate::evidence::history::{self, HistoryLimits};
 
 /// Where sessions leave notes, below the corpus.
 const NOTES: [&str; 7] = [
@@ -44,9 +44,9 @@ impl Facts {
     /// Reads them. Without a repository there are no commits, and that is said.
     pub fn read(root: &Path, git: &Git) -> Self {
         let mut facts = Self::default();
-        let bounds = Bounds {
+        let bounds = HistoryLimits {
             commits: COMMITS,
-            ..Bounds::default()
+            ..HistoryLimits::default()
         };
         match history::read(git, &bounds) {
             Ok(history) => {
@@ -70,7 +70,7 @@ impl Facts {
             }
             Err(error) => facts.sources.left_out.push(format!(
                 "no commits: {}",
-                runner_engine::causes::whole(&error)
+                runner_engine::error_chain::whole(&error)
             )),
         }
         match history::tracked(git) {

@@ -13,7 +13,7 @@ use super::corpus::rounded;
 
 /// What ends a loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rules {
+pub struct HaltRules {
     /// A delta below this is as good as none.
     pub epsilon: f64,
     /// So many of those in a row are a plateau.
@@ -28,7 +28,7 @@ pub struct Rules {
 
 /// What is done with an iteration that was measured.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum IterationVerdict {
     /// Commit, and go on.
     On,
     /// Commit and go on; a rescue is spent for this.
@@ -46,12 +46,12 @@ const GONE: &str = " (warn-only budget exhausted)";
 
 /// Decides on an iteration. `deltas` are those of all iterations of the run, this one's last.
 pub fn decide(
-    rules: Rules,
+    rules: HaltRules,
     deltas: &[f64],
     before: &Fitness,
     after: &Fitness,
     rescues: u64,
-) -> Verdict {
+) -> IterationVerdict {
     let fell = regressions(before, after, rules.max_drop);
     if !fell.is_empty() {
         let each: Vec<String> = fell
@@ -60,16 +60,16 @@ pub fn decide(
             .collect();
         let why = each.join(", ");
         return match rules.warn_only {
-            true if rescues > 0 => Verdict::Rescued(format!("regression: {why}")),
-            true => Verdict::Regression(format!("{why}{GONE}")),
-            false => Verdict::Regression(why),
+            true if rescues > 0 => IterationVerdict::Rescued(format!("regression: {why}")),
+            true => IterationVerdict::Regression(format!("{why}{GONE}")),
+            false => IterationVerdict::Regression(why),
         };
     }
     if let [.., before, last] = deltas
         && *before == 0.0
         && *last == 0.0
     {
-        return Verdict::Settled(
+        return IterationVerdict::Settled(
             "two zero deltas in a row: nothing is left to be gained".to_owned(),
         );
     }
@@ -79,13 +79,13 @@ pub fn decide(
         let why = format!("{window} deltas in a row under {}", rules.epsilon);
         return match rules.warn_only {
             // The next iteration will find two zero deltas; no rescue is needed for that.
-            true if rules.idle => Verdict::On,
-            true if rescues > 0 => Verdict::Rescued(format!("plateau: {why}")),
-            true => Verdict::Plateau(format!("{why}{GONE}")),
-            false => Verdict::Plateau(why),
+            true if rules.idle => IterationVerdict::On,
+            true if rescues > 0 => IterationVerdict::Rescued(format!("plateau: {why}")),
+            true => IterationVerdict::Plateau(format!("{why}{GONE}")),
+            false => IterationVerdict::Plateau(why),
         };
     }
-    Verdict::On
+    IterationVerdict::On
 }
 
 /// What an iteration must not fall from: each metric as it was before it or when the night began, the
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn small_falls_add_up() {
-        let rules = Rules {
+        let rules = HaltRules {
             epsilon: 0.01,
             window: 2,
             max_drop: 0.05,
@@ -121,11 +121,14 @@ mod tests {
             idle: false,
         };
         let (first, before, after) = (fitness(0.8), fitness(0.76), fitness(0.72));
-        assert_eq!(decide(rules, &[0.1], &before, &after, 0), Verdict::On);
+        assert_eq!(
+            decide(rules, &[0.1], &before, &after, 0),
+            IterationVerdict::On
+        );
         let against = reference(Some(&first), &before);
         assert_eq!(
             decide(rules, &[0.1], &against, &after, 0),
-            Verdict::Regression("mrr fell by 0.08 (floor 0.05)".into())
+            IterationVerdict::Regression("mrr fell by 0.08 (floor 0.05)".into())
         );
         // A metric that came to be later is measured from then on.
         assert_eq!(reference(None, &before), before);
@@ -144,52 +147,54 @@ mod tests {
 
     #[test]
     fn each_end_has_its_words() {
-        let strict = Rules {
+        let strict = HaltRules {
             epsilon: 0.01,
             window: 2,
             max_drop: 0.05,
             warn_only: false,
             idle: false,
         };
-        let warn = Rules {
+        let warn = HaltRules {
             warn_only: true,
             ..strict
         };
         let same = fitness(0.5);
         let on = |rules, deltas: &[f64], left| decide(rules, deltas, &same, &same, left);
-        assert_eq!(on(strict, &[0.005], 3), Verdict::On);
+        assert_eq!(on(strict, &[0.005], 3), IterationVerdict::On);
         assert_eq!(
             on(strict, &[0.2, 0.005, 0.001], 3),
-            Verdict::Plateau("2 deltas in a row under 0.01".into())
+            IterationVerdict::Plateau("2 deltas in a row under 0.01".into())
         );
         assert!(
-            matches!(on(warn, &[0.005, 0.001], 1), Verdict::Rescued(why) if why.starts_with("plateau"))
+            matches!(on(warn, &[0.005, 0.001], 1), IterationVerdict::Rescued(why) if why.starts_with("plateau"))
         );
         assert_eq!(
             on(warn, &[0.005, 0.001], 0),
-            Verdict::Plateau("2 deltas in a row under 0.01 (warn-only budget exhausted)".into())
+            IterationVerdict::Plateau(
+                "2 deltas in a row under 0.01 (warn-only budget exhausted)".into()
+            )
         );
         for rules in [strict, warn] {
             assert!(matches!(
                 on(rules, &[0.3, 0.0, 0.0], 0),
-                Verdict::Settled(_)
+                IterationVerdict::Settled(_)
             ));
         }
         let fell = |rules, left| decide(rules, &[-0.1], &fitness(0.5), &fitness(0.4), left);
         assert_eq!(
             fell(strict, 3),
-            Verdict::Regression("mrr fell by 0.1 (floor 0.05)".into())
+            IterationVerdict::Regression("mrr fell by 0.1 (floor 0.05)".into())
         );
-        assert!(matches!(fell(warn, 2), Verdict::Rescued(_)));
-        assert!(matches!(fell(warn, 0), Verdict::Regression(why) if why.ends_with(GONE)));
-        let idle = Rules { idle: true, ..warn };
-        assert_eq!(on(idle, &[0.005, 0.0], 0), Verdict::On);
+        assert!(matches!(fell(warn, 2), IterationVerdict::Rescued(_)));
+        assert!(matches!(fell(warn, 0), IterationVerdict::Regression(why) if why.ends_with(GONE)));
+        let idle = HaltRules { idle: true, ..warn };
+        assert_eq!(on(idle, &[0.005, 0.0], 0), IterationVerdict::On);
         // Three quarters of a window are none.
-        let long = Rules {
+        let long = HaltRules {
             window: 4,
             ..strict
         };
-        assert_eq!(on(long, &[0.001, 0.002, 0.003], 0), Verdict::On);
+        assert_eq!(on(long, &[0.001, 0.002, 0.003], 0), IterationVerdict::On);
         assert_eq!(delta(&fitness(0.4), &fitness(0.4)).to_string(), "0");
     }
 }

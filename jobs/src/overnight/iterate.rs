@@ -19,9 +19,9 @@ use serde_json::Value;
 use super::commit::{self, CommitError};
 use super::corpus::close_loop::Promotion;
 use super::night::Night;
-use super::rescues::Rescues;
 use super::staging::StageError;
 use super::summary::{Iteration, IterationStatus, length};
+use super::warn_budget::WarnBudget;
 use crate::JobError;
 
 /// So many measurements in a row may fail.
@@ -29,7 +29,7 @@ const MEASURE_FAILURES: u64 = 3;
 
 /// What the loop came to.
 #[derive(Debug, Default)]
-pub struct Looped {
+pub struct LoopResult {
     /// What was promoted, over all iterations.
     pub promoted: Vec<Promotion>,
     /// The last report of the gate.
@@ -39,7 +39,7 @@ pub struct Looped {
 }
 
 /// Where an iteration leaves the loop.
-pub(super) enum Next {
+pub(super) enum NextIteration {
     On,
     End,
 }
@@ -49,9 +49,9 @@ impl Night<'_, '_> {
     ///
     /// # Errors
     /// What ends the run: cancelled, taken over, a commit that could not be finished.
-    pub(super) fn iterate(&mut self) -> Result<Looped, JobError> {
-        let mut looped = Looped::default();
-        let mut rescues = Rescues::read(self.ctx.root);
+    pub(super) fn iterate(&mut self) -> Result<LoopResult, JobError> {
+        let mut looped = LoopResult::default();
+        let mut rescues = WarnBudget::read(self.ctx.root);
         let initial = *self.state.rescues.get_or_insert(rescues.remaining);
         self.summary.warn_only_budget_initial = Some(initial);
         let mut failures = 0;
@@ -81,33 +81,33 @@ impl Night<'_, '_> {
             let next = self.one(&mut iteration, began, &mut rescues, &mut looped);
             let next = match next {
                 Ok(next) => next,
-                Err(Trouble::Measure(why)) => {
+                Err(IterationFailure::Measure(why)) => {
                     failures += 1;
                     iteration.status = IterationStatus::RolledBackPreCommit;
                     iteration.error = Some(format!("it could not be measured: {why}"));
                     if failures >= MEASURE_FAILURES {
                         self.summary.measure_failure_halt = Some(true);
-                        Next::End
+                        NextIteration::End
                     } else {
-                        Next::On
+                        NextIteration::On
                     }
                 }
-                Err(Trouble::NotCommitted(why)) => {
+                Err(IterationFailure::NotCommitted(why)) => {
                     refused += 1;
                     iteration.status = IterationStatus::RolledBackPreCommit;
                     iteration.error = Some(why);
                     if refused >= MEASURE_FAILURES {
-                        Next::End
+                        NextIteration::End
                     } else {
-                        Next::On
+                        NextIteration::On
                     }
                 }
-                Err(Trouble::Stage(why)) => {
+                Err(IterationFailure::Stage(why)) => {
                     iteration.status = IterationStatus::Failed;
                     iteration.error = Some(why);
-                    Next::End
+                    NextIteration::End
                 }
-                Err(Trouble::Job(error)) => return Err(error),
+                Err(IterationFailure::Job(error)) => return Err(error),
             };
             if iteration.error.is_none() {
                 (failures, refused) = (0, 0);
@@ -124,7 +124,7 @@ impl Night<'_, '_> {
             // Only now: what was committed is noted, so its marker is needed no more.
             commit::clear(self.ctx.root).map_err(failed)?;
             super::staging::discard_all(self.ctx.root).map_err(disk)?;
-            if matches!(next, Next::End) {
+            if matches!(next, NextIteration::End) {
                 break;
             }
         }
@@ -157,7 +157,7 @@ impl Night<'_, '_> {
 }
 
 /// Why an iteration did not end well.
-pub(super) enum Trouble {
+pub(super) enum IterationFailure {
     /// It could not be measured.
     Measure(String),
     /// Nothing of it was committed.
@@ -168,17 +168,17 @@ pub(super) enum Trouble {
     Job(JobError),
 }
 
-pub(super) fn measuring(error: impl std::error::Error) -> Trouble {
-    Trouble::Measure(runner_engine::causes::whole(&error))
+pub(super) fn measuring(error: impl std::error::Error) -> IterationFailure {
+    IterationFailure::Measure(runner_engine::error_chain::whole(&error))
 }
 
-impl From<StageError> for Trouble {
+impl From<StageError> for IterationFailure {
     fn from(error: StageError) -> Self {
-        Self::Stage(runner_engine::causes::whole(&error))
+        Self::Stage(runner_engine::error_chain::whole(&error))
     }
 }
 
-impl From<CommitError> for Trouble {
+impl From<CommitError> for IterationFailure {
     fn from(error: CommitError) -> Self {
         match error {
             CommitError::Before(why) => Self::NotCommitted(why),
@@ -187,13 +187,13 @@ impl From<CommitError> for Trouble {
     }
 }
 
-impl From<Trouble> for JobError {
-    fn from(trouble: Trouble) -> Self {
+impl From<IterationFailure> for JobError {
+    fn from(trouble: IterationFailure) -> Self {
         match trouble {
-            Trouble::Measure(why) | Trouble::NotCommitted(why) | Trouble::Stage(why) => {
-                Self::failed(Class::Environment, why)
-            }
-            Trouble::Job(error) => error,
+            IterationFailure::Measure(why)
+            | IterationFailure::NotCommitted(why)
+            | IterationFailure::Stage(why) => Self::failed(Class::Environment, why),
+            IterationFailure::Job(error) => error,
         }
     }
 }
@@ -205,5 +205,8 @@ pub(super) fn failed(error: CommitError) -> JobError {
 
 /// A failure of the disk, as the run's.
 pub(super) fn disk(error: impl std::error::Error) -> JobError {
-    JobError::failed(Class::Environment, runner_engine::causes::whole(&error))
+    JobError::failed(
+        Class::Environment,
+        runner_engine::error_chain::whole(&error),
+    )
 }

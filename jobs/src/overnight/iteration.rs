@@ -23,16 +23,16 @@ use super::corpus::compile::compile;
 use super::corpus::defrag::{Options, defrag};
 use super::corpus::harvest::harvest;
 use super::corpus::health::{Fitness, MAX_DROP, Measured, measure};
-use super::corpus::oscillation::History;
+use super::corpus::oscillation::FileHistory;
 use super::corpus::{Changes, Corpus, FOLDER as CORPUS, read};
-use super::halt::{Rules, Verdict, decide, delta, reference};
-use super::iterate::{Looped, Next, Trouble, measuring};
+use super::halt::{HaltRules, IterationVerdict, decide, delta, reference};
+use super::iterate::{IterationFailure, LoopResult, NextIteration, measuring};
 use super::lock::FOLDER;
 use super::night::Night;
 use super::output::pretty;
-use super::rescues::Rescues;
 use super::staging::Staging;
 use super::summary::{Iteration, IterationStatus, length};
+use super::warn_budget::WarnBudget;
 
 /// The history of what came and went.
 const HISTORY: &str = "oscillation.json";
@@ -41,14 +41,14 @@ impl Night<'_, '_> {
     /// Makes one iteration, up to its commit.
     ///
     /// # Errors
-    /// [`Trouble`]: how much of it was undone.
+    /// [`IterationFailure`]: how much of it was undone.
     pub(super) fn one(
         &mut self,
         iteration: &mut Iteration,
         began: Duration,
-        rescues: &mut Rescues,
-        looped: &mut Looped,
-    ) -> Result<Next, Trouble> {
+        rescues: &mut WarnBudget,
+        looped: &mut LoopResult,
+    ) -> Result<NextIteration, IterationFailure> {
         let root = self.ctx.root;
         let cap = self.spec.checkpoint_max_mb.saturating_mul(1024 * 1024);
         self.at("checkpoint");
@@ -66,7 +66,7 @@ impl Night<'_, '_> {
         let mut original = Corpus::default();
         let (harvested, changes) =
             harvest(&corpus, &self.facts.sources, &history, self.date).map_err(measuring)?;
-        let mut apply = |corpus: &mut Corpus, changes: Changes| -> Result<(), Trouble> {
+        let mut apply = |corpus: &mut Corpus, changes: Changes| -> Result<(), IterationFailure> {
             staging.write(&changes)?;
             let first = changes.keys().filter(|path| !all.contains_key(*path));
             original
@@ -117,7 +117,7 @@ impl Night<'_, '_> {
         let next = self.judge(iteration, (&before, &after), idle, rescues)?;
         let Some(next) = next else {
             staging.discard(root)?;
-            return Ok(Next::End);
+            return Ok(NextIteration::End);
         };
 
         self.at("commit");
@@ -136,7 +136,7 @@ impl Night<'_, '_> {
         looped.promoted.extend(closed.promoted.iter().cloned());
         looped.close_loop = serde_json::to_value(&closed).unwrap_or_default();
         // Who strips fields would strip more: a person looks first.
-        Ok(if whole { next } else { Next::End })
+        Ok(if whole { next } else { NextIteration::End })
     }
 
     /// Decides; `None` commits nothing.
@@ -145,8 +145,8 @@ impl Night<'_, '_> {
         iteration: &mut Iteration,
         (before, after): (&Fitness, &Fitness),
         idle: bool,
-        rescues: &mut Rescues,
-    ) -> Result<Option<Next>, Trouble> {
+        rescues: &mut WarnBudget,
+    ) -> Result<Option<NextIteration>, IterationFailure> {
         let mut deltas: Vec<f64> = self
             .summary
             .iterations
@@ -155,7 +155,7 @@ impl Night<'_, '_> {
             .map(|it| it.fitness_delta)
             .collect();
         deltas.push(iteration.fitness_delta);
-        let rules = Rules {
+        let rules = HaltRules {
             epsilon: self.spec.plateau_epsilon,
             window: self.spec.plateau_window,
             max_drop: MAX_DROP,
@@ -184,28 +184,28 @@ impl Night<'_, '_> {
             iteration.index, before.composite, after.composite
         ));
         Ok(match verdict {
-            Verdict::On => Some(Next::On),
-            Verdict::Rescued(why) => {
+            IterationVerdict::On => Some(NextIteration::On),
+            IterationVerdict::Rescued(why) => {
                 let spent = rescues.spend(self.ctx.root, &iteration.id, &why);
                 spent.map_err(|error| {
-                    Trouble::NotCommitted(format!("a rescue could not be spent: {error}"))
+                    IterationFailure::NotCommitted(format!("a rescue could not be spent: {error}"))
                 })?;
                 iteration.degraded.push(format!(
                     "{why} (a rescue was spent, {} left)",
                     rescues.remaining
                 ));
-                Some(Next::On)
+                Some(NextIteration::On)
             }
-            Verdict::Settled(why) => {
+            IterationVerdict::Settled(why) => {
                 self.summary.plateau_reason = Some(why);
-                Some(Next::End)
+                Some(NextIteration::End)
             }
-            Verdict::Plateau(why) => {
+            IterationVerdict::Plateau(why) => {
                 iteration.status = IterationStatus::HaltedOnRegressionPreCommit;
                 self.summary.plateau_reason = Some(why);
                 None
             }
-            Verdict::Regression(why) => {
+            IterationVerdict::Regression(why) => {
                 iteration.status = IterationStatus::HaltedOnRegressionPreCommit;
                 self.degrade(&format!("regression: {why}"));
                 self.summary.regression_reason = Some(why);
@@ -221,8 +221,8 @@ impl Night<'_, '_> {
         began: Duration,
         targets: Vec<Target>,
         original: &Corpus,
-        history: &mut History,
-    ) -> Result<bool, Trouble> {
+        history: &mut FileHistory,
+    ) -> Result<bool, IterationFailure> {
         let root = self.ctx.root;
         if targets.is_empty() {
             return Ok(true);
@@ -240,8 +240,8 @@ impl Night<'_, '_> {
             .iter()
             .map(|it| (it.path.clone(), it.after.as_deref().map(Digest::of)))
             .collect();
-        let ledger = &*self.ctx.ledger;
-        let guard = |run: &RunId, fence: Fence| ledger.holds(run, fence);
+        let store = &*self.ctx.store;
+        let guard = |run: &RunId, fence: Fence| store.holds(run, fence);
         let admitted = self.ctx.admitted;
         Commit {
             root,
@@ -278,7 +278,7 @@ impl Night<'_, '_> {
     }
 
     /// Health and bench of a corpus; those of the one that was measured last are known.
-    pub(super) fn measured(&mut self, corpus: &Corpus) -> Result<Measured, Trouble> {
+    pub(super) fn measured(&mut self, corpus: &Corpus) -> Result<Measured, IterationFailure> {
         let mut all = String::new();
         for node in &corpus.nodes {
             all.push_str(&format!("{} {}\n", node.path, node.digest));
@@ -295,20 +295,24 @@ impl Night<'_, '_> {
         Ok(measured)
     }
 
-    pub(super) fn history(&self) -> History {
+    pub(super) fn history(&self) -> FileHistory {
         let bytes = read_in(
             self.ctx.root,
             std::path::Path::new(FOLDER).join(HISTORY),
             DOCUMENT,
         );
         bytes
-            .map(|bytes| History::parse(&bytes))
+            .map(|bytes| FileHistory::parse(&bytes))
             .unwrap_or_default()
     }
 }
 
 /// What each changed file held when it was copied, and what it shall hold.
-fn targets(staging: &Staging, original: &Corpus, all: &Changes) -> Result<Vec<Target>, Trouble> {
+fn targets(
+    staging: &Staging,
+    original: &Corpus,
+    all: &Changes,
+) -> Result<Vec<Target>, IterationFailure> {
     all.keys()
         .map(|path| {
             Ok(Target {

@@ -1,4 +1,4 @@
-//! The lock on a corpus: one run, one change by hand, or one recovery at a time.
+//! The lock on a corpus: one run, one manual change, or one recovery at a time.
 //!
 //! `run.lock` is never deleted; the kernel's lock on it decides, and its age never does. Its first line
 //! is the holder's PID, as others read it; ours follow. `commit.lock` beside it is held shared by who
@@ -110,7 +110,7 @@ impl RunLock {
     ///
     /// # Errors
     /// [`LockError::Held`]; [`LockError::Io`].
-    pub fn look(root: &Path) -> Result<(), LockError> {
+    pub fn inspect(root: &Path) -> Result<(), LockError> {
         let Some((mut file, path)) = open(root, RUN_LOCK, false)? else {
             return Ok(());
         };

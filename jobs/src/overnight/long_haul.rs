@@ -165,23 +165,23 @@ fn rank(confidence: &str) -> usize {
 impl Night<'_, '_> {
     /// Looks again where that is worth it.
     pub(super) fn long_haul(&mut self, corpus: &Corpus, packets: &mut [Packet]) {
-        let mut told = LongHaul {
+        let mut reported = LongHaul {
             enabled: true,
             ..LongHaul::default()
         };
         let Some(why) = thin(packets) else {
-            told.exit_reason = format!("the first {} packets are not thin", packets.len());
-            self.summary.long_haul = Some(told);
+            reported.exit_reason = format!("the first {} packets are not thin", packets.len());
+            self.summary.long_haul = Some(reported);
             return;
         };
-        told.trigger_reason = why;
+        reported.trigger_reason = why;
         if self.time_left().is_zero() {
-            told.exit_reason = "no time is left for it".to_owned();
-            self.summary.long_haul = Some(told);
+            reported.exit_reason = "no time is left for it".to_owned();
+            self.summary.long_haul = Some(reported);
             return;
         }
-        told.active = true;
-        self.log(&format!("long haul: {}", told.trigger_reason));
+        reported.active = true;
+        self.log(&format!("long haul: {}", reported.trigger_reason));
         self.ctx.progress.step("long haul", 0, 0);
         let index = Index::build(corpus.active(), self.date).ok();
         let mut probes: Vec<Probe> = Vec::new();
@@ -193,7 +193,7 @@ impl Night<'_, '_> {
             .filter(|at| packets[*at].queue_backed != Some(false))
             .collect();
         let mut wanted = wanted.into_iter();
-        told.exit_reason = loop {
+        reported.exit_reason = loop {
             if idle(&probes) >= IDLE {
                 break format!("{IDLE} probes in a row added nothing");
             }
@@ -219,16 +219,16 @@ impl Night<'_, '_> {
                 confidence_after: packet.confidence.clone().or_else(|| Some("low".to_owned())),
             });
         };
-        told.probe_count = probes.len() as u64;
-        told.zero_delta_probe_streak = idle(&probes);
+        reported.probe_count = probes.len() as u64;
+        reported.zero_delta_probe_streak = idle(&probes);
         let kept = Corroboration {
             schema_version: 1,
             run_id: self.summary.run_id.clone(),
-            trigger_reason: told.trigger_reason.clone(),
-            exit_reason: told.exit_reason.clone(),
+            trigger_reason: reported.trigger_reason.clone(),
+            exit_reason: reported.exit_reason.clone(),
             probes,
         };
-        self.summary.long_haul = Some(told);
+        self.summary.long_haul = Some(reported);
         self.leave("packet-corroboration", CORROBORATION, &kept);
     }
 

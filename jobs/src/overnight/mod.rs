@@ -13,7 +13,6 @@ pub mod commit;
 pub mod corpus;
 pub mod council;
 pub mod facts;
-pub mod foreign;
 pub mod halt;
 mod iterate;
 mod iteration;
@@ -26,12 +25,13 @@ pub mod packets;
 pub mod preview;
 mod record;
 pub mod report;
-pub mod rescues;
 pub mod resume;
 pub mod schema;
 pub mod spec;
 pub mod staging;
 pub mod summary;
+pub mod summary_import;
+pub mod warn_budget;
 
 pub use night::run;
 pub use spec::OvernightSpec;
@@ -42,7 +42,7 @@ pub const KIND: &str = "overnight";
 
 /// What a night would do now, in words; nothing is written.
 pub fn plan(ctx: &crate::Context<'_>, spec: &OvernightSpec) -> Vec<String> {
-    let now = preview::Seen {
+    let now = preview::NightPreview {
         root: ctx.root,
         git: &ctx.git,
         spec,
@@ -50,7 +50,7 @@ pub fn plan(ctx: &crate::Context<'_>, spec: &OvernightSpec) -> Vec<String> {
         run_id: ctx.admitted.run().as_str(),
     };
     match preview::preview(&now) {
-        Ok(summary) => preview::words(&summary),
+        Ok(summary) => preview::describe(&summary),
         Err(error) => vec![format!("the corpus cannot be read: {error}")],
     }
 }

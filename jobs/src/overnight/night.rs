@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use runner_engine::awake::{Held, Keeper};
+use runner_engine::awake::{InhibitLevel, Inhibitor};
 use runner_engine::digest::Digest;
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::scope::Expect;
@@ -28,13 +28,15 @@ use super::corpus::defrag::{Options, defrag};
 use super::corpus::health::Measured;
 use super::corpus::index::Index;
 use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, read};
-use super::council::Counsel;
+use super::council::CouncilResult;
 use super::facts::Facts;
-use super::iterate::{Looped, disk, failed};
+use super::iterate::{LoopResult, disk, failed};
 use super::lock::{FOLDER, LockError, RUN_LOCK, RunLock};
 use super::output::{LOG, Output, RunState, SUMMARY, pretty};
-use super::packets::{Ground, Packet, PacketIndex, beads, markdown, queue, sync};
-use super::summary::{Dreamscape, GUIDE, Iteration, Runtime, Status, StepStatus, Summary, length};
+use super::packets::{Packet, PacketIndex, PacketSources, beads, markdown, queue, sync};
+use super::summary::{
+    Dreamscape, GUIDE, Iteration, RunStatus, Runtime, StepStatus, Summary, length,
+};
 use super::{OvernightSpec, council, report, resume};
 use crate::{Context, Finished, JobError};
 
@@ -76,7 +78,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     let out = Output::new(root, &spec.output_dir);
     out.inspect().map_err(disk)?;
     let recovered = commit::settle(root).map_err(failed)?;
-    let told = resume::note(&out, &recovered);
+    let reported = resume::note(&out, &recovered);
     commit::clear(root).map_err(failed)?;
     super::staging::discard_all(root).map_err(disk)?;
     let seconds = ctx.left().as_secs().div_ceil(60) * 60;
@@ -90,7 +92,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
         _ => Duration::from_secs(opened.state.timeout_seconds),
     };
     let began = boot_time();
-    let awake = ctx.keeper.as_mut().map(Keeper::standing);
+    let awake = ctx.keeper.as_mut().map(Inhibitor::standing);
     let mut night = Night {
         summary: Summary {
             goal: Some(spec.goal.clone()).filter(|goal| !goal.is_empty()),
@@ -98,15 +100,15 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
             output_dir: out.below().to_owned(),
             started_at: opened.state.started_at.clone(),
             iterations: opened.iterations,
-            degraded: told.into_iter().chain(opened.told).collect(),
+            degraded: reported.into_iter().chain(opened.reported).collect(),
             runtime: Runtime {
                 keep_awake: spec.keep_awake,
                 keep_awake_mode: awake
                     .as_ref()
-                    .filter(|awake| awake.held != Held::Nothing)
+                    .filter(|awake| awake.held != InhibitLevel::Nothing)
                     .map_or_else(|| "none".to_owned(), |awake| awake.by.clone()),
                 keep_awake_note: awake
-                    .filter(|awake| awake.held != Held::Sleep)
+                    .filter(|awake| awake.held != InhibitLevel::Sleep)
                     .map(|awake| awake.to_string()),
                 requested_timeout: length(Duration::from_secs(seconds)),
                 effective_timeout: length(Duration::from_secs(timeout.as_secs())),
@@ -159,7 +161,7 @@ impl Night<'_, '_> {
         }));
         self.check_cancelled()?;
         self.brief(&corpus)?;
-        let candidates = self.packets(&corpus, &measured, &Counsel::default());
+        let candidates = self.packets(&corpus, &measured, &CouncilResult::default());
         let mut counsel = self.council(&candidates, &measured)?;
         self.check_cancelled()?;
         self.at("morning-packets");
@@ -168,11 +170,11 @@ impl Night<'_, '_> {
         self.beads(&mut packets);
         self.trace(&mut counsel, &packets);
         self.deliver(packets)?;
-        self.tell(&looped, &measured);
+        self.write_text(&looped, &measured);
         Ok(())
     }
 
-    fn close_loop(&mut self, looped: &Looped) -> Result<(), JobError> {
+    fn close_loop(&mut self, looped: &LoopResult) -> Result<(), JobError> {
         let mut report = match &looped.close_loop {
             Value::Object(_) => looped.close_loop.clone(),
             _ => {
@@ -209,15 +211,23 @@ impl Night<'_, '_> {
                 }));
                 self.artifact("knowledge-brief", "briefing.json", &brief)?;
             }
-            Err(error) => self.soft("knowledge-brief", &runner_engine::causes::whole(&error)),
+            Err(error) => self.soft(
+                "knowledge-brief",
+                &runner_engine::error_chain::whole(&error),
+            ),
         }
         Ok(())
     }
 
-    fn packets(&mut self, corpus: &Corpus, measured: &Measured, counsel: &Counsel) -> Vec<Packet> {
+    fn packets(
+        &mut self,
+        corpus: &Corpus,
+        measured: &Measured,
+        counsel: &CouncilResult,
+    ) -> Vec<Packet> {
         let pinned = self.pinned();
         let index = Index::build(corpus.active(), self.date).ok();
-        Ground {
+        PacketSources {
             root: self.ctx.root,
             corpus,
             health: &measured.health,
@@ -250,7 +260,7 @@ impl Night<'_, '_> {
                 Vec::new()
             }
             Err(error) => {
-                let why = runner_engine::causes::whole(&error);
+                let why = runner_engine::error_chain::whole(&error);
                 self.degrade(&format!("the pinned queue was not read: {why}"));
                 Vec::new()
             }
@@ -316,7 +326,7 @@ impl Night<'_, '_> {
             return Ok(());
         }
         let held = bytes.unwrap_or_default();
-        let mut work = super::corpus::work::Work::parse(&held);
+        let mut work = super::corpus::work::WorkFile::parse(&held);
         let synced = sync::sync(&mut work, packets, &self.moment());
         let after = work.kept.to_bytes();
         if after == held {
@@ -327,8 +337,8 @@ impl Night<'_, '_> {
             .join(NEXT_WORK)
             .exists()
             .then(|| Digest::of(&held));
-        let ledger = &*self.ctx.ledger;
-        let guard = |run: &RunId, fence: Fence| ledger.holds(run, fence);
+        let store = &*self.ctx.store;
+        let guard = |run: &RunId, fence: Fence| store.holds(run, fence);
         let number = self.summary.iterations.len() as u64 + 1;
         let done = Commit {
             root,
@@ -355,7 +365,7 @@ impl Night<'_, '_> {
     }
 
     /// The words of the summary.
-    fn tell(&mut self, looped: &Looped, measured: &Measured) {
+    fn write_text(&mut self, looped: &LoopResult, measured: &Measured) {
         let packets = self.summary.morning_packets.clone().unwrap_or_default();
         let mut gain = looped.gain.clone();
         gain.insert("packets".to_owned(), packets.len() as u64);
@@ -382,7 +392,7 @@ impl Night<'_, '_> {
         self.summary.dreamscape = Dreamscape {
             weather: weather.to_owned(),
             visibility: visibility.to_owned(),
-            council: council::in_words(self.summary.council.as_ref()),
+            council: council::describe(self.summary.council.as_ref()),
             tension: self
                 .summary
                 .council
@@ -400,9 +410,9 @@ impl Night<'_, '_> {
         self.summary.recommended = recommended;
     }
 
-    /// Gives the summary to the run's own placement.
+    /// Gives the summary to the run's own publication.
     fn place(mut self) -> Result<Finished, JobError> {
-        self.summary.status = Status::Done;
+        self.summary.status = RunStatus::Done;
         self.close();
         self.at("placed");
         let texts = [pretty(&self.summary), report::markdown(&self.summary)];
@@ -459,7 +469,7 @@ impl Night<'_, '_> {
                 step.note = Some(why.clone());
             }
         }
-        self.summary.status = Status::Failed;
+        self.summary.status = RunStatus::Failed;
         self.summary.failure_reason = Some(why.clone());
         self.close();
         self.log(&format!("failed: {why}"));

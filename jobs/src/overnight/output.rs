@@ -1,8 +1,8 @@
 //! The output folder of a run: `latest`, and where earlier nights are kept.
 //!
 //! Artifacts are written as they come, each whole or not at all, so that a run that dies leaves what it
-//! had. Only below its own folder, through no link. What the ledger calls the run's artifacts, the
-//! summary in both forms, is placed by the run's own placement at its end, and written here only by a
+//! had. Only below its own folder, through no link. What the database calls the run's artifacts, the
+//! summary in both forms, is placed by the run's own publication at its end, and written here only by a
 //! run that fails or by whoever finds it dead.
 
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use runner_engine::failpoint;
 use runner_engine::files::{DOCUMENT, beneath, open_with_no_link, read_in, write_atomic};
-use runner_engine::placement::{FsError, PlacementFs as _, RealFs};
+use runner_engine::publish::{FsError, PublishFs as _, RealFs};
 use serde::{Deserialize, Serialize};
 
 use super::ownership::{self, Refusal, Standing};

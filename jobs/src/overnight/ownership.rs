@@ -21,14 +21,14 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use runner_engine::ids::RunId;
-use runner_engine::placement::marker::MarkerFs as _;
-use runner_engine::placement::{FsError, RealFs, RelPath, Trouble};
+use runner_engine::publish::marker::MarkerFs as _;
+use runner_engine::publish::{FsError, FsFailure, RealFs, RelPath};
 use serde_json::Value;
 
 use super::corpus::{FOLDER as CORPUS, SUBPATHS};
-use super::foreign;
 use super::lock::FOLDER;
 use super::output::{LOG, SUMMARY};
+use super::summary_import;
 
 /// The folder beside the output folder in which earlier nights are kept.
 pub const RUNS: &str = "runs";
@@ -198,7 +198,7 @@ pub fn runs_beside(path: &RelPath) -> RelPath {
 fn summary_of(folder: &RealFs) -> Option<String> {
     let bytes = folder.read(&name(SUMMARY[0]), LONGEST).ok()??;
     let value: Value = serde_json::from_slice(&bytes).ok()?;
-    let (summary, _) = foreign::read(&value).ok()?;
+    let (summary, _) = summary_import::read(&value).ok()?;
     Some(summary.run_id).filter(|id| !id.is_empty() && !summary.started_at.is_empty())
 }
 
@@ -221,7 +221,7 @@ fn name(name: &str) -> RelPath {
 
 fn reason(error: &FsError) -> String {
     match &error.trouble {
-        Trouble::Io(source) => format!("it cannot be opened: {source}"),
+        FsFailure::Io(source) => format!("it cannot be opened: {source}"),
         other => other.to_string(),
     }
 }

@@ -17,19 +17,19 @@ use super::corpus::defrag::{Options, defrag};
 use super::corpus::harvest::harvest;
 use super::corpus::health::measure;
 use super::corpus::index::Index;
-use super::corpus::oscillation::History;
+use super::corpus::oscillation::FileHistory;
 use super::corpus::{FOLDER as CORPUS, read};
-use super::council::Counsel;
+use super::council::CouncilResult;
 use super::facts::Facts;
 use super::iterate::disk;
 use super::lock::{FOLDER, RUN_LOCK};
 use super::output::LOG;
-use super::packets::{Ground, queue};
-use super::summary::{GUIDE, Runtime, Status, StepStatus, Summary};
+use super::packets::{PacketSources, queue};
+use super::summary::{GUIDE, RunStatus, Runtime, StepStatus, Summary};
 use crate::JobError;
 
 /// What is gone through.
-pub struct Seen<'a> {
+pub struct NightPreview<'a> {
     /// The project.
     pub root: &'a Path,
     /// Questions to git.
@@ -46,14 +46,14 @@ pub struct Seen<'a> {
 ///
 /// # Errors
 /// The corpus cannot be read.
-pub fn preview(seen: &Seen<'_>) -> Result<Summary, JobError> {
-    let Seen { root, spec, .. } = *seen;
+pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
+    let NightPreview { root, spec, .. } = *seen;
     let date = seen.now.to_zoned(TimeZone::UTC).date();
     let mut corpus = read(&root.join(CORPUS)).map_err(disk)?;
     let facts = Facts::read(root, seen.git);
     let history = read_in(root, Path::new(FOLDER).join("oscillation.json"), DOCUMENT);
     let history = history
-        .map(|bytes| History::parse(&bytes))
+        .map(|bytes| FileHistory::parse(&bytes))
         .unwrap_or_default();
     let before = measure(&corpus, date).map_err(disk)?;
     let (harvested, changes) = harvest(&corpus, &facts.sources, &history, date).map_err(disk)?;
@@ -70,7 +70,7 @@ pub fn preview(seen: &Seen<'_>) -> Result<Summary, JobError> {
         _ => Vec::new(),
     };
     let index = Index::build(corpus.active(), date).ok();
-    let packets = Ground {
+    let packets = PacketSources {
         root,
         corpus: &corpus,
         health: &after.health,
@@ -81,7 +81,7 @@ pub fn preview(seen: &Seen<'_>) -> Result<Summary, JobError> {
         date,
         output: &spec.output_dir,
         command: &spec.morning_command,
-        counsel: &Counsel::default(),
+        counsel: &CouncilResult::default(),
     }
     .packets();
     let moment = format!("{:.0}", seen.now);
@@ -89,7 +89,7 @@ pub fn preview(seen: &Seen<'_>) -> Result<Summary, JobError> {
         goal: Some(spec.goal.clone()).filter(|goal| !goal.is_empty()),
         repo_root: root.display().to_string(),
         output_dir: spec.output_dir.clone(),
-        status: Status::DryRun,
+        status: RunStatus::DryRun,
         dry_run: true,
         started_at: moment.clone(),
         finished_at: moment,
@@ -148,7 +148,7 @@ pub fn preview(seen: &Seen<'_>) -> Result<Summary, JobError> {
 }
 
 /// A dry run's summary in words.
-pub fn words(summary: &Summary) -> Vec<String> {
+pub fn describe(summary: &Summary) -> Vec<String> {
     let gain = summary.gain.clone().unwrap_or_default();
     let mut lines: Vec<String> = gain
         .iter()

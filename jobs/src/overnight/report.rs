@@ -5,7 +5,7 @@ use runner_text::counted;
 use serde_json::Value;
 
 use super::output::{Output, OutputError, SUMMARY, pretty};
-use super::summary::{Status, StepStatus, Summary};
+use super::summary::{RunStatus, StepStatus, Summary};
 use crate::dream::proposal::clean;
 use crate::report::{code, one_line};
 
@@ -29,23 +29,23 @@ pub fn write_as(out: &Output, name: &str, summary: &Summary) -> Result<(), Outpu
 }
 
 /// The word for a status.
-pub fn word(status: Status) -> &'static str {
+pub fn status_name(status: RunStatus) -> &'static str {
     match status {
-        Status::Planned => "planned",
-        Status::DryRun => "dry run",
-        Status::Done => "done",
-        Status::Failed => "failed",
+        RunStatus::Planned => "planned",
+        RunStatus::DryRun => "dry run",
+        RunStatus::Done => "done",
+        RunStatus::Failed => "failed",
     }
 }
 
 /// The summary as markdown.
 pub fn markdown(summary: &Summary) -> String {
-    told(summary, &[], Form::Markdown)
+    format_summary(summary, &[], ReportForm::Markdown)
 }
 
 /// How a report is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ReportForm {
     /// By a program that knows markdown: no text from elsewhere has a mark that it obeys.
     Markdown,
     /// On a terminal, without marks.
@@ -53,31 +53,31 @@ pub enum Form {
 }
 
 /// A report under way.
-struct Told {
+struct ReportBuilder {
     out: String,
-    form: Form,
+    form: ReportForm,
 }
 
-impl Told {
+impl ReportBuilder {
     fn text(&self, text: &str) -> String {
         match self.form {
-            Form::Markdown => one_line(text),
-            Form::Plain => clean(text, 2_000),
+            ReportForm::Markdown => one_line(text),
+            ReportForm::Plain => clean(text, 2_000),
         }
     }
 
     fn code(&self, text: &str) -> String {
         match self.form {
-            Form::Markdown => code(text),
-            Form::Plain => text.to_owned(),
+            ReportForm::Markdown => code(text),
+            ReportForm::Plain => text.to_owned(),
         }
     }
 
     fn head(&mut self, depth: usize, text: &str) {
         let (marks, line) = (&"###"[..depth.min(3)], self.text(text));
         match (self.form, depth) {
-            (Form::Markdown, _) => self.out.push_str(&format!("{marks} {line}\n\n")),
-            (Form::Plain, _) => self.out.push_str(&format!("{line}\n\n")),
+            (ReportForm::Markdown, _) => self.out.push_str(&format!("{marks} {line}\n\n")),
+            (ReportForm::Plain, _) => self.out.push_str(&format!("{line}\n\n")),
         }
     }
 
@@ -103,34 +103,34 @@ impl Told {
 }
 
 /// The summary in a form; `missing` is what it does not say, or says in another form.
-pub fn told(summary: &Summary, missing: &[String], form: Form) -> String {
-    let mut told = Told {
+pub fn format_summary(summary: &Summary, missing: &[String], form: ReportForm) -> String {
+    let mut reported = ReportBuilder {
         out: String::new(),
         form,
     };
-    told.head(1, &format!("The night: {}", word(summary.status)));
+    reported.head(1, &format!("The night: {}", status_name(summary.status)));
     if let Some(goal) = &summary.goal {
-        let goal = told.text(goal);
-        told.out.push_str(&format!("Goal: {goal}\n\n"));
+        let goal = reported.text(goal);
+        reported.out.push_str(&format!("Goal: {goal}\n\n"));
     }
-    told.line("Run", &summary.run_id);
-    told.line("Began", &summary.started_at);
-    told.line("Took", &summary.duration);
+    reported.line("Run", &summary.run_id);
+    reported.line("Began", &summary.started_at);
+    reported.line("Took", &summary.duration);
     let or_none = |text: &Option<String>| text.clone().unwrap_or_default();
-    told.line("Failed because", &or_none(&summary.failure_reason));
-    told.line("Last completed step", summary.last_step().unwrap_or("none"));
-    told.line("Log", &summary.runtime.log_path);
-    told.line("Weather", &summary.dreamscape.weather);
-    told.line("Ended by plateau", &or_none(&summary.plateau_reason));
-    told.line("Ended by regression", &or_none(&summary.regression_reason));
+    reported.line("Failed because", &or_none(&summary.failure_reason));
+    reported.line("Last completed step", summary.last_step().unwrap_or("none"));
+    reported.line("Log", &summary.runtime.log_path);
+    reported.line("Weather", &summary.dreamscape.weather);
+    reported.line("Ended by plateau", &or_none(&summary.plateau_reason));
+    reported.line("Ended by regression", &or_none(&summary.regression_reason));
     if summary.budget_exhausted == Some(true) {
-        told.line("Ended by", "its time");
+        reported.line("Ended by", "its time");
     }
     if let (Some(from), Some(left)) = (
         summary.warn_only_budget_initial,
         summary.warn_only_remaining,
     ) {
-        told.line("Rescues left", &format!("{left} of {from}"));
+        reported.line("Rescues left", &format!("{left} of {from}"));
     }
     if let Some(haul) = &summary.long_haul {
         let why = match haul.active {
@@ -142,19 +142,19 @@ pub fn told(summary: &Summary, missing: &[String], form: Form) -> String {
             ),
             false => format!("not needed: {}", haul.exit_reason),
         };
-        told.line("Second look", &why);
+        reported.line("Second look", &why);
     }
-    told.items(
+    reported.items(
         "Less than was wanted",
         summary.degraded.iter().map(String::as_str),
     );
-    packets(&mut told, summary);
+    packets(&mut reported, summary);
     if let Some(council) = &summary.council {
-        self::council(&mut told, council, &summary.dreamscape.council);
+        self::council(&mut reported, council, &summary.dreamscape.council);
     }
-    iterations(&mut told, summary);
-    steps(&mut told, summary);
-    told.items(
+    iterations(&mut reported, summary);
+    steps(&mut reported, summary);
+    reported.items(
         "What this summary does not say",
         missing.iter().map(String::as_str),
     );
@@ -166,87 +166,89 @@ pub fn told(summary: &Summary, missing: &[String], form: Form) -> String {
         let each: Vec<String> = gain
             .iter()
             .filter(|(_, count)| **count > 0)
-            .map(|(name, count)| format!("{count} {}", told.text(name)))
+            .map(|(name, count)| format!("{count} {}", reported.text(name)))
             .collect();
-        told.out
+        reported
+            .out
             .push_str(&format!("\nThe night brought: {}.\n", each.join(", ")));
     }
     if !summary.next_action.is_empty() {
-        let next = told.code(&summary.next_action);
-        told.out.push_str(&format!("\nNext: {next}\n"));
+        let next = reported.code(&summary.next_action);
+        reported.out.push_str(&format!("\nNext: {next}\n"));
     }
-    told.out
+    reported.out
 }
 
-fn packets(told: &mut Told, summary: &Summary) {
+fn packets(reported: &mut ReportBuilder, summary: &Summary) {
     let Some(packets) = summary.morning_packets.as_ref().filter(|it| !it.is_empty()) else {
         return;
     };
-    told.out.push('\n');
-    told.head(2, "Begin with");
+    reported.out.push('\n');
+    reported.head(2, "Begin with");
     for packet in packets {
-        let title = told.text(&packet.title);
-        let title = match told.form {
-            Form::Markdown => format!("**{title}**"),
-            Form::Plain => title,
+        let title = reported.text(&packet.title);
+        let title = match reported.form {
+            ReportForm::Markdown => format!("**{title}**"),
+            ReportForm::Plain => title,
         };
-        let (severity, kind) = (told.text(&packet.severity), told.text(&packet.kind));
-        let why = told.text(&packet.why_now);
-        told.out.push_str(&format!(
+        let (severity, kind) = (reported.text(&packet.severity), reported.text(&packet.kind));
+        let why = reported.text(&packet.why_now);
+        reported.out.push_str(&format!(
             "{}. {title} ({severity}, {kind})\n   {why}\n",
             packet.rank
         ));
         for line in &packet.evidence {
-            let line = told.text(line);
-            told.out.push_str(&format!("   - {line}\n"));
+            let line = reported.text(line);
+            reported.out.push_str(&format!("   - {line}\n"));
         }
         if !packet.morning_command.is_empty() {
-            let command = told.code(&packet.morning_command);
-            told.out.push_str(&format!("   {command}\n"));
+            let command = reported.code(&packet.morning_command);
+            reported.out.push_str(&format!("   {command}\n"));
         }
     }
 }
 
 /// Who said what, as far as a summary has it; of another program's, what has the same names.
-fn council(told: &mut Told, council: &Value, words: &str) {
-    told.out.push('\n');
-    told.head(2, "The council");
-    told.line("In short", words);
+fn council(reported: &mut ReportBuilder, council: &Value, words: &str) {
+    reported.out.push('\n');
+    reported.head(2, "The council");
+    reported.line("In short", words);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    told.line("Tension", &text(&council["tension"]));
+    reported.line("Tension", &text(&council["tension"]));
     for position in council["positions"].as_array().into_iter().flatten() {
         for voice in position["voices"].as_array().into_iter().flatten() {
-            let name = told.text(&text(&voice["runner"]));
+            let name = reported.text(&text(&voice["runner"]));
             let would = format!(
                 "would {} ({}): {}",
                 text(&position["recommended_kind"]),
                 text(&voice["confidence"]),
                 text(&voice["recommended_first_action"])
             );
-            told.line(&name, &would);
+            reported.line(&name, &would);
         }
     }
     for one in council["unheard"].as_array().into_iter().flatten() {
-        let name = told.text(&text(&one["runner"]));
-        told.line(&name, &format!("not heard, {}", text(&one["why"])));
+        let name = reported.text(&text(&one["runner"]));
+        reported.line(&name, &format!("not heard, {}", text(&one["why"])));
     }
     for one in council["wildcards"].as_array().into_iter().flatten() {
-        let name = told.text(&text(&one["runner"]));
-        told.line(
+        let name = reported.text(&text(&one["runner"]));
+        reported.line(
             &format!("Wildcard of {name}, in no count"),
             &text(&one["text"]),
         );
     }
 }
 
-fn iterations(told: &mut Told, summary: &Summary) {
+fn iterations(reported: &mut ReportBuilder, summary: &Summary) {
     if summary.iterations.is_empty() {
         return;
     }
-    told.out.push('\n');
-    told.head(2, "Iterations");
-    if told.form == Form::Markdown {
-        told.out
+    reported.out.push('\n');
+    reported.head(2, "Iterations");
+    if reported.form == ReportForm::Markdown {
+        reported
+            .out
             .push_str("| | status | fitness | change |\n| --- | --- | --- | --- |\n");
     }
     for iteration in &summary.iterations {
@@ -255,19 +257,19 @@ fn iterations(told: &mut Told, summary: &Summary) {
         let after = iteration.fitness_after.as_ref();
         let after = after.map_or_else(|| "-".to_owned(), |it| it.composite.to_string());
         let (index, delta) = (iteration.index, iteration.fitness_delta);
-        told.out.push_str(&match told.form {
-            Form::Markdown => format!("| {index} | {status} | {after} | {delta:+} |\n"),
-            Form::Plain => format!("{index:>3}  {after:<8} {delta:<+10} {status}\n"),
+        reported.out.push_str(&match reported.form {
+            ReportForm::Markdown => format!("| {index} | {status} | {after} | {delta:+} |\n"),
+            ReportForm::Plain => format!("{index:>3}  {after:<8} {delta:<+10} {status}\n"),
         });
     }
 }
 
-fn steps(told: &mut Told, summary: &Summary) {
+fn steps(reported: &mut ReportBuilder, summary: &Summary) {
     if summary.steps.is_empty() {
         return;
     }
-    told.out.push('\n');
-    told.head(2, "Steps");
+    reported.out.push('\n');
+    reported.head(2, "Steps");
     for step in &summary.steps {
         let word = match step.status {
             StepStatus::Planned => "not begun",
@@ -280,7 +282,7 @@ fn steps(told: &mut Told, summary: &Summary) {
             .note
             .as_ref()
             .map_or_else(String::new, |note| format!(": {note}"));
-        let name = told.text(&step.name);
-        told.line(&name, &format!("{word}{note}"));
+        let name = reported.text(&step.name);
+        reported.line(&name, &format!("{word}{note}"));
     }
 }

@@ -22,19 +22,19 @@ use super::night::noted;
 use super::output::{LOG, Output, OutputError, RunState, SUMMARY};
 use super::ownership::Standing;
 use super::report;
-use super::summary::{Iteration, Status, Summary};
+use super::summary::{Iteration, RunStatus, Summary};
 
 /// A run that is opened.
-pub struct Opened {
+pub struct OpenedRun {
     /// What it notes of itself.
     pub state: RunState,
     /// What it has done already.
     pub iterations: Vec<Iteration>,
     /// What is to be told of the run before.
-    pub told: Vec<String>,
+    pub reported: Vec<String>,
 }
 
-impl Opened {
+impl OpenedRun {
     /// What is left of the run's own time, as the wall clock tells; all of it where that was set back.
     pub fn left(&self, now: Timestamp) -> Duration {
         let whole = Duration::from_secs(self.state.timeout_seconds);
@@ -45,12 +45,12 @@ impl Opened {
 
 /// Notes the iterations whose commit was found: they are part of the corpus. What is to be told.
 pub fn note(out: &Output, recovered: &Recovered) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let forward = recovered.rolled_forward.iter().map(|it| (it, true));
     let done = recovered.done.iter().map(|it| (it, false));
     for ((id, record), rolled) in forward.chain(done) {
         if rolled {
-            told.push(format!("recovered: the commit of {id} was finished"));
+            reported.push(format!("recovered: the commit of {id} was finished"));
         }
         let Some((run, iteration)) = noted(out, record) else {
             continue;
@@ -59,15 +59,15 @@ pub fn note(out: &Output, recovered: &Recovered) -> Vec<String> {
         if out.read::<Iteration>(&name).is_none()
             && let Err(error) = out.json(&name, &iteration)
         {
-            told.push(format!("{id} could not be noted: {error}"));
+            reported.push(format!("{id} could not be noted: {error}"));
         }
     }
-    told.extend(recovered.foreign.iter().map(|path| {
+    reported.extend(recovered.foreign.iter().map(|path| {
         format!(
             "{path} was left alone: it is not this program's, and the corpus may be half committed"
         )
     }));
-    told
+    reported
 }
 
 /// Opens this run: anew, or with what a dead one left.
@@ -80,7 +80,7 @@ pub fn open(
     run: &RunId,
     now: Timestamp,
     timeout_seconds: u64,
-) -> Result<Opened, OutputError> {
+) -> Result<OpenedRun, OutputError> {
     let fresh = RunState {
         run_id: run.to_string(),
         started_at: format!("{now:.0}"),
@@ -89,10 +89,10 @@ pub fn open(
         ..RunState::default()
     };
     let Standing::Earlier(earlier) = out.inspect()? else {
-        return Ok(Opened {
+        return Ok(OpenedRun {
             state: fresh,
             iterations: Vec::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
         });
     };
     let summary: Option<Summary> = out.read(SUMMARY[0]);
@@ -101,11 +101,12 @@ pub fn open(
     let ended = |state: &RunState| {
         state.died.is_none()
             && summary.as_ref().is_some_and(|it| {
-                it.run_id == state.run_id && matches!(it.status, Status::Done | Status::Failed)
+                it.run_id == state.run_id
+                    && matches!(it.status, RunStatus::Done | RunStatus::Failed)
             })
     };
     let last = out.runs().pop();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     if let Some(mut dead) = last.clone().filter(|state| !ended(state)) {
         let step = dead.last_step.clone().unwrap_or_else(|| "none".to_owned());
         let at = dead
@@ -121,8 +122,8 @@ pub fn open(
         let (iterations, rejected) = rehydrate(out, &dead.run_id);
         let report = dead_summary(out, &dead, &iterations, &why, now);
         report::write(out, &report)?;
-        told.push(format!("recovered: {why}"));
-        told.extend(rejected);
+        reported.push(format!("recovered: {why}"));
+        reported.extend(rejected);
         if goes_on(&dead, spec, now, timeout_seconds) {
             dead.resumed += 1;
             dead.died = None;
@@ -131,17 +132,17 @@ pub fn open(
             report::write_as(out, &name, &report)?;
             out.drop_summary()?;
             // What the earlier attempts told belongs to the whole night; each death is one of its own.
-            told.splice(0..0, report.degraded.iter().cloned());
-            told.push(format!(
+            reported.splice(0..0, report.degraded.iter().cloned());
+            reported.push(format!(
                 "run {} goes on after {}; its earlier report is {}",
                 dead.run_id,
                 counted(iterations.len(), "iteration"),
                 out.path_of(&format!("{name}.json"))
             ));
-            return Ok(Opened {
+            return Ok(OpenedRun {
                 state: dead,
                 iterations,
-                told,
+                reported,
             });
         }
     }
@@ -151,13 +152,13 @@ pub fn open(
         .filter(|id| id.parse::<RunId>().is_ok())
         .unwrap_or_else(|| "before".to_owned());
     let aside = out.set_aside(&earlier, &name)?;
-    if !told.is_empty() {
-        told.push(format!("its report is {aside}/{}", SUMMARY[0]));
+    if !reported.is_empty() {
+        reported.push(format!("its report is {aside}/{}", SUMMARY[0]));
     }
-    Ok(Opened {
+    Ok(OpenedRun {
         state: fresh,
         iterations: Vec::new(),
-        told,
+        reported,
     })
 }
 
@@ -175,14 +176,14 @@ fn goes_on(dead: &RunState, spec: &OvernightSpec, now: Timestamp, timeout_second
 /// The iterations that are noted, up to the first that is missing or is not what its name says.
 pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
     let mut found = Vec::new();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for index in 1.. {
         let name = format!("{run}/iterations/iter-{index}.json");
         let Some(iteration) = out.read::<Iteration>(&name) else {
             break;
         };
         if iteration.index != index || iteration.id != format!("{run}-iter-{index}") {
-            told.push(format!(
+            reported.push(format!(
                 "{name} is rejected: it says {} of itself",
                 iteration.id
             ));
@@ -190,7 +191,7 @@ pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
         }
         found.push(iteration);
     }
-    (found, told)
+    (found, reported)
 }
 
 /// The summary of a run that could not write its own.
@@ -213,7 +214,7 @@ fn dead_summary(
     }
     summary.runtime.log_path = out.path_of(LOG);
     summary.iterations = iterations.to_vec();
-    summary.status = Status::Failed;
+    summary.status = RunStatus::Failed;
     summary.failure_reason = Some(why.to_owned());
     summary.artifacts.insert("log".to_owned(), LOG.to_owned());
     summary

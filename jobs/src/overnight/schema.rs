@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::Path;
 
-use runner_engine::causes::why;
+use runner_engine::error_chain::error_chain;
 use runner_engine::files::{DOCUMENT, read_in};
 use serde::Serialize;
 use serde_json::Value;
@@ -52,7 +52,7 @@ pub fn text(name: &str) -> Option<&'static str> {
 
 /// Something that is not as its schema says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Mistake {
+pub struct SchemaError {
     /// The artifact.
     pub artifact: String,
     /// Where in it, like `/steps/2/name`.
@@ -63,17 +63,17 @@ pub struct Mistake {
 
 /// What was checked.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Checked {
+pub struct CheckedArtifacts {
     /// The artifacts, below the folder.
     pub artifacts: Vec<String>,
     /// What is wrong with them.
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<SchemaError>,
 }
 
 /// Checks every artifact of a night in its output folder; what a step did not leave is not asked for,
 /// what the summary names is.
-pub fn check_folder(folder: &Path) -> Checked {
-    let mut checked = Checked::default();
+pub fn check_folder(folder: &Path) -> CheckedArtifacts {
+    let mut checked = CheckedArtifacts::default();
     let fixed = [
         ("summary.json", "summary", true),
         ("close-loop.json", "close-loop", false),
@@ -121,7 +121,7 @@ pub fn check_folder(folder: &Path) -> Checked {
     for (key, name) in named.into_iter().flatten() {
         let path = name.as_str().unwrap_or_default();
         if !folder.join(path).is_file() {
-            checked.mistakes.push(Mistake {
+            checked.mistakes.push(SchemaError {
                 artifact: "summary.json".to_owned(),
                 at: format!("/artifacts/{key}"),
                 why: format!("{path:?} is not there"),
@@ -129,7 +129,7 @@ pub fn check_folder(folder: &Path) -> Checked {
         }
     }
     if !folder.join("summary.md").is_file() {
-        checked.mistakes.push(Mistake {
+        checked.mistakes.push(SchemaError {
             artifact: "summary.md".to_owned(),
             at: String::new(),
             why: "it is not there".to_owned(),
@@ -150,23 +150,23 @@ fn names(folder: &Path, below: &str) -> Vec<String> {
     names
 }
 
-impl Checked {
+impl CheckedArtifacts {
     fn file(&mut self, folder: &Path, name: &str, schema: &str) {
         self.artifacts.push(name.to_owned());
         let value = read_in(folder, name, DOCUMENT)
-            .map_err(|error| why(&error))
+            .map_err(|error| error_chain(&error))
             .and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
         match value {
             Ok(value) => {
                 for (at, why) in check(&value, schema) {
-                    self.mistakes.push(Mistake {
+                    self.mistakes.push(SchemaError {
                         artifact: name.to_owned(),
                         at,
                         why,
                     });
                 }
             }
-            Err(why) => self.mistakes.push(Mistake {
+            Err(why) => self.mistakes.push(SchemaError {
                 artifact: name.to_owned(),
                 at: String::new(),
                 why,
@@ -179,7 +179,7 @@ impl Checked {
 pub fn check(value: &Value, schema: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     match text(schema).map(serde_json::from_str::<Value>) {
-        Some(Ok(schema)) => look(value, &schema, String::new(), 0, &mut found),
+        Some(Ok(schema)) => check_value(value, &schema, String::new(), 0, &mut found),
         _ => found.push((String::new(), format!("there is no schema {schema}"))),
     }
     found
@@ -188,7 +188,7 @@ pub fn check(value: &Value, schema: &str) -> Vec<(String, String)> {
 /// The deepest that schemas are followed.
 const DEEPEST: usize = 32;
 
-fn look(
+fn check_value(
     value: &Value,
     schema: &Value,
     at: String,
@@ -275,14 +275,14 @@ fn look(
     if let Some(name) = rules.get("$ref").and_then(Value::as_str) {
         let name = name.trim_end_matches(".schema.json");
         match text(name).and_then(|text| serde_json::from_str::<Value>(text).ok()) {
-            Some(other) => look(value, &other, at.clone(), depth + 1, found),
+            Some(other) => check_value(value, &other, at.clone(), depth + 1, found),
             None => found.push((at.clone(), format!("there is no schema {name}"))),
         }
     }
     if let Some(all) = rules.get("anyOf").and_then(Value::as_array) {
         let fits = all.iter().any(|one| {
             let mut own = Vec::new();
-            look(value, one, at.clone(), depth + 1, &mut own);
+            check_value(value, one, at.clone(), depth + 1, &mut own);
             own.is_empty()
         });
         if !fits {
@@ -299,13 +299,13 @@ fn look(
                 .and_then(|it| it.get(key))
                 .or_else(|| rules.get("additionalProperties"));
             if let Some(rule) = rule {
-                look(inner, rule, format!("{at}/{key}"), depth + 1, found);
+                check_value(inner, rule, format!("{at}/{key}"), depth + 1, found);
             }
         }
     }
     if let (Some(own), Some(rule)) = (value.as_array(), rules.get("items")) {
         for (index, inner) in own.iter().enumerate() {
-            look(inner, rule, format!("{at}/{index}"), depth + 1, found);
+            check_value(inner, rule, format!("{at}/{index}"), depth + 1, found);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a night leaves to be read: `summary.json` version 2, its iterations, and its telling.
 //!
 //! The field names are a contract that other programs read; what is `None` is left out. Must never hold
-//! anything that is not also in an artifact or in the ledger.
+//! anything that is not also in an artifact or in the database.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub const GUIDE: &str = "docs/guide/overnight.md";
 /// How a run stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Status {
+pub enum RunStatus {
     /// Not begun.
     #[default]
     Planned,
@@ -49,7 +49,7 @@ pub struct Summary {
     /// Where the artifacts are.
     pub output_dir: String,
     /// How it stands.
-    pub status: Status,
+    pub status: RunStatus,
     /// Whether nothing was to be kept.
     pub dry_run: bool,
     /// When it began, RFC 3339.
@@ -61,7 +61,7 @@ pub struct Summary {
     /// How it was run.
     pub runtime: Runtime,
     /// The steps in their order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<NightStep>,
     /// The artifacts by name, below the output folder.
     pub artifacts: BTreeMap<String, String>,
     /// The health report of the corpus as it stands.
@@ -169,12 +169,12 @@ pub enum StepStatus {
 
 /// One step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Step {
+pub struct NightStep {
     /// Its name.
     pub name: String,
     /// How it ended.
     pub status: StepStatus,
-    /// The command that does it by hand.
+    /// The command that does it manually.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// What it left, below the output folder.
@@ -185,7 +185,7 @@ pub struct Step {
     pub note: Option<String>,
 }
 
-/// The steps of a run and the commands that do them by hand.
+/// The steps of a run and the commands that do them manually.
 pub const STEPS: [(&str, Option<&str>); 10] = [
     (
         "close-loop",
@@ -308,10 +308,10 @@ impl Summary {
             run_id: run_id.to_owned(),
             steps: STEPS
                 .iter()
-                .map(|(name, command)| Step {
+                .map(|(name, command)| NightStep {
                     name: (*name).to_owned(),
                     command: command.map(str::to_owned),
-                    ..Step::default()
+                    ..NightStep::default()
                 })
                 .collect(),
             next_action: "runner overnight report".to_owned(),
@@ -320,7 +320,7 @@ impl Summary {
     }
 
     /// The step of a name.
-    pub fn step(&mut self, name: &str) -> Option<&mut Step> {
+    pub fn step(&mut self, name: &str) -> Option<&mut NightStep> {
         self.steps.iter_mut().find(|step| step.name == name)
     }
 
@@ -373,7 +373,7 @@ mod tests {
             word(IterationStatus::RolledBackPreCommit),
             "rolled-back-pre-commit"
         );
-        assert_eq!(serde_json::to_value(Status::DryRun).unwrap(), "dry-run");
+        assert_eq!(serde_json::to_value(RunStatus::DryRun).unwrap(), "dry-run");
         let summary = serde_json::to_value(Summary::planned("R")).unwrap();
         assert_eq!(summary["steps"].as_array().unwrap().len(), 10);
         assert!(summary.get("regression_reason").is_none());

@@ -10,13 +10,13 @@ use super::corpus::compile::compile;
 use super::corpus::defrag::{Options, defrag};
 use super::corpus::harvest::{CommitSource, NoteSource, Sources, harvest};
 use super::corpus::health::{METRICS, measure};
-use super::corpus::oscillation::{Act, History};
-use super::corpus::work::Work;
-use super::corpus::{Changes, Corpus, Kind, Maturity, Node};
+use super::corpus::oscillation::{FileEvent, FileHistory};
+use super::corpus::work::WorkFile;
+use super::corpus::{Changes, Corpus, Maturity, Node, NodeKind};
 use super::output::Output;
-use super::rescues::Rescues;
 use super::resume::rehydrate;
 use super::summary::Iteration;
+use super::warn_budget::WarnBudget;
 
 const TODAY: Date = date(2026, 11, 22);
 const TEXT: &str = "A retry without jitter makes all clients come back at the very same moment, so the server that was slow is now down for good.";
@@ -96,7 +96,7 @@ fn the_first_gate_can_be_passed_by_what_nobody_cites() {
 fn what_comes_and_goes_is_left_alone() {
     let twin = learning("date: 2026-11-01\nmaturity: candidate\n", TEXT);
     let corpus = corpus(&[("learnings/one.md", &twin), ("learnings/two.md", &twin)]);
-    let mut history = History::default();
+    let mut history = FileHistory::default();
     let all = Options::default();
     assert_eq!(defrag(&corpus, &history, TODAY, all).0.removed.len(), 1);
     for (number, added) in [true, false, true, false].into_iter().enumerate() {
@@ -107,7 +107,7 @@ fn what_comes_and_goes_is_left_alone() {
     }
     assert_eq!(
         history.acts["learnings/two.md"][0],
-        Act {
+        FileEvent {
             iteration: "r-0".into(),
             added: true
         }
@@ -115,7 +115,7 @@ fn what_comes_and_goes_is_left_alone() {
     let (report, changes) = defrag(&corpus, &history, TODAY, all);
     assert_eq!(report.oscillating, ["learnings/two.md"]);
     assert!(report.removed.is_empty() && changes.is_empty());
-    assert_eq!(History::parse(b"damaged"), History::default());
+    assert_eq!(FileHistory::parse(b"damaged"), FileHistory::default());
 }
 
 #[test]
@@ -141,12 +141,12 @@ fn a_bounded_step_leaves_the_rest_to_the_next_iteration() {
         ..Options::default()
     };
     for left in [12, 4, 0] {
-        let (report, changes) = defrag(&corpus, &History::default(), TODAY, few);
+        let (report, changes) = defrag(&corpus, &FileHistory::default(), TODAY, few);
         assert_eq!((report.left_over, changes.len() <= 8), (left, true));
         corpus.apply(&changes);
     }
     assert!(
-        defrag(&corpus, &History::default(), TODAY, few)
+        defrag(&corpus, &FileHistory::default(), TODAY, few)
             .1
             .is_empty()
     );
@@ -156,7 +156,7 @@ fn a_bounded_step_leaves_the_rest_to_the_next_iteration() {
 fn the_harvest_takes_words_of_others_once() {
     let work = b"{\"source_epic\":\"e\",\"items\":[{\"title\":\"Done\",\"type\":\"t\",\"consumed_note\":\"it turned out that the cache was keyed by the wrong thing\"}],\"consumed\":true}\n";
     let mut corpus = Corpus {
-        work: Work::parse(work),
+        work: WorkFile::parse(work),
         ..Corpus::default()
     };
     let note = |path: &str, front: &str| NoteSource {
@@ -182,7 +182,7 @@ fn the_harvest_takes_words_of_others_once() {
         ],
         left_out: Vec::new(),
     };
-    let history = History::default();
+    let history = FileHistory::default();
     let (report, changes) = harvest(&corpus, &sources, &history, TODAY).unwrap();
     assert_eq!(report.added.len(), 3, "{report:?}");
     corpus.apply(&changes);
@@ -194,7 +194,7 @@ fn the_harvest_takes_words_of_others_once() {
         );
         assert_eq!(
             (node.kind, node.maturity),
-            (Kind::Learning, Maturity::Provisional)
+            (NodeKind::Learning, Maturity::Provisional)
         );
     }
     assert!(
@@ -249,7 +249,7 @@ fn a_pattern_is_compiled_once_and_never_from_patterns_or_over_a_persons() {
     let mut owned = self::corpus(&files);
     owned.nodes.push(Node::parse(
         "patterns/compiled-retry-policy.md",
-        Kind::Pattern,
+        NodeKind::Pattern,
         "# Mine\n".to_owned(),
     ));
     owned.nodes.sort_by(|a, b| a.path.cmp(&b.path));
@@ -282,17 +282,17 @@ fn rescues_are_kept_and_damage_leaves_none() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     fs::create_dir_all(root.join(super::lock::FOLDER)).unwrap();
-    let mut rescues = Rescues::read(root);
+    let mut rescues = WarnBudget::read(root);
     assert_eq!(rescues.remaining, 3);
     rescues.spend(root, "r-iter-1", "plateau").unwrap();
     rescues.spend(root, "r-iter-1", "plateau").unwrap();
-    assert_eq!(Rescues::read(root).remaining, 2, "once for an iteration");
+    assert_eq!(WarnBudget::read(root).remaining, 2, "once for an iteration");
     fs::write(
         root.join(super::lock::FOLDER).join("warn-only-budget.json"),
         "{",
     )
     .unwrap();
-    assert_eq!(Rescues::read(root).remaining, 0);
+    assert_eq!(WarnBudget::read(root).remaining, 0);
 }
 
 #[test]
@@ -317,7 +317,10 @@ fn iterations_are_believed_up_to_a_gap_or_a_lie() {
         "what follows a gap is not believed"
     );
     put(3, "OTHER-iter-3");
-    let (found, told) = rehydrate(&out, "R");
+    let (found, reported) = rehydrate(&out, "R");
     assert_eq!(found.len(), 2);
-    assert!(told[0].contains("iter-3.json is rejected"), "{told:?}");
+    assert!(
+        reported[0].contains("iter-3.json is rejected"),
+        "{reported:?}"
+    );
 }

@@ -4,25 +4,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::KindSpec;
 use crate::lifecycle::Files;
-use crate::lifecycle::cycle::Now;
-use crate::lifecycle::spec::Kind;
+use crate::lifecycle::cycle::AgentPosition;
+use crate::lifecycle::spec::StateKind;
 
 /// What no setting of the job says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Given {
+pub struct GivenInputs {
     /// Where the project keeps the lifecycle's files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Files>,
     /// Where an agent stood in its cycle.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub now: Option<Now>,
+    pub now: Option<AgentPosition>,
     /// What an agent worked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub work: Option<(Kind, String)>,
+    pub work: Option<(StateKind, String)>,
 }
 
-impl Given {
+impl GivenInputs {
     /// That of a job.
     pub fn of(kind: &KindSpec) -> Self {
         let (files, now, work) = match kind {

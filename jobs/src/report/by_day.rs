@@ -3,8 +3,8 @@
 //! Runs that found nothing to do are left out: there is one every few minutes.
 
 use jiff::Timestamp;
-use runner_engine::ledger::{Filter, Ledger, LedgerError, Night, RunState};
 use runner_engine::outcome::Outcome;
+use runner_engine::store::{Night, RunFilter, RunState, Store, StoreError};
 
 use crate::curator::KIND;
 
@@ -18,24 +18,24 @@ const NIGHTS: u32 = 1_000;
 /// A line for each run, and those that it told itself behind it.
 ///
 /// # Errors
-/// [`LedgerError`].
-pub(super) fn of(
-    ledger: &Ledger,
+/// [`StoreError`].
+pub(super) fn runs_by_day(
+    store: &Store,
     night: &Night,
     until: Timestamp,
-) -> Result<Vec<String>, LedgerError> {
-    let nights = ledger.nights(&night.project, NIGHTS)?;
+) -> Result<Vec<String>, StoreError> {
+    let nights = store.nights(&night.project, NIGHTS)?;
     let before = nights
         .iter()
         .find(|it| (it.opens, it.id) < (night.opens, night.id));
     let from = before.map_or(Timestamp::MIN, |it| it.closed.unwrap_or(it.opens));
     let mut runs = Vec::new();
-    for job in ledger.jobs(&night.project)? {
+    for job in store.jobs(&night.project)? {
         if job.kind == KIND {
-            runs.extend(ledger.runs(&Filter {
+            runs.extend(store.runs(&RunFilter {
                 job: Some(job.id),
                 limit: RUNS,
-                ..Filter::default()
+                ..RunFilter::default()
             })?);
         }
     }
@@ -59,7 +59,11 @@ pub(super) fn of(
             (headline, _) => headline.to_owned(),
         };
         let at = at.strftime("%Y-%m-%d %H:%M UTC");
-        lines.push(format!("{at} {}, {}: {what}", run.job_name, outcome.word()));
+        lines.push(format!(
+            "{at} {}, {}: {what}",
+            run.job_name,
+            outcome.as_str()
+        ));
         lines.extend(run.summary.lines);
     }
     let more = lines.len().saturating_sub(LINES);

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::model::RunLine;
+use crate::dream::inventory::Reader;
 use crate::dream::proposal::clean;
-use crate::dream::survey::Reader;
 
 /// The kind of run that leaves one.
 pub const KIND: &str = "overnight";
@@ -75,16 +75,16 @@ pub struct Council {
     /// In short.
     pub words: String,
     /// Those who were heard, the leading position first.
-    pub voices: Vec<Voice>,
+    pub voices: Vec<CouncillorView>,
     /// Those who were not; as action why.
-    pub unheard: Vec<Voice>,
+    pub unheard: Vec<CouncillorView>,
     /// What nobody asked for.
-    pub wildcards: Vec<Voice>,
+    pub wildcards: Vec<CouncillorView>,
 }
 
 /// One of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Voice {
+pub struct CouncillorView {
     /// Who.
     pub runner: String,
     /// What it would do, in a word.
@@ -228,8 +228,8 @@ pub(super) fn fill(scape: &mut Dreamscape, summary: &Value) {
     for step in steps {
         let name = text(&step["name"]).unwrap_or_default();
         let failed = matches!(step["status"].as_str(), Some("soft-fail" | "failed"));
-        let told = scape.degraded.iter().any(|line| line.contains(&name));
-        if failed && !told && scape.degraded.len() < MOST {
+        let reported = scape.degraded.iter().any(|line| line.contains(&name));
+        if failed && !reported && scape.degraded.len() < MOST {
             let note = text(&step["note"]).unwrap_or_else(|| "failed".to_owned());
             scape.degraded.push(format!("{name}: {note}"));
         }
@@ -254,13 +254,13 @@ pub(super) fn fill(scape: &mut Dreamscape, summary: &Value) {
 fn council(council: &Value, words: &Value) -> Option<Council> {
     let own = |value: &Value| text(value).unwrap_or_default();
     let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let mut told = Council {
+    let mut reported = Council {
         words: own(words),
         ..Council::default()
     };
     for position in all(&council["positions"]) {
         for voice in all(&position["voices"]) {
-            told.voices.push(Voice {
+            reported.voices.push(CouncillorView {
                 runner: own(&voice["runner"]),
                 kind: own(&position["recommended_kind"]),
                 action: own(&voice["recommended_first_action"]),
@@ -268,30 +268,34 @@ fn council(council: &Value, words: &Value) -> Option<Council> {
             });
         }
     }
-    let said = |value: &Value, key: &str| Voice {
+    let said = |value: &Value, key: &str| CouncillorView {
         runner: own(&value["runner"]),
         action: own(&value[key]),
-        ..Voice::default()
+        ..CouncillorView::default()
     };
     let unheard = all(&council["unheard"]);
-    told.unheard = unheard
+    reported.unheard = unheard
         .iter()
         .take(MOST)
         .map(|it| said(it, "why"))
         .collect();
     let wildcards = all(&council["wildcards"]);
-    told.wildcards = wildcards
+    reported.wildcards = wildcards
         .iter()
         .take(MOST)
         .map(|it| said(it, "text"))
         .collect();
-    told.voices.truncate(MOST);
-    if told.words.is_empty() {
+    reported.voices.truncate(MOST);
+    if reported.words.is_empty() {
         // A night that failed has no words of its own for it.
-        told.words = format!("{} heard, {} not", told.voices.len(), told.unheard.len());
+        reported.words = format!(
+            "{} heard, {} not",
+            reported.voices.len(),
+            reported.unheard.len()
+        );
     }
-    let any = told.voices.len() + told.unheard.len() + told.wildcards.len();
-    (any > 0).then_some(told)
+    let any = reported.voices.len() + reported.unheard.len() + reported.wildcards.len();
+    (any > 0).then_some(reported)
 }
 
 fn point(value: &Value) -> Point {
@@ -416,8 +420,8 @@ mod tests {
             run: "01AGAIN".into(),
             ..run.clone()
         };
-        let told = read(root.path(), &[run.clone(), again]);
-        let runs: Vec<&str> = told.iter().map(|it| it.run.as_str()).collect();
+        let reported = read(root.path(), &[run.clone(), again]);
+        let runs: Vec<&str> = reported.iter().map(|it| it.run.as_str()).collect();
         assert_eq!(runs, ["01AGAIN"]);
         // One that never began has none, and nobody misses it.
         run.started = None;

@@ -3,9 +3,9 @@
 use runner_text::counted;
 use std::fmt::Write as _;
 
-use runner_engine::ledger::Amounts;
+use runner_engine::store::Amounts;
 
-use super::accounts::words;
+use super::budget_usage::format_amount;
 use super::dreamscape::Dreamscape;
 use super::model::{NightReport, RunLine};
 use crate::failmark;
@@ -44,10 +44,10 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
                 out,
                 "| {} | {} | {} s | {} | {} |",
                 cell(&run.job),
-                run.word(),
+                run.as_str(),
                 run.spent.seconds,
                 run.spent.calls,
-                cell(run.told())
+                cell(run.message())
             )?;
         }
         writeln!(out)?;
@@ -102,14 +102,14 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
         )?;
         for it in &report.accounts {
             let amount = |amount: Option<u64>| {
-                amount.map_or_else(|| "—".to_owned(), |amount| words(&it.unit, amount))
+                amount.map_or_else(|| "—".to_owned(), |amount| format_amount(&it.unit, amount))
             };
             writeln!(
                 out,
                 "| {} | {} | {} | {} | {} |",
                 cell(&it.unit),
-                words(&it.unit, it.spent),
-                words(&it.unit, it.planned),
+                format_amount(&it.unit, it.spent),
+                format_amount(&it.unit, it.planned),
                 amount(it.cap.map(|cap| cap.saturating_add(it.granted))),
                 amount(it.left)
             )?;
@@ -120,7 +120,7 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
         writeln!(out, "## Refused\n")?;
         for it in &report.refused {
             let (job, what) = (one_line(&it.job), one_line(&it.what));
-            writeln!(out, "- {job}, by {}: {what}", it.by.words())?;
+            writeln!(out, "- {job}, by {}: {what}", it.by.describe())?;
         }
         writeln!(out)?;
     }
@@ -234,7 +234,12 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
     } else {
         String::new()
     };
-    writeln!(out, "## {} ({}{attempt})\n", one_line(&run.job), run.word())?;
+    writeln!(
+        out,
+        "## {} ({}{attempt})\n",
+        one_line(&run.job),
+        run.as_str()
+    )?;
     if !run.headline.is_empty() {
         writeln!(out, "{}\n", one_line(&run.headline))?;
     }
@@ -245,7 +250,7 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
         let class = outcome
             .class()
             .map_or_else(String::new, |class| format!(" ({class})"));
-        writeln!(out, "{}{class}: {}\n", outcome.word(), one_line(why))?;
+        writeln!(out, "{}{class}: {}\n", outcome.as_str(), one_line(why))?;
     }
     if let Some(outcome) = &run.outcome
         && outcome.class().is_some()
@@ -279,7 +284,7 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
             calls(run.unpriced_calls)
         ));
     }
-    for (name, value) in [("backend", &run.backend), ("confinement", &run.containment)] {
+    for (name, value) in [("backend", &run.backend), ("sandbox", &run.containment)] {
         if !value.is_empty() {
             facts.push(format!("{name}: {}", one_line(value)));
         }

@@ -1,26 +1,26 @@
-//! The report of a night: made from the ledger and the artifacts alone, so that it can be made again.
+//! The report of a night: made from the database and the artifacts alone, so that it can be made again.
 //!
 //! One model, several forms. The job places `report.md`, `report.html` and `report.json`; the command
-//! prints the same from the ledger. Must never ask a model or tell what no row and no artifact says.
+//! prints the same from the database. Must never ask a model or tell what no row and no artifact says.
 
-pub mod accounts;
+pub mod budget_usage;
 mod by_day;
 pub mod dreamscape;
-mod first;
 mod html;
 mod markdown;
 mod model;
+mod next_steps;
+pub mod pending;
 pub mod proposals;
 pub mod refusals;
 #[cfg(test)]
 mod sample;
-pub mod waiting;
 
-pub use first::Move;
 pub use html::render as html;
 pub use markdown::render as markdown;
 pub(crate) use markdown::{code, one_line};
 pub use model::{NightReport, RunLine, gather, whole};
+pub use next_steps::NextStep;
 
 use std::path::Path;
 
@@ -40,9 +40,9 @@ pub const PAGE: &str = "report.html";
 
 /// The name of the folder below [`FOLDER`] for the report of a night that opened then: the night's own
 /// name; or, where another night's report lies there, the first name of the same date that is free. A
-/// ledger that was restored from a backup gives names a second time, and what the lost night reported
+/// database that was restored from a backup gives names a second time, and what the lost night reported
 /// is a person's to keep. Only looks.
-pub fn place(root: &Path, night: &str, opened: Timestamp) -> String {
+pub fn folder_name(root: &Path, night: &str, opened: Timestamp) -> String {
     let date = night.get(..10).unwrap_or(night);
     let further = (2..=FURTHER).map(|number| format!("{date}-{number}"));
     std::iter::once(night.to_owned())
@@ -50,7 +50,7 @@ pub fn place(root: &Path, night: &str, opened: Timestamp) -> String {
         .find(|name| {
             let folder = root.join(FOLDER).join(name);
             match read_in(root, folder.join("report.json"), DOCUMENT) {
-                Ok(text) => serde_json::from_slice::<Opened>(&text)
+                Ok(text) => serde_json::from_slice::<ReportKey>(&text)
                     .is_ok_and(|there| there.opened == opened),
                 Err(_) => folder.join("report.md").symlink_metadata().is_err(),
             }
@@ -58,7 +58,7 @@ pub fn place(root: &Path, night: &str, opened: Timestamp) -> String {
         .unwrap_or_else(|| night.to_owned())
 }
 
-/// The name of a night's rows on a tape.
+/// The name of a night's rows on a recording.
 const NIGHT: &str = "night";
 
 /// More nights than this have no date in common.
@@ -66,29 +66,29 @@ const FURTHER: u32 = 10_000;
 
 /// All that tells one night's report from another's.
 #[derive(serde::Deserialize)]
-struct Opened {
+struct ReportKey {
     opened: Timestamp,
 }
 
 /// What the rows say, and where that goes.
-fn told(ctx: &Context<'_>) -> Result<(NightReport, String), JobError> {
+fn summarize(ctx: &Context<'_>) -> Result<(NightReport, String), JobError> {
     let Some(night) = ctx.admitted.night() else {
         return Err(JobError::failed(
             Class::Internal,
             "a report belongs to a night, and this run has none",
         ));
     };
-    let report = whole(ctx.ledger, night, ctx.root, ctx.now)?;
-    let name = place(ctx.root, &report.night, report.opened);
+    let report = whole(ctx.store, night, ctx.root, ctx.now)?;
+    let name = folder_name(ctx.root, &report.night, report.opened);
     Ok((report, name))
 }
 
 /// Makes the report of the night that this run belongs to.
 ///
 /// # Errors
-/// The ledger cannot be read, or the report cannot be staged.
+/// The database cannot be read, or the report cannot be staged.
 pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
-    let (report, name) = ctx.tape.through(NIGHT, "", || told(ctx))?;
+    let (report, name) = ctx.tape.through(NIGHT, "", || summarize(ctx))?;
     let folder = format!("{FOLDER}/{name}");
     let mut json = serde_json::to_vec_pretty(&report).map_err(|error| {
         JobError::failed(
@@ -139,7 +139,7 @@ mod tests {
             let text = json!({ "opened": at(opened), "night": name }).to_string();
             fs::write(folder.join("report.json"), text).unwrap();
         };
-        let place = |night: &str, opened| place(root.path(), night, at(opened));
+        let place = |night: &str, opened| folder_name(root.path(), night, at(opened));
         assert_eq!(place("2026-01-10", 1), "2026-01-10");
         tell("2026-01-10", 1);
         assert_eq!(place("2026-01-10", 1), "2026-01-10", "made again");

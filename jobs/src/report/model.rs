@@ -3,23 +3,23 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use runner_engine::awake::Awake;
+use runner_engine::awake::SleepInhibition;
 use runner_engine::ids::ProjectId;
-use runner_engine::ledger::{
-    Amounts, DAY, Filter, Ledger, LedgerError, MessageState, NIGHT, NightId, RunRow, RunState,
-};
 use runner_engine::outcome::Outcome;
+use runner_engine::store::{
+    Amounts, DAY, MessageState, NIGHT, NightId, RunFilter, RunRow, RunState, Store, StoreError,
+};
 use runner_engine::tick::REPORT_JOB;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::accounts::{self, Account};
+use super::budget_usage::{self, UnitUsage};
 use super::by_day;
 use super::dreamscape::{self, Dreamscape};
-use super::first::{self, Move};
-use super::proposals::{self, Proposed};
+use super::next_steps::{self, NextStep};
+use super::pending::{self, PendingItem};
+use super::proposals::{self, ReportedProposal};
 use super::refusals::{self, Refusal};
-use super::waiting::{self, Waiting};
 
 /// The version of the JSON form.
 pub const SCHEMA: u32 = 1;
@@ -59,25 +59,25 @@ pub struct NightReport {
     pub alerts: Vec<String>,
     /// What it might spend, held at once, spent and has left, a unit each.
     #[serde(default)]
-    pub accounts: Vec<Account>,
+    pub accounts: Vec<UnitUsage>,
     /// What was refused: by guards, budgets, at admission, or in the check of a reply.
     #[serde(default)]
     pub refused: Vec<Refusal>,
     /// What its dreams propose, with the decisions that stand by now. Only in a [`whole`] report.
     #[serde(default)]
-    pub proposals: Vec<Proposed>,
+    pub proposals: Vec<ReportedProposal>,
     /// How many more there are than are told.
     #[serde(default)]
     pub more_proposals: usize,
     /// What else waits for a person. Only in a [`whole`] report.
     #[serde(default)]
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<PendingItem>,
     /// What its overnight runs brought. Only in a [`whole`] report.
     #[serde(default)]
     pub dreamscapes: Vec<Dreamscape>,
     /// What a person might do, the most urgent first. Only in a [`whole`] report.
     #[serde(default)]
-    pub first: Vec<Move>,
+    pub first: Vec<NextStep>,
 }
 
 /// One run, told.
@@ -119,7 +119,7 @@ pub struct RunLine {
     pub containment: String,
     /// What came of keeping the machine awake, where that was asked for.
     #[serde(default)]
-    pub awake: Option<Awake>,
+    pub awake: Option<SleepInhibition>,
 }
 
 /// Words from best to worst: what a night exits with.
@@ -142,7 +142,7 @@ impl NightReport {
         for word in ORDER {
             let count = self
                 .last_attempts()
-                .filter(|run| run.word() == word)
+                .filter(|run| run.as_str() == word)
                 .count();
             if count > 0 {
                 counts.push((word, count));
@@ -180,7 +180,7 @@ impl NightReport {
 
 impl RunLine {
     /// The one line that tells most: its headline, else why it ended as it did.
-    pub fn told(&self) -> &str {
+    pub fn message(&self) -> &str {
         let why = self.outcome.as_ref().and_then(Outcome::why);
         if self.headline.is_empty() {
             why.unwrap_or_default()
@@ -190,46 +190,46 @@ impl RunLine {
     }
 
     /// The word of its outcome; `running` while it has none.
-    pub fn word(&self) -> &str {
-        self.outcome.as_ref().map_or("running", Outcome::word)
+    pub fn as_str(&self) -> &str {
+        self.outcome.as_ref().map_or("running", Outcome::as_str)
     }
 }
 
-/// Reads a night out of the ledger, and what its runs left out of their artifacts.
+/// Reads a night out of the database, and what its runs left out of their artifacts.
 ///
 /// # Errors
-/// [`LedgerError`]. An artifact that cannot be read is told in the report.
+/// [`StoreError`]. An artifact that cannot be read is told in the report.
 pub fn whole(
-    ledger: &Ledger,
+    store: &Store,
     night: NightId,
     root: &Path,
     now: Timestamp,
-) -> Result<NightReport, LedgerError> {
-    let mut report = gather(ledger, night, root, now)?;
-    let jobs = ledger.jobs(&ledger.night(night)?.project)?;
+) -> Result<NightReport, StoreError> {
+    let mut report = gather(store, night, root, now)?;
+    let jobs = store.jobs(&store.night(night)?.project)?;
     let several = jobs.iter().filter(|job| job.kind == "dream").count() > 1;
     let (proposals, more) = proposals::read(root, &report.runs, several);
     (report.proposals, report.more_proposals) = (proposals, more);
-    report.waiting = waiting::read(root, &report.runs);
+    report.waiting = pending::read(root, &report.runs);
     report.dreamscapes = dreamscape::read(root, &report.runs);
-    report.first = first::moves(&report);
+    report.first = next_steps::moves(&report);
     Ok(report)
 }
 
-/// Reads a night out of the ledger alone.
+/// Reads a night out of the database alone.
 ///
 /// # Errors
-/// [`LedgerError`].
+/// [`StoreError`].
 pub fn gather(
-    ledger: &Ledger,
+    store: &Store,
     night: NightId,
     root: &Path,
     now: Timestamp,
-) -> Result<NightReport, LedgerError> {
-    let row = ledger.night(night)?;
-    let mut rows = ledger.runs(&Filter {
+) -> Result<NightReport, StoreError> {
+    let row = store.night(night)?;
+    let mut rows = store.runs(&RunFilter {
         night: Some(night),
-        ..Filter::default()
+        ..RunFilter::default()
     })?;
     rows.retain(|run| run.kind != REPORT_JOB);
     rows.reverse();
@@ -241,20 +241,20 @@ pub fn gather(
         if run.state != RunState::Settled {
             open.push(run.job_name.clone());
         }
-        held = held.plus(ledger.reserved_for(&run.id)?);
-        let line = told(ledger, run)?;
+        held = held.plus(store.reserved_for(&run.id)?);
+        let line = run_line(store, run)?;
         spent = spent.plus(line.spent);
         runs.push(line);
     }
     let mut missed = Vec::new();
-    for occurrence in ledger.occurrences_of(night)? {
+    for occurrence in store.occurrences_of(night)? {
         if let Some(
             outcome @ Outcome::Missed {
                 first, last, count, ..
             },
         ) = &occurrence.outcome
         {
-            let job = ledger.job_by_id(occurrence.job)?.name;
+            let job = store.job_by_id(occurrence.job)?.name;
             let why = outcome.why().unwrap_or_default();
             missed.push(match count {
                 1 => format!("{job} at {first}: {why}"),
@@ -268,7 +268,7 @@ pub fn gather(
         (NIGHT, night.0.to_string()),
         (DAY, format!("{} {date}", row.project)),
     ] {
-        for grant in ledger.grants(level, &key)? {
+        for grant in store.grants(level, &key)? {
             let amounts = super::markdown::amounts(grant.amounts);
             grants.push(format!(
                 "{amounts} for the {level}, by {}: {}",
@@ -277,9 +277,9 @@ pub fn gather(
         }
     }
     let until = row.closed.unwrap_or(now);
-    let by_day = by_day::of(ledger, &row, until)?;
-    let accounts = accounts::of_night(ledger, &row, held, spent, until)?;
-    let refused = refusals::of(&runs);
+    let by_day = by_day::runs_by_day(store, &row, until)?;
+    let accounts = budget_usage::of_night(store, &row, held, spent, until)?;
+    let refused = refusals::refusals_of_night(&runs);
     let mut report = NightReport {
         schema_version: SCHEMA,
         night: row.name,
@@ -295,7 +295,7 @@ pub fn gather(
         missed,
         by_day,
         grants,
-        alerts: alerts(ledger, &row.project, row.opens, now)?,
+        alerts: alerts(store, &row.project, row.opens, now)?,
         accounts,
         refused,
         proposals: Vec::new(),
@@ -306,7 +306,7 @@ pub fn gather(
     };
     let worst = report
         .last_attempts()
-        .filter_map(|run| ORDER.iter().position(|word| *word == run.word()))
+        .filter_map(|run| ORDER.iter().position(|word| *word == run.as_str()))
         .max();
     report.worst = ORDER[worst.unwrap_or(0)].to_owned();
     Ok(report)
@@ -314,14 +314,14 @@ pub fn gather(
 
 /// What people were told of since a moment, a line an alert.
 fn alerts(
-    ledger: &Ledger,
+    store: &Store,
     project: &ProjectId,
     from: Timestamp,
     to: Timestamp,
-) -> Result<Vec<String>, LedgerError> {
+) -> Result<Vec<String>, StoreError> {
     let mut lines = Vec::new();
-    for alert in ledger.alerts_between(project, from, to)? {
-        let mut line = format!("{}: {}", alert.job_name, alert.kind.word());
+    for alert in store.alerts_between(project, from, to)? {
+        let mut line = format!("{}: {}", alert.job_name, alert.kind.as_str());
         if alert.count > 1 {
             line.push_str(&format!(", {} times", alert.count));
         }
@@ -331,7 +331,7 @@ fn alerts(
             (None, Some((_, who))) => line.push_str(&format!(", silenced by {who}")),
             (None, None) => {}
         }
-        for message in ledger.messages_of(&alert.id)? {
+        for message in store.messages_of(&alert.id)? {
             let lost = matches!(message.state, MessageState::Waiting | MessageState::GivenUp);
             if lost && !message.said.is_empty() {
                 line.push_str(&format!(
@@ -345,8 +345,8 @@ fn alerts(
     Ok(lines)
 }
 
-fn told(ledger: &Ledger, run: RunRow) -> Result<RunLine, LedgerError> {
-    let mut spent = ledger.spent_by(&run.id)?;
+fn run_line(store: &Store, run: RunRow) -> Result<RunLine, StoreError> {
+    let mut spent = store.spent_by(&run.id)?;
     if let (Some(started), Some(finished)) = (run.started, run.finished) {
         spent.seconds = finished.duration_since(started).as_secs().unsigned_abs();
     }
@@ -359,8 +359,8 @@ fn told(ledger: &Ledger, run: RunRow) -> Result<RunLine, LedgerError> {
         started: run.started,
         finished: run.finished,
         spent,
-        unstated_calls: ledger.unstated_calls(&run.id)?,
-        unpriced_calls: ledger.unpriced_calls(&run.id)?,
+        unstated_calls: store.unstated_calls(&run.id)?,
+        unpriced_calls: store.unpriced_calls(&run.id)?,
         headline: run.summary.headline,
         lines: run.summary.lines,
         facts: run.summary.facts,

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::model::RunLine;
 use crate::dream::decisions::Decisions;
-use crate::dream::proposal::{Action, Confidence, Status, clean};
-use crate::dream::survey::Reader;
+use crate::dream::inventory::Reader;
+use crate::dream::proposal::{Action, Confidence, IdeaStatus, clean};
 
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
@@ -24,7 +24,7 @@ const FILE: &str = "/proposals.json";
 
 /// One proposal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Proposed {
+pub struct ReportedProposal {
     /// The job that made it.
     pub job: String,
     /// Its id.
@@ -32,7 +32,7 @@ pub struct Proposed {
     /// The idea, then for a merge the destination.
     pub targets: Vec<String>,
     /// What it was found to be.
-    pub status: Status,
+    pub status: IdeaStatus,
     /// What to do with it.
     pub action: Action,
     /// How sure.
@@ -48,7 +48,7 @@ pub struct Proposed {
     pub flag: String,
 }
 
-impl Proposed {
+impl ReportedProposal {
     /// Whether a person is to decide: to keep an idea as it is is nothing to do.
     pub fn waits(&self) -> bool {
         self.decided.is_none() && self.action != Action::Keep
@@ -62,10 +62,10 @@ impl Proposed {
 
 /// What a file may say of one.
 #[derive(Deserialize)]
-struct Written {
+struct ProposalFields {
     id: String,
     targets: Vec<String>,
-    status: Status,
+    status: IdeaStatus,
     action: Action,
     confidence: Confidence,
     #[serde(default)]
@@ -77,7 +77,7 @@ struct Written {
 }
 
 /// The proposals that these runs left, those that wait first, and how many more there are.
-pub(super) fn read(root: &Path, runs: &[RunLine], several: bool) -> (Vec<Proposed>, usize) {
+pub(super) fn read(root: &Path, runs: &[RunLine], several: bool) -> (Vec<ReportedProposal>, usize) {
     let Ok(reader) = Reader::open(root, LARGEST) else {
         return (Vec::new(), 0);
     };
@@ -115,20 +115,25 @@ pub(super) fn read(root: &Path, runs: &[RunLine], several: bool) -> (Vec<Propose
 /// What a command needs to mean this dream job.
 fn flag(job: &str, several: bool) -> String {
     if several || job != "dream" {
-        format!(" --job {}", word(job))
+        format!(" --job {}", shell_word(job))
     } else {
         String::new()
     }
 }
 
-fn proposed(it: Written, job: &str, flag: &str, decisions: &Decisions) -> Option<Proposed> {
+fn proposed(
+    it: ProposalFields,
+    job: &str,
+    flag: &str,
+    decisions: &Decisions,
+) -> Option<ReportedProposal> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if !(1..=64).contains(&it.id.len()) || !it.id.bytes().all(plain) || it.id.starts_with('-') {
         return None;
     }
     let hash = it.targets_hash.as_deref().filter(|hash| !hash.is_empty());
     let decided = decisions.of(&it.id, hash).map(|it| clean(&it.decision, 40));
-    Some(Proposed {
+    Some(ReportedProposal {
         job: job.to_owned(),
         targets: it.targets.iter().take(2).map(|it| clean(it, 200)).collect(),
         status: it.status,
@@ -143,7 +148,7 @@ fn proposed(it: Written, job: &str, flag: &str, decisions: &Decisions) -> Option
 }
 
 /// A text as one word of a shell.
-pub(super) fn word(text: &str) -> String {
+pub(super) fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
     if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
         text.to_owned()
@@ -187,8 +192,8 @@ mod tests {
             "b.md".into(),
         ];
         let (found, more) = read(root.path(), &[run.clone()], false);
-        let told: Vec<(&str, bool)> = found.iter().map(|it| (&*it.id, it.waits())).collect();
-        assert_eq!(told, [("cc", true), ("aa", false), ("bb", false)]);
+        let reported: Vec<(&str, bool)> = found.iter().map(|it| (&*it.id, it.waits())).collect();
+        assert_eq!(reported, [("cc", true), ("aa", false), ("bb", false)]);
         assert_eq!(more, 0);
         assert_eq!(found[0].command("accept"), "runner dream accept cc");
         assert!(!found[0].evidence.contains('\u{202e}'), "{found:?}");
@@ -199,8 +204,8 @@ mod tests {
 
     #[test]
     fn a_name_is_one_word_of_a_shell() {
-        assert_eq!(word("night.1"), "night.1");
-        assert_eq!(word("a b;c'd"), "'a b;c'\\''d'");
-        assert_eq!(word("--all"), "'--all'");
+        assert_eq!(shell_word("night.1"), "night.1");
+        assert_eq!(shell_word("a b;c'd"), "'a b;c'\\''d'");
+        assert_eq!(shell_word("--all"), "'--all'");
     }
 }

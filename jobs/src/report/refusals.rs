@@ -11,7 +11,7 @@ use super::model::RunLine;
 /// Who said no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum By {
+pub enum RefusedBy {
     /// A guard: a write or an act outside of what the run may do.
     Guard,
     /// A budget.
@@ -20,13 +20,13 @@ pub enum By {
     Admission,
     /// The check of a reply: an element that was not offered.
     Check,
-    /// Walls, as far as they are known: uses of tools that failed.
+    /// Sandbox, as far as they are known: uses of tools that failed.
     Walls,
 }
 
-impl By {
+impl RefusedBy {
     /// For people.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::Guard => "guard",
             Self::Budget => "budget",
@@ -45,7 +45,7 @@ pub struct Refusal {
     /// The run.
     pub run: String,
     /// Who said no.
-    pub by: By,
+    pub by: RefusedBy,
     /// To what, and why.
     pub what: String,
 }
@@ -53,10 +53,10 @@ pub struct Refusal {
 /// How a line of a run begins that tells of a refused element.
 const REFUSED: &str = "refused: ";
 /// How a line of a run ends that tells of uses of tools that failed.
-const TOOLS: &str = "failed; what walls refuse fails so";
+const TOOLS: &str = "failed; what the sandbox refuses fails so";
 
 /// All refusals of a night, guards first.
-pub(super) fn of(runs: &[RunLine]) -> Vec<Refusal> {
+pub(super) fn refusals_of_night(runs: &[RunLine]) -> Vec<Refusal> {
     let mut found = Vec::new();
     for run in runs {
         let mut push = |by, what: &str| {
@@ -69,17 +69,17 @@ pub(super) fn of(runs: &[RunLine]) -> Vec<Refusal> {
         };
         if let Some(Outcome::Failed { class, why }) = &run.outcome {
             match class {
-                Class::Guard => push(By::Guard, why),
-                Class::OverBudget => push(By::Budget, why),
-                _ if run.started.is_none() => push(By::Admission, why),
+                Class::Guard => push(RefusedBy::Guard, why),
+                Class::OverBudget => push(RefusedBy::Budget, why),
+                _ if run.started.is_none() => push(RefusedBy::Admission, why),
                 _ => {}
             }
         }
         for line in &run.lines {
             if let Some(what) = line.strip_prefix(REFUSED) {
-                push(By::Check, what);
+                push(RefusedBy::Check, what);
             } else if line.ends_with(TOOLS) {
-                push(By::Walls, line);
+                push(RefusedBy::Walls, line);
             }
         }
     }

@@ -1,18 +1,18 @@
 //! Reports for tests.
 
 use jiff::Timestamp;
-use runner_engine::awake::{Awake, Held};
-use runner_engine::ledger::Amounts;
+use runner_engine::awake::{InhibitLevel, SleepInhibition};
 use runner_engine::outcome::{Class, Outcome};
+use runner_engine::store::Amounts;
 use serde_json::{Map, Value, json};
 
-use super::accounts::Account;
-use super::dreamscape::{Council, Dreamscape, Voice};
-use super::proposals::Proposed;
-use super::refusals::{By, Refusal};
-use super::waiting::Waiting;
+use super::budget_usage::UnitUsage;
+use super::dreamscape::{Council, CouncillorView, Dreamscape};
+use super::pending::PendingItem;
+use super::proposals::ReportedProposal;
+use super::refusals::{Refusal, RefusedBy};
 use super::{NightReport, RunLine};
-use crate::dream::proposal::{Action, Confidence, Status};
+use crate::dream::proposal::{Action, Confidence, IdeaStatus};
 
 /// A run that succeeded.
 pub(crate) fn run(job: &str, kind: &str) -> RunLine {
@@ -40,8 +40,8 @@ pub(crate) fn run(job: &str, kind: &str) -> RunLine {
         artifacts: vec!["out/a.json".into()],
         backend: "builtin".into(),
         containment: "walls strict (bubblewrap, landlock 4), network closed, tree cgroup".into(),
-        awake: Some(Awake {
-            held: Held::Sleep,
+        awake: Some(SleepInhibition {
+            held: InhibitLevel::Sleep,
             by: "logind".into(),
             why: String::new(),
         }),
@@ -64,7 +64,7 @@ pub(crate) fn failed(job: &str, class: Class, why: &str) -> RunLine {
 /// A night of these runs.
 pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
     let at = |second: i64| Timestamp::from_second(second).unwrap();
-    let refused = super::refusals::of(&runs);
+    let refused = super::refusals::refusals_of_night(&runs);
     NightReport {
         schema_version: 1,
         night: "2026-11-21".into(),
@@ -92,12 +92,12 @@ pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
 }
 
 /// A proposal.
-pub(crate) fn proposal(number: usize, text: &str) -> Proposed {
-    Proposed {
+pub(crate) fn proposal(number: usize, text: &str) -> ReportedProposal {
+    ReportedProposal {
         job: "dream".into(),
         id: format!("{number:016x}"),
         targets: vec![format!("ideas/{number}-{text}.md")],
-        status: Status::Implemented,
+        status: IdeaStatus::Implemented,
         action: Action::Archive,
         confidence: Confidence::High,
         evidence: format!("31399b60 {text}"),
@@ -114,7 +114,7 @@ pub(crate) fn full(text: &str) -> NightReport {
     good.lines = vec![
         text.into(),
         format!("refused: {text}"),
-        format!("not held by its walls: {text}"),
+        format!("not held by its sandbox: {text}"),
     ];
     good.artifacts = vec![text.into()];
     good.backend = text.into();
@@ -135,30 +135,30 @@ pub(crate) fn full(text: &str) -> NightReport {
     report.refused.push(Refusal {
         job: text.into(),
         run: text.into(),
-        by: By::Guard,
+        by: RefusedBy::Guard,
         what: text.into(),
     });
     report.proposals = vec![
         proposal(1, text),
-        Proposed {
+        ReportedProposal {
             decided: Some(text.into()),
             ..proposal(2, text)
         },
-        Proposed {
+        ReportedProposal {
             action: Action::Keep,
             flag: text.into(),
             ..proposal(3, text)
         },
     ];
     report.more_proposals = 3;
-    report.waiting = vec![Waiting {
+    report.waiting = vec![PendingItem {
         sort: text.into(),
         job: text.into(),
         what: text.into(),
         why: text.into(),
         command: text.into(),
     }];
-    report.accounts = vec![Account {
+    report.accounts = vec![UnitUsage {
         unit: text.into(),
         cap: Some(10),
         granted: 5,
@@ -177,7 +177,7 @@ pub(crate) fn full(text: &str) -> NightReport {
     }
     scape.goal = Some(text.into());
     scape.tension = Some(text.into());
-    let voice = Voice {
+    let voice = CouncillorView {
         runner: text.into(),
         kind: text.into(),
         action: text.into(),
@@ -216,7 +216,7 @@ pub(crate) fn full(text: &str) -> NightReport {
             ..Dreamscape::default()
         },
     ];
-    report.first = super::first::moves(&report);
+    report.first = super::next_steps::moves(&report);
     report
 }
 

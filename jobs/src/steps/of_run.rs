@@ -1,11 +1,11 @@
 //! The record of tools as a run has it: what its agents did before, and where what its own does goes.
 
-use runner_engine::tape::Unrecorded;
+use runner_engine::recording::UnrecordedInput;
 
-use super::{Step, StepsFile};
+use super::{StepsFile, ToolStep};
 use crate::{Context, JobError};
 
-/// The names on a tape: the last rows, and whether more can be written.
+/// The names on a recording: the last rows, and whether more can be written.
 const LAST: &str = "steps";
 const HOLD: &str = "steps are recorded";
 
@@ -19,7 +19,7 @@ impl Context<'_> {
         path: &str,
         agent: Option<&str>,
         count: usize,
-    ) -> Result<Result<Vec<Step>, String>, JobError> {
+    ) -> Result<Result<Vec<ToolStep>, String>, JobError> {
         let question = format!("{count} of {path}");
         self.tape.through(LAST, &question, || {
             let file = StepsFile::new(self.root, path, agent);
@@ -30,8 +30,8 @@ impl Context<'_> {
     /// From now on every tool that the backend's agent uses is a row of this file.
     pub fn record_steps(&mut self, file: StepsFile) {
         let held = self.tape.through(HOLD, &file.path, || {
-            let held = file.hold().map_err(|error| error.to_string());
-            Ok::<_, Unrecorded>(held.map(drop))
+            let held = file.hold_lock().map_err(|error| error.to_string());
+            Ok::<_, UnrecordedInput>(held.map(drop))
         });
         if let Ok(Err(error)) = held {
             let why = format!("{} cannot be written: {error}", file.path);

@@ -62,7 +62,7 @@ fn each_tool_is_a_row_in_the_contracts_fields_whatever_becomes_of_it() {
     });
     assert_eq!(first, expected);
     let rows = steps.last(25).unwrap();
-    let lines: Vec<String> = rows.iter().map(Step::line).collect();
+    let lines: Vec<String> = rows.iter().map(ToolStep::line).collect();
     assert_eq!(lines[0][..17], *"Bash make --key [");
     assert!(lines[0].ends_with("(exit 2)"), "{}", lines[0]);
     assert_eq!(
@@ -83,7 +83,7 @@ fn each_tool_is_a_row_in_the_contracts_fields_whatever_becomes_of_it() {
 fn a_line_is_one_line_and_cut_at_eighty_characters() {
     let redactor = Redactor::new(Vec::new());
     let long = format!("echo\n\"{}\"", "é".repeat(200));
-    let step = Step::of(
+    let step = ToolStep::of(
         "Bash",
         Some(Target::Command(&long)),
         Path::new("/p"),
@@ -104,29 +104,29 @@ fn a_full_file_is_turned_once_and_the_last_rows_are_found_across_both() {
         ..file(&folder)
     };
     for number in 0..40 {
-        let step = Step {
+        let step = ToolStep {
             tool: format!("t{number}"),
-            ..Step::default()
+            ..ToolStep::default()
         };
         steps.append(step, at(number)).unwrap();
     }
-    let tools = |rows: Vec<Step>| rows.into_iter().map(|it| it.tool).collect::<Vec<_>>();
+    let tools = |rows: Vec<ToolStep>| rows.into_iter().map(|it| it.tool).collect::<Vec<_>>();
     let last = tools(steps.last(25).unwrap());
     let expected: Vec<String> = (15..40).map(|number| format!("t{number}")).collect();
     assert_eq!(last, expected);
     assert!(fs::metadata(folder.path().join(FILE)).unwrap().len() < 2_200);
     assert!(folder.path().join(OLDER).exists());
-    // While a run records, the file stays the one that its walls keep, up to a bound.
-    let held = steps.hold().unwrap();
+    // While a run records, the file stays the one that its sandbox keeps, up to a bound.
+    let held = steps.hold_lock().unwrap();
     let mut written = 0;
-    while steps.append(Step::default(), at(99)).is_ok() {
+    while steps.append(ToolStep::default(), at(99)).is_ok() {
         written += 1;
         assert!(written < 1_000);
     }
     let size = fs::metadata(folder.path().join(FILE)).unwrap().len();
     assert!((16_000..16_300).contains(&size), "{size}");
     drop(held);
-    steps.append(Step::default(), at(99)).unwrap();
+    steps.append(ToolStep::default(), at(99)).unwrap();
     assert!(fs::metadata(folder.path().join(FILE)).unwrap().len() < 500);
 }
 
@@ -142,9 +142,9 @@ fn many_writers_lose_and_tear_nothing() {
             };
             scope.spawn(move || {
                 for number in 0..25 {
-                    let step = Step {
+                    let step = ToolStep {
                         tool: format!("t{number}"),
-                        ..Step::default()
+                        ..ToolStep::default()
                     };
                     steps.append(step, at(number)).unwrap();
                 }
@@ -158,7 +158,7 @@ fn many_writers_lose_and_tear_nothing() {
         .collect();
     assert!(
         text.lines()
-            .all(|line| serde_json::from_str::<Step>(line).is_ok())
+            .all(|line| serde_json::from_str::<ToolStep>(line).is_ok())
     );
     assert_eq!(text.lines().count(), 200);
 }
@@ -172,11 +172,11 @@ fn a_link_a_pipe_and_damage_are_neither_followed_nor_believed() {
     let other = folder.path().join("other");
     fs::write(&other, "").unwrap();
     std::os::unix::fs::symlink(&other, &path).unwrap();
-    assert!(steps.append(Step::default(), at(0)).is_err() && steps.last(1).is_err());
+    assert!(steps.append(ToolStep::default(), at(0)).is_err() && steps.last(1).is_err());
     assert_eq!(fs::read(&other).unwrap(), b"");
     fs::remove_file(&path).unwrap();
     fs::hard_link(&other, &path).unwrap();
-    assert!(steps.append(Step::default(), at(0)).is_err());
+    assert!(steps.append(ToolStep::default(), at(0)).is_err());
     fs::remove_file(&path).unwrap();
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -186,7 +186,7 @@ fn a_link_a_pipe_and_damage_are_neither_followed_nor_believed() {
         0,
     )
     .unwrap();
-    assert!(steps.append(Step::default(), at(0)).is_err() && steps.last(1).is_err());
+    assert!(steps.append(ToolStep::default(), at(0)).is_err() && steps.last(1).is_err());
     fs::remove_file(&path).unwrap();
     fs::write(
         &path,
@@ -202,9 +202,9 @@ fn a_link_a_pipe_and_damage_are_neither_followed_nor_believed() {
     assert_eq!(tools, ["Edit"]);
     steps
         .append(
-            Step {
+            ToolStep {
                 tool: "Next".into(),
-                ..Step::default()
+                ..ToolStep::default()
             },
             at(0),
         )

@@ -8,8 +8,8 @@ use runner_engine::digest::Digest;
 use runner_engine::git::Git;
 use runner_engine::outcome::{Class, Outcome};
 use runner_jobs::Silent;
-use runner_jobs::dream::proposal::{Action, Status};
-use runner_jobs::evidence::{Bounds, Room, references};
+use runner_jobs::dream::proposal::{Action, IdeaStatus};
+use runner_jobs::evidence::{HistoryLimits, ProjectEvidence, references};
 use serde_json::{Value, json};
 
 use super::{keep, of, project};
@@ -140,9 +140,9 @@ fn a_flood_of_an_answer_is_bounded() {
     many.push(keep("ideas/coffee.md"));
     let settled = place.answered(json!(many));
     assert_eq!(settled.summary.facts["refused"], 100);
-    let mut told = (settled.summary.lines.iter()).filter(|line| line.starts_with("refused:"));
-    assert_eq!(told.clone().count(), 21);
-    assert_eq!(told.next_back().unwrap(), "refused: 80 more proposals");
+    let mut reported = (settled.summary.lines.iter()).filter(|line| line.starts_with("refused:"));
+    assert_eq!(reported.clone().count(), 21);
+    assert_eq!(reported.next_back().unwrap(), "refused: 80 more proposals");
 }
 
 #[test]
@@ -161,15 +161,15 @@ fn runners_own_files_are_counted() {
 fn a_history_is_read_whatever_the_clone_and_its_settings() {
     let (place, done) = project();
     place.git(&["config", "diff.orderFile", "no-such-file"]);
-    let room = Room::open(&place.ask(), &Bounds::default()).unwrap();
+    let room = ProjectEvidence::open(&place.ask(), &HistoryLimits::default()).unwrap();
     assert_eq!((room.history().len(), room.notes()), (5, &[][..]));
     assert_eq!(room.history()[2].paths, ["src/retry.rs"]);
 
-    let bounds = Bounds {
+    let bounds = HistoryLimits {
         commits: 2,
-        ..Bounds::default()
+        ..HistoryLimits::default()
     };
-    let room = Room::open(&place.ask(), &bounds).unwrap();
+    let room = ProjectEvidence::open(&place.ask(), &bounds).unwrap();
     assert_eq!(room.history().len(), 2);
     assert_eq!(room.notes(), ["history read up to 2 commits"]);
     let resolves = |text: &str| references::check(&room, text, |_| false).resolves();
@@ -191,7 +191,7 @@ fn a_history_is_read_whatever_the_clone_and_its_settings() {
         &to,
     ]);
     let git = Git::new(&bare, &place.env(), "test");
-    let room = Room::open(&git, &Bounds::default()).unwrap();
+    let room = ProjectEvidence::open(&git, &HistoryLimits::default()).unwrap();
     assert_eq!(room.history().len(), 5);
     assert!(room.history().iter().all(|commit| commit.paths.is_empty()));
     let said = "history read without paths: git could not list them";
@@ -241,7 +241,7 @@ fn an_obedient_model_gets_nothing_through() {
     let (_, proposals) = place.proposals();
     assert_eq!(
         (proposals[0].status, proposals[0].action),
-        (Status::Implemented, Action::Keep)
+        (IdeaStatus::Implemented, Action::Keep)
     );
     assert!(proposals[0].rationale.contains("does not resolve"));
 }

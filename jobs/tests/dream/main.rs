@@ -1,4 +1,4 @@
-//! The dream pass from outside: real repository, real ledger, real placement.
+//! The dream pass from outside: real repository, real database, real publication.
 
 #![allow(
     clippy::disallowed_methods,
@@ -7,8 +7,8 @@
     reason = "a test needs the PATH that it was started with, fails by panicking, and says what it skips"
 )]
 
+mod fixture;
 mod hostile;
-mod place;
 mod review;
 mod sequences;
 mod spending;
@@ -19,12 +19,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use fixture::Fixture;
 use jiff::Timestamp;
-use place::Place;
 use runner_backends::{BackendError, Scripted, Step};
 use runner_engine::digest::Digest;
 use runner_engine::outcome::{Class, Outcome};
-use runner_jobs::dream::proposal::{Action, Proposal, Status};
+use runner_jobs::dream::proposal::{Action, IdeaStatus, Proposal};
 use runner_jobs::dream::{Dirty, DreamSpec, dirty};
 use runner_jobs::{Progress, Silent};
 use serde_json::{Value, json};
@@ -80,8 +80,8 @@ them took, what it cost in tokens and in money, and which of them need a person 
 ";
 
 /// A project with ideas of every class; the hash of the commit that did one of them.
-fn project() -> (Place, String) {
-    let place = Place::new();
+fn project() -> (Fixture, String) {
+    let place = Fixture::new();
     place.commit("chore: begin", &["README.md"]);
     place.commit("feat: colour the output", &["src/term.rs"]);
     let done = place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
@@ -128,20 +128,23 @@ fn every_class_is_recognised_and_recorded() {
     };
     assert_eq!(
         judged("ideas/retry-policy.md"),
-        (Status::Implemented, Action::Archive)
+        (IdeaStatus::Implemented, Action::Archive)
     );
     assert_eq!(
         judged("ideas/offline-maps.md"),
-        (Status::Meritorious, Action::Promote)
+        (IdeaStatus::Meritorious, Action::Promote)
     );
     assert_eq!(
         judged("ideas/scheduler-story.md"),
-        (Status::BlogCandidate, Action::MarkBlog)
+        (IdeaStatus::BlogCandidate, Action::MarkBlog)
     );
-    assert_eq!(judged("ideas/coffee.md"), (Status::Sidenote, Action::Keep));
+    assert_eq!(
+        judged("ideas/coffee.md"),
+        (IdeaStatus::Sidenote, Action::Keep)
+    );
     assert_eq!(
         judged("ideas/sub/report.md"),
-        (Status::Duplicate, Action::Merge)
+        (IdeaStatus::Duplicate, Action::Merge)
     );
     assert_eq!(
         of(&proposals, "ideas/sub/report.md").targets[1],
@@ -149,7 +152,7 @@ fn every_class_is_recognised_and_recorded() {
     );
     assert_eq!(
         judged("ideas/report-page.md"),
-        (Status::Sidenote, Action::Keep)
+        (IdeaStatus::Sidenote, Action::Keep)
     );
     assert!(
         of(&proposals, "ideas/retry-policy.md")
@@ -250,7 +253,7 @@ fn a_pass_without_changes_is_skipped_and_a_change_is_seen() {
         proposals[0].targets_hash, old.targets_hash,
         "but about other content"
     );
-    assert_eq!(place.pass().outcome.word(), "skipped");
+    assert_eq!(place.pass().outcome.as_str(), "skipped");
 }
 
 #[test]
@@ -342,7 +345,7 @@ fn one_good_answer_of_four_survives() {
 
 #[test]
 fn what_cannot_be_read_is_told_and_stops_nothing() {
-    let mut place = Place::new();
+    let mut place = Fixture::new();
     place.commit("chore: begin", &["README.md"]);
     place.write("ideas/good.md", "A note.\n");
     place.write("ideas/bytes.md", [0xff, 0xfe, b'x']);
@@ -456,7 +459,7 @@ fn a_backend_without_an_answer_leaves_everything_as_it_was() {
         assert_eq!(place.everything(), before, "{step:?}");
     }
     let around = json!({"proposals": [keep("ideas/coffee.md")]});
-    assert_eq!(place.answered(around).outcome.word(), "degraded");
+    assert_eq!(place.answered(around).outcome.as_str(), "degraded");
 }
 
 #[test]

@@ -12,16 +12,16 @@ use runner_backends::Builtin;
 use runner_engine::outcome::Outcome;
 use runner_jobs::Progress;
 use runner_jobs::dream::proposal::Action;
-use runner_jobs::dream::review::{Ask, MARKER, ReviewError, Stale, Verdict};
+use runner_jobs::dream::review::{DecisionInput, DecisionRequest, MARKER, ReviewError, Stale};
 
-use super::place::{Other, Place};
+use super::fixture::{Fixture, OtherPerson};
 use super::project;
 
 /// Content, mode and date of every idea, archived idea and spec.
-type Looks = BTreeMap<PathBuf, (Vec<u8>, u32, (i64, i64))>;
+type FileLooks = BTreeMap<PathBuf, (Vec<u8>, u32, (i64, i64))>;
 
-pub fn looks(place: &Place) -> Looks {
-    fn below(folder: &Path, all: &mut Looks) {
+pub fn looks(place: &Fixture) -> FileLooks {
+    fn below(folder: &Path, all: &mut FileLooks) {
         let Ok(entries) = fs::read_dir(folder) else {
             return;
         };
@@ -36,14 +36,14 @@ pub fn looks(place: &Place) -> Looks {
             }
         }
     }
-    let mut all = Looks::new();
+    let mut all = FileLooks::new();
     below(&place.root.join("ideas"), &mut all);
     below(&place.root.join("specs"), &mut all);
     all
 }
 
 /// The project after one pass, with an idea of every class; files of several modes and dates.
-fn proposed() -> Place {
+fn proposed() -> Fixture {
     let (mut place, _) = project();
     fs::write(
         place.root.join(".git/info/exclude"),
@@ -84,14 +84,14 @@ const ALL: [(&str, Action); 5] = [
 fn every_action_is_carried_out_and_undone_to_the_byte() {
     let mut place = proposed();
     let before = looks(&place);
-    let state_of = |place: &Place, path: &str| place.state(path)["status"].clone();
+    let state_of = |place: &Fixture, path: &str| place.state(path)["status"].clone();
     for (path, action) in ALL {
         let text = place.read(path);
         let (_, mode, date) = before[&place.root.join(path)].clone();
-        let done = place.decide(path, Verdict::Accept).unwrap();
+        let done = place.decide(path, DecisionInput::Accept).unwrap();
         assert_eq!(
             (done.decision.action.as_str(), done.already),
-            (action.word(), false)
+            (action.as_str(), false)
         );
         let moved = |to: &str| {
             assert!(!place.root.join(path).exists());
@@ -127,12 +127,12 @@ fn every_action_is_carried_out_and_undone_to_the_byte() {
             }
         };
         assert_eq!(state_of(&place, path), status);
-        let again = place.decide(path, Verdict::Accept).unwrap();
+        let again = place.decide(path, DecisionInput::Accept).unwrap();
         assert!(
             again.already,
             "a second time is no mistake and does nothing"
         );
-        let other = place.decide(path, Verdict::Reject).unwrap_err();
+        let other = place.decide(path, DecisionInput::Reject).unwrap_err();
         assert!(matches!(other, ReviewError::Decided(_)), "{other}");
         place.undo(path).unwrap();
         assert_eq!(looks(&place), before, "{path}");
@@ -162,12 +162,12 @@ fn every_action_is_carried_out_and_undone_to_the_byte() {
 fn what_is_marked_by_us_is_not_looked_at_again_and_what_grew_is() {
     let mut place = proposed();
     place
-        .decide("ideas/scheduler-story.md", Verdict::Accept)
+        .decide("ideas/scheduler-story.md", DecisionInput::Accept)
         .unwrap();
     let why = place.pass().outcome;
     assert!(matches!(why, Outcome::Skipped { .. }), "{why:?}");
     place
-        .decide("ideas/sub/report.md", Verdict::Accept)
+        .decide("ideas/sub/report.md", DecisionInput::Accept)
         .unwrap();
     assert_eq!(place.pass().summary.facts["shown"], 1);
     let ids: Vec<String> = place
@@ -186,10 +186,10 @@ fn other_verdicts_touch_no_idea() {
     let before = looks(&place);
     let state = place.read("dreams/state.json");
     place
-        .decide("ideas/retry-policy.md", Verdict::Reject)
+        .decide("ideas/retry-policy.md", DecisionInput::Reject)
         .unwrap();
     place
-        .decide("ideas/offline-maps.md", Verdict::Skip)
+        .decide("ideas/offline-maps.md", DecisionInput::Skip)
         .unwrap();
     assert_eq!(
         (looks(&place), place.read("dreams/state.json")),
@@ -197,14 +197,14 @@ fn other_verdicts_touch_no_idea() {
     );
     // To skip is no last word.
     let done = place
-        .decide("ideas/offline-maps.md", Verdict::Accept)
+        .decide("ideas/offline-maps.md", DecisionInput::Accept)
         .unwrap();
     assert!(!done.already);
-    let ledger = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
+    let store = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
     for word in ["rejected", "skipped", "accepted"] {
         assert!(
-            ledger.contains(&format!("\"decision\":\"{word}\"")),
-            "{ledger}"
+            store.contains(&format!("\"decision\":\"{word}\"")),
+            "{store}"
         );
     }
     assert_eq!(place.book().undecided().count(), 4);
@@ -214,7 +214,7 @@ fn other_verdicts_touch_no_idea() {
 fn an_amended_proposal_does_what_the_person_says() {
     let mut place = proposed();
     let before = looks(&place);
-    let merge = |into: Option<&str>| Verdict::Amend {
+    let merge = |into: Option<&str>| DecisionInput::Amend {
         action: Action::Merge,
         into: into.map(str::to_owned),
     };
@@ -241,7 +241,7 @@ fn an_amended_proposal_does_what_the_person_says() {
             .ends_with(b"Coffee is better in the morning.\n")
     );
     let stale = place
-        .decide("ideas/offline-maps.md", Verdict::Accept)
+        .decide("ideas/offline-maps.md", DecisionInput::Accept)
         .unwrap_err();
     assert!(
         matches!(
@@ -256,10 +256,10 @@ fn an_amended_proposal_does_what_the_person_says() {
     place.undo("ideas/coffee.md").unwrap();
     assert_eq!(looks(&place), before);
     let secret = place.id_of("ideas/coffee.md");
-    let done = place.at_desk(|desk| {
-        desk.decide(&Ask {
+    let done = place.with_decider(|desk| {
+        desk.decide(&DecisionRequest {
             id: &secret[..6],
-            verdict: Verdict::Amend {
+            verdict: DecisionInput::Amend {
                 action: Action::Archive,
                 into: None,
             },
@@ -268,10 +268,10 @@ fn an_amended_proposal_does_what_the_person_says() {
         })
     });
     assert_eq!(done.unwrap().decision.decision, "amended");
-    let ledger = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
+    let store = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
     assert!(
-        ledger.contains("the word is") && !ledger.contains("hunter2"),
-        "{ledger}"
+        store.contains("the word is") && !store.contains("hunter2"),
+        "{store}"
     );
 }
 
@@ -281,7 +281,7 @@ fn nothing_is_acted_on_that_is_not_what_was_looked_at() {
     place.write("ideas/retry-policy.md", "something else now\n");
     let before = place.everything();
     let stale = place
-        .decide("ideas/retry-policy.md", Verdict::Accept)
+        .decide("ideas/retry-policy.md", DecisionInput::Accept)
         .unwrap_err();
     assert!(
         matches!(
@@ -295,11 +295,11 @@ fn nothing_is_acted_on_that_is_not_what_was_looked_at() {
     );
     assert_eq!(place.everything(), before);
     let id = place.id_of("ideas/retry-policy.md");
-    let force = |place: &mut Place, force| {
-        place.at_desk(|desk| {
-            desk.decide(&Ask {
+    let force = |place: &mut Fixture, force| {
+        place.with_decider(|desk| {
+            desk.decide(&DecisionRequest {
                 id: &id,
-                verdict: Verdict::Accept,
+                verdict: DecisionInput::Accept,
                 note: None,
                 force,
             })
@@ -316,7 +316,7 @@ fn nothing_is_acted_on_that_is_not_what_was_looked_at() {
         place.undo("ideas/retry-policy.md"),
         Err(ReviewError::Changed(_))
     ));
-    place.at_desk(|desk| desk.undo(&id, true)).unwrap();
+    place.with_decider(|desk| desk.undo(&id, true)).unwrap();
     assert_eq!(place.read("ideas/retry-policy.md"), b"something else now\n");
     assert_eq!(place.read("ideas/done/retry-policy.md"), b"and later\n");
     fs::remove_file(place.root.join("ideas/retry-policy.md")).unwrap();
@@ -329,17 +329,17 @@ fn an_undo_that_is_forced_over_somebodys_words_keeps_them() {
     let mut place = proposed();
     let before = place.read("ideas/report-page.md");
     place
-        .decide("ideas/sub/report.md", Verdict::Accept)
+        .decide("ideas/sub/report.md", DecisionInput::Accept)
         .unwrap();
-    place.write("ideas/report-page.md", "rewritten by hand\n");
+    place.write("ideas/report-page.md", "rewritten manually\n");
     let id = place.id_of("ideas/sub/report.md");
-    place.at_desk(|desk| desk.undo(&id, true)).unwrap();
+    place.with_decider(|desk| desk.undo(&id, true)).unwrap();
     assert_eq!(place.read("ideas/report-page.md"), before);
     let kept = place.everything();
     let backup = place.root.join("dreams/.undo");
     assert!(
         kept.iter()
-            .any(|(path, bytes)| path.starts_with(&backup) && bytes == b"rewritten by hand\n")
+            .any(|(path, bytes)| path.starts_with(&backup) && bytes == b"rewritten manually\n")
     );
 }
 
@@ -351,7 +351,7 @@ fn a_folder_of_its_own_is_never_overwritten_by_an_archive() {
     fs::create_dir(place.root.join("ideas/done/retry-policy-3.md")).unwrap();
     let text = place.read("ideas/retry-policy.md");
     place
-        .decide("ideas/retry-policy.md", Verdict::Accept)
+        .decide("ideas/retry-policy.md", DecisionInput::Accept)
         .unwrap();
     assert_eq!(place.read("ideas/done/retry-policy.md"), b"an older one\n");
     assert_eq!(place.read("ideas/done/retry-policy-4.md"), text);
@@ -359,9 +359,9 @@ fn a_folder_of_its_own_is_never_overwritten_by_an_archive() {
 
 /// That a decision is refused by a guard, with this word, and that nothing changed.
 #[track_caller]
-fn refused(place: &mut Place, path: &str, word: &str) {
+fn refused(place: &mut Fixture, path: &str, word: &str) {
     let before = (place.everything(), place.git(&["status", "--short"]));
-    match place.decide(path, Verdict::Accept) {
+    match place.decide(path, DecisionInput::Accept) {
         Err(ReviewError::Guard(why)) => assert!(why.contains(word), "{why}"),
         other => panic!("{other:?}"),
     }
@@ -397,7 +397,7 @@ fn what_is_tracked_canonical_or_behind_a_link_is_not_touched() {
     fs::rename(place.root.join("ideas/retry-policy.md"), &twin).unwrap();
     symlink(&twin, place.root.join("ideas/retry-policy.md")).unwrap();
     let gone = place
-        .decide("ideas/retry-policy.md", Verdict::Accept)
+        .decide("ideas/retry-policy.md", DecisionInput::Accept)
         .unwrap_err();
     assert!(
         matches!(
@@ -410,13 +410,13 @@ fn what_is_tracked_canonical_or_behind_a_link_is_not_touched() {
         "{gone}"
     );
     let id = place.id_of("ideas/retry-policy.md");
-    let ask = Ask {
+    let ask = DecisionRequest {
         id: &id,
-        verdict: Verdict::Accept,
+        verdict: DecisionInput::Accept,
         note: None,
         force: true,
     };
-    let forced = place.at_desk(|desk| desk.decide(&ask)).unwrap_err();
+    let forced = place.with_decider(|desk| desk.decide(&ask)).unwrap_err();
     assert!(matches!(forced, ReviewError::Guard(_)), "{forced}");
     assert!(twin.exists());
 
@@ -427,17 +427,17 @@ fn what_is_tracked_canonical_or_behind_a_link_is_not_touched() {
     )
     .map(|()| {
         let id = place.id_of("ideas/coffee.md");
-        let verdict = Verdict::Amend {
+        let verdict = DecisionInput::Amend {
             action: Action::Archive,
             into: None,
         };
-        let ask = Ask {
+        let ask = DecisionRequest {
             id: &id,
             verdict,
             note: None,
             force: false,
         };
-        let linked = place.at_desk(|desk| desk.decide(&ask)).unwrap_err();
+        let linked = place.with_decider(|desk| desk.decide(&ask)).unwrap_err();
         assert!(matches!(linked, ReviewError::Guard(_)), "{linked}");
     })
     .unwrap();
@@ -455,15 +455,15 @@ fn what_git_ignores_does_not_go_where_git_does_not() {
     // A person who keeps ideas in the open may have specs there.
     fs::write(&exclude, "/dreams/\n").unwrap();
     place
-        .decide("ideas/offline-maps.md", Verdict::Accept)
+        .decide("ideas/offline-maps.md", DecisionInput::Accept)
         .unwrap();
     assert!(place.root.join("specs/offline-maps.md").exists());
 }
 
 /// Somebody who decides while a pass is under way: after it has read its state.
-struct Meanwhile<F>(Other, Option<F>);
+struct Meanwhile<F>(OtherPerson, Option<F>);
 
-impl<F: FnOnce(&Other)> Progress for Meanwhile<F> {
+impl<F: FnOnce(&OtherPerson)> Progress for Meanwhile<F> {
     fn step(&mut self, _: &str, _: u64, _: u64) {
         if let Some(act) = self.1.take() {
             act(&self.0);
@@ -476,14 +476,14 @@ fn a_pass_and_a_decision_at_the_same_time_lose_nothing() {
     let mut place = proposed();
     place.write("ideas/new.md", "# A new thought\n\n- Draw it\n- Show it\n");
     let id = place.id_of("ideas/retry-policy.md");
-    let act = move |other: &Other| {
-        let ask = Ask {
+    let act = move |other: &OtherPerson| {
+        let ask = DecisionRequest {
             id: &id,
-            verdict: Verdict::Accept,
+            verdict: DecisionInput::Accept,
             note: None,
             force: false,
         };
-        other.at_desk(|desk| desk.decide(&ask)).unwrap();
+        other.with_decider(|desk| desk.decide(&ask)).unwrap();
     };
     let mut meanwhile = Meanwhile(place.other(), Some(act));
     let settled = place.pass_with(Arc::new(Builtin::default()), &mut meanwhile);
@@ -513,20 +513,20 @@ fn two_people_at_once_decide_once() {
     let others = [place.other(), place.other()];
     let barrier = std::sync::Barrier::new(2);
     // So that both read the same time.
-    place.at_desk(|_| ());
-    let verdicts = [Verdict::Accept, Verdict::Reject];
+    place.with_decider(|_| ());
+    let verdicts = [DecisionInput::Accept, DecisionInput::Reject];
     let done: Vec<Result<_, _>> = std::thread::scope(|scope| {
         let hands = others.iter().zip(verdicts).map(|(other, verdict)| {
             let (id, barrier) = (&id, &barrier);
             scope.spawn(move || {
                 barrier.wait();
-                let ask = Ask {
+                let ask = DecisionRequest {
                     id,
                     verdict,
                     note: None,
                     force: false,
                 };
-                other.at_desk(|desk| desk.decide(&ask))
+                other.with_decider(|desk| desk.decide(&ask))
             })
         });
         let hands: Vec<_> = hands.collect();
@@ -534,8 +534,8 @@ fn two_people_at_once_decide_once() {
     });
     let won = done.iter().filter(|it| it.is_ok()).count();
     assert_eq!(won, 1, "{done:?}");
-    let told = done.into_iter().find_map(Result::err).unwrap();
-    assert!(matches!(told, ReviewError::Decided(_)), "{told}");
+    let reported = done.into_iter().find_map(Result::err).unwrap();
+    assert!(matches!(reported, ReviewError::Decided(_)), "{reported}");
     let lines = String::from_utf8(place.read("dreams/ledger.md"))
         .unwrap()
         .lines()
@@ -544,11 +544,11 @@ fn two_people_at_once_decide_once() {
 }
 
 /// Paths and contents. A promotion tells when it was made, so of a spec only the length counts.
-fn contents(place: &Place, looks: &Looks) -> Vec<(PathBuf, Result<Vec<u8>, usize>)> {
+fn contents(place: &Fixture, looks: &FileLooks) -> Vec<(PathBuf, Result<Vec<u8>, usize>)> {
     let specs = place.root.join("specs");
     let one = |(path, (bytes, ..)): (&PathBuf, &(Vec<u8>, _, _))| {
-        let told = path.starts_with(&specs);
-        let content = if told {
+        let reported = path.starts_with(&specs);
+        let content = if reported {
             Err(bytes.len())
         } else {
             Ok(bytes.clone())
@@ -567,7 +567,7 @@ fn a_death_at_any_commit_leaves_all_or_nothing() {
         let id = place.id_of(path);
         for undo in [false, true] {
             for commits in 0.. {
-                place.decide(path, Verdict::Accept).unwrap();
+                place.decide(path, DecisionInput::Accept).unwrap();
                 let after = looks(&place);
                 if !undo {
                     place.undo(path).unwrap();
@@ -575,11 +575,11 @@ fn a_death_at_any_commit_leaves_all_or_nothing() {
                 place.set_fuse(Some(commits));
                 let died = match undo {
                     true => place.undo(path).is_err(),
-                    false => place.decide(path, Verdict::Accept).is_err(),
+                    false => place.decide(path, DecisionInput::Accept).is_err(),
                 };
                 place.set_fuse(None);
                 // Whoever sits down next finishes what is half done.
-                let nobody = place.at_desk(|desk| desk.undo("nobody", false));
+                let nobody = place.with_decider(|desk| desk.undo("nobody", false));
                 assert!(
                     matches!(nobody, Err(ReviewError::NotFound(_))),
                     "{nobody:?}"

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use runner_jobs::dream::proposal::Action;
-use runner_jobs::dream::review::{Ask, ReviewError, Verdict};
+use runner_jobs::dream::review::{DecisionInput, DecisionRequest, ReviewError};
 
-use super::place::Place;
+use super::fixture::Fixture;
 
 /// SplitMix64.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn roll(&mut self, below: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -39,16 +39,16 @@ const STEMS: [&str; 5] = [
 ];
 
 /// One life.
-struct Life {
-    place: Place,
-    dice: Dice,
+struct ProjectLife {
+    place: Fixture,
+    dice: Random,
     /// Every content that a person gave an idea.
     ever: BTreeSet<Vec<u8>>,
     written: usize,
     log: Vec<String>,
 }
 
-impl Life {
+impl ProjectLife {
     fn ideas(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let ideas = self.place.root.join("ideas");
         let done = ideas.join("done");
@@ -96,21 +96,21 @@ impl Life {
             })
             .collect();
         let verdict = match self.dice.roll(6) {
-            0 => Verdict::Reject,
-            1 => Verdict::Skip,
-            2 | 3 => Verdict::Accept,
-            _ => Verdict::Amend {
+            0 => DecisionInput::Reject,
+            1 => DecisionInput::Skip,
+            2 | 3 => DecisionInput::Accept,
+            _ => DecisionInput::Amend {
                 action: Action::ALL[self.dice.roll(5)],
                 into: self.dice.pick(&ideas),
             },
         };
-        let ask = Ask {
+        let ask = DecisionRequest {
             id: &item.proposal.id,
             verdict,
             note: None,
             force: self.dice.roll(3) == 0,
         };
-        let done = self.place.at_desk(|desk| desk.decide(&ask));
+        let done = self.place.with_decider(|desk| desk.decide(&ask));
         let words = done.as_ref().map(|done| done.says.clone());
         self.log.push(format!(
             "{ask:?}: {:?}",
@@ -131,7 +131,7 @@ impl Life {
             return;
         };
         let id = item.proposal.id;
-        let done = self.place.at_desk(|desk| desk.undo(&id, false));
+        let done = self.place.with_decider(|desk| desk.undo(&id, false));
         let words = done.as_ref().map(|done| done.says.clone());
         self.log.push(format!(
             "undo {id}: {:?}",
@@ -156,14 +156,16 @@ impl Life {
             .dice
             .pick(&open)
             .map(|it| it.proposal.targets[0].clone());
-        let ask = Ask {
+        let ask = DecisionRequest {
             id: &item.proposal.id,
-            verdict: Verdict::Amend { action, into },
+            verdict: DecisionInput::Amend { action, into },
             note: None,
             force: false,
         };
-        if self.place.at_desk(|desk| desk.decide(&ask)).is_ok() {
-            self.place.at_desk(|desk| desk.undo(ask.id, false)).unwrap();
+        if self.place.with_decider(|desk| desk.decide(&ask)).is_ok() {
+            self.place
+                .with_decider(|desk| desk.undo(ask.id, false))
+                .unwrap();
         }
         self.log.push(format!("there and back {ask:?}"));
         assert_eq!(super::review::looks(&self.place), before);
@@ -180,7 +182,7 @@ impl Life {
             self.decide()
         }
         self.place.set_fuse(None);
-        let nobody = self.place.at_desk(|desk| desk.undo("nobody", false));
+        let nobody = self.place.with_decider(|desk| desk.undo("nobody", false));
         assert!(
             matches!(nobody, Err(ReviewError::NotFound(_))),
             "{nobody:?}"
@@ -243,9 +245,9 @@ fn a_hundred_random_lives_lose_nothing() {
     println!("lives: RUNNER_TEST_SEED={seed}");
     let mut steps = 0;
     for number in 0..lives {
-        let mut life = Life {
-            place: Place::new(),
-            dice: Dice(seed.wrapping_add(number)),
+        let mut life = ProjectLife {
+            place: Fixture::new(),
+            dice: Random(seed.wrapping_add(number)),
             ever: BTreeSet::new(),
             written: 0,
             log: Vec::new(),
@@ -258,7 +260,7 @@ fn a_hundred_random_lives_lose_nothing() {
         for _ in 0..3 {
             life.edit();
         }
-        let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let reported = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for _ in 0..14 {
                 match life.dice.roll(10) {
                     0 | 1 => life.edit(),
@@ -275,7 +277,7 @@ fn a_hundred_random_lives_lose_nothing() {
                 steps += 1;
             }
         }));
-        if let Err(panic) = told {
+        if let Err(panic) = reported {
             println!(
                 "RUNNER_TEST_SEED={} (life {number})\n{}",
                 seed.wrapping_add(number),

@@ -9,17 +9,17 @@ use jiff::{SignedDuration, Timestamp};
 use runner_backends::{
     Backend, BackendError, Description, Event, Limit, Reply, Request, Sink, Stop, ToolResult, Usage,
 };
-use runner_engine::ledger::RunRow;
 use runner_engine::outcome::{Class, Outcome};
-use runner_engine::process::{Cancel, ChildSandbox, ChildSpec, Limits, Stdin, Verdict, run};
+use runner_engine::process::{Cancel, ChildSandbox, ChildSpec, Limits, OutputVerdict, Stdin, run};
+use runner_engine::store::RunRow;
 use runner_engine::time::boot_time;
 use runner_jobs::prices::{Price, Prices};
-use runner_jobs::{Settled, Silent, Spending};
+use runner_jobs::{SettledRun, Silent, Spending};
 
-use crate::place::{Place, start};
+use crate::fixture::{Fixture, start};
 
 /// Tells these events, then ends like this.
-struct Teller {
+struct EventBackend {
     events: Vec<Event<'static>>,
     end: End,
     seen: Mutex<Option<String>>,
@@ -37,7 +37,7 @@ enum End {
 }
 
 #[async_trait]
-impl Backend for Teller {
+impl Backend for EventBackend {
     fn name(&self) -> &str {
         "teller"
     }
@@ -87,7 +87,7 @@ impl Backend for Teller {
                 let work = move || {
                     run(&spec, &token, &mut |_, _| {
                         says.take().map(|says| says.send(()));
-                        Verdict::Continue
+                        OutputVerdict::Continue
                     })
                 };
                 let work = tokio::task::spawn_blocking(work);
@@ -119,8 +119,8 @@ fn usage(tokens: u64, cost_micros: Option<u64>) -> Usage {
     }
 }
 
-fn place() -> Place {
-    let mut place = Place::new();
+fn place() -> Fixture {
+    let mut place = Fixture::new();
     place.write("ideas/a.md", "Maybe use a shorter name?\n");
     place.spending = Spending {
         pool: "max".to_owned(),
@@ -129,17 +129,17 @@ fn place() -> Place {
     place
 }
 
-fn pass(place: &mut Place, events: &[Event<'static>], end: End) -> (Settled, RunRow) {
+fn pass(place: &mut Fixture, events: &[Event<'static>], end: End) -> (SettledRun, RunRow) {
     // Each pass has something new to be asked about.
-    let round = place.ledger.runs(&Default::default()).unwrap().len();
+    let round = place.store.runs(&Default::default()).unwrap().len();
     place.write("ideas/a.md", format!("Maybe use shorter names, {round}?\n"));
-    let backend = Teller {
+    let backend = EventBackend {
         events: events.to_vec(),
         end,
         seen: Mutex::default(),
     };
     let settled = place.pass_with(Arc::new(backend), &mut Silent);
-    let row = place.ledger.runs(&Default::default()).unwrap().remove(0);
+    let row = place.store.runs(&Default::default()).unwrap().remove(0);
     (settled, row)
 }
 
@@ -153,14 +153,18 @@ fn at(n: i64) -> Timestamp {
 #[test]
 fn an_answer_that_costs_too_much_is_stopped_at_once_and_charged_as_it_was_told() {
     // A third of a million tokens is the share of one of three calls.
-    for (told, unit) in [
+    for (reported, unit) in [
         (usage(400_000, None), "tokens"),
         (usage(10, Some(400_000)), "micros"),
     ] {
         for end in [End::Waits, End::Stubborn] {
             let mut place = place();
             let began = boot_time();
-            let (settled, row) = pass(&mut place, &[Event::Text("on it"), Event::Usage(told)], end);
+            let (settled, row) = pass(
+                &mut place,
+                &[Event::Text("on it"), Event::Usage(reported)],
+                end,
+            );
             let took = boot_time() - began;
             assert!(took < Duration::from_secs(4), "{took:?}");
             assert_eq!(
@@ -169,10 +173,13 @@ fn an_answer_that_costs_too_much_is_stopped_at_once_and_charged_as_it_was_told()
                 "{settled:?}"
             );
             assert!(settled.outcome.why().unwrap().contains(unit), "{settled:?}");
-            let spent = place.ledger.spent_by(&row.id).unwrap();
-            assert!(spent.tokens >= told.input_tokens, "{spent:?}");
-            assert!(spent.micros >= told.cost_micros.unwrap_or(0), "{spent:?}");
-            assert_eq!(place.ledger.unstated_calls(&row.id).unwrap(), 1);
+            let spent = place.store.spent_by(&row.id).unwrap();
+            assert!(spent.tokens >= reported.input_tokens, "{spent:?}");
+            assert!(
+                spent.micros >= reported.cost_micros.unwrap_or(0),
+                "{spent:?}"
+            );
+            assert_eq!(place.store.unstated_calls(&row.id).unwrap(), 1);
         }
     }
 }
@@ -194,12 +201,16 @@ fn time_that_is_not_in_the_budget_is_over_budget_and_not_a_time_out() {
 #[test]
 fn a_whole_answer_that_went_over_is_used_and_charged() {
     let mut place = place();
-    let told = usage(400_000, Some(7));
-    let (settled, row) = pass(&mut place, &[Event::Usage(told)], End::Answers(Some(told)));
+    let reported = usage(400_000, Some(7));
+    let (settled, row) = pass(
+        &mut place,
+        &[Event::Usage(reported)],
+        End::Answers(Some(reported)),
+    );
     assert!(settled.outcome.placed(), "{settled:?}");
-    let spent = place.ledger.spent_by(&row.id).unwrap();
+    let spent = place.store.spent_by(&row.id).unwrap();
     assert_eq!((spent.tokens, spent.micros), (400_000, 7));
-    assert_eq!(place.ledger.unstated_calls(&row.id).unwrap(), 0);
+    assert_eq!(place.store.unstated_calls(&row.id).unwrap(), 0);
 }
 
 #[test]
@@ -207,9 +218,9 @@ fn tokens_are_priced_and_without_a_price_money_is_charged_as_reserved() {
     let mut place = place();
     let end = End::Answers(Some(usage(1_000, None)));
     let (_, row) = pass(&mut place, &[], end.clone());
-    let spent = place.ledger.spent_by(&row.id).unwrap();
+    let spent = place.store.spent_by(&row.id).unwrap();
     assert_eq!((spent.tokens, spent.micros), (1_000, 333_333));
-    assert_eq!(place.ledger.unpriced_calls(&row.id).unwrap(), 1);
+    assert_eq!(place.store.unpriced_calls(&row.id).unwrap(), 1);
     let price = Price {
         input: 3_000_000,
         output: 1,
@@ -217,12 +228,12 @@ fn tokens_are_priced_and_without_a_price_money_is_charged_as_reserved() {
     };
     place.spending.prices = Prices(BTreeMap::from([("teller-1".to_owned(), price)]));
     let (_, row) = pass(&mut place, &[], end);
-    assert_eq!(place.ledger.spent_by(&row.id).unwrap().micros, 3_000);
-    assert_eq!(place.ledger.unpriced_calls(&row.id).unwrap(), 0);
+    assert_eq!(place.store.spent_by(&row.id).unwrap().micros, 3_000);
+    assert_eq!(place.store.unpriced_calls(&row.id).unwrap(), 0);
     let (_, row) = pass(&mut place, &[], End::Answers(None));
-    let spent = place.ledger.spent_by(&row.id).unwrap();
+    let spent = place.store.spent_by(&row.id).unwrap();
     assert_eq!((spent.tokens, spent.micros), (333_333, 333_333));
-    assert_eq!(place.ledger.unstated_calls(&row.id).unwrap(), 1);
+    assert_eq!(place.store.unstated_calls(&row.id).unwrap(), 1);
 }
 
 #[test]
@@ -250,7 +261,7 @@ fn a_failure_that_states_that_it_used_nothing_is_charged_its_call() {
         let mut place = place();
         let (settled, row) = pass(&mut place, events, end);
         assert!(!settled.outcome.placed(), "{settled:?}");
-        let spent = place.ledger.spent_by(&row.id).unwrap();
+        let spent = place.store.spent_by(&row.id).unwrap();
         assert_eq!(
             (spent.calls, spent.tokens == 0),
             (1, free),
@@ -297,7 +308,7 @@ fn a_failure_whose_whole_cost_is_stated_is_charged_that_and_nothing_less_sure_is
         let mut place = place();
         let (settled, row) = pass(&mut place, events, end.clone());
         assert!(!settled.outcome.placed(), "{settled:?}");
-        let spent = place.ledger.spent_by(&row.id).unwrap();
+        let spent = place.store.spent_by(&row.id).unwrap();
         assert_eq!(
             (spent.calls, spent.tokens, spent.micros),
             (1, charged.0, charged.1),
@@ -345,12 +356,12 @@ fn an_answer_forgets_no_refusal_that_came_after_its_question() {
     let mut place = place();
     let now = at(1);
     place
-        .ledger
+        .store
         .note_limit("max", Some(at(9)), "others met it", now)
         .unwrap();
     let (settled, _) = pass(&mut place, &[], End::Answers(Some(usage(1, Some(1)))));
     assert!(settled.outcome.placed(), "{settled:?}");
-    let limit = place.ledger.limit("max", at(2)).unwrap();
+    let limit = place.store.limit("max", at(2)).unwrap();
     assert_eq!(limit.map(|limit| limit.until), Some(at(9)));
 }
 
@@ -369,17 +380,13 @@ fn what_is_billed_beyond_the_subscription_is_stopped_and_holds_the_pool() {
         assert_eq!(settled.outcome.class(), Some(Class::OverBudget));
         let why = settled.outcome.why().unwrap();
         assert!(why.contains("beyond the subscription"), "{why}");
-        let limit = place.ledger.limit("max", at(2)).unwrap().unwrap();
+        let limit = place.store.limit("max", at(2)).unwrap().unwrap();
         assert_eq!(limit.until, reset);
     }
     place.spending.overage = true;
     let (settled, _) = pass(&mut place, &[overage], answer);
     assert!(settled.outcome.placed(), "{settled:?}");
-    assert_eq!(
-        place.ledger.limit("max", at(2)).unwrap(),
-        None,
-        "it answers"
-    );
+    assert_eq!(place.store.limit("max", at(2)).unwrap(), None, "it answers");
 }
 
 #[test]
@@ -396,11 +403,11 @@ fn a_refusal_defers_by_its_time_costs_a_call_and_is_forgotten_at_the_next_answer
         panic!("{settled:?}")
     };
     assert!(at(9) <= until && until <= at(9).saturating_add(SignedDuration::from_mins(1)).unwrap());
-    let spent = place.ledger.spent_by(&row.id).unwrap();
+    let spent = place.store.spent_by(&row.id).unwrap();
     assert_eq!((spent.calls, spent.tokens, spent.micros), (1, 0, 0));
-    assert_eq!(place.ledger.limit("max", at(8)).unwrap().unwrap().streak, 1);
+    assert_eq!(place.store.limit("max", at(8)).unwrap().unwrap().streak, 1);
     // No time, or one that is past: it waits, and longer each time that its wait was for nothing.
-    place.ledger.clear_limit("max", at(9), at(9)).unwrap();
+    place.store.clear_limit("max", at(9), at(9)).unwrap();
     let mut waits = Vec::new();
     for said in [None, Some(at(1)), None] {
         let (settled, row) = pass(&mut place, &[], limited(said));
@@ -427,5 +434,5 @@ fn a_refusal_defers_by_its_time_costs_a_call_and_is_forgotten_at_the_next_answer
     );
     let (settled, _) = pass(&mut place, &[], End::Answers(Some(usage(1, Some(1)))));
     assert!(settled.outcome.placed());
-    assert_eq!(place.ledger.limit("max", at(8)).unwrap(), None);
+    assert_eq!(place.store.limit("max", at(8)).unwrap(), None);
 }

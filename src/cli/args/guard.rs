@@ -11,7 +11,7 @@ use super::Listing;
 pub enum GuardCommand {
     /// The PreToolUse hook of an agent: its payload on standard input; exit code 2 refuses the tool
     ///
-    /// It refuses early and says why; the walls hold whatever gets past it. What goes wrong in it
+    /// It refuses early and says why; the sandbox holds whatever gets past it. What goes wrong in it
     /// refuses too, and so does a tool that is not known and names no path. Without any bounds
     /// everything that writes is refused.
     #[command(after_help = "Example: runner guard hook --job licences < payload.json")]

@@ -25,7 +25,7 @@ pub enum ProjectsCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Take a project and its history out of the ledger; shows what, and does it with --yes
+    /// Take a project and its history out of the database; shows what, and does it with --yes
     #[command(after_help = "Example: runner projects forget /home/me/finished --yes")]
     Forget {
         /// Its path, or its id

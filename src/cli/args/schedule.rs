@@ -7,17 +7,17 @@ use super::Listing;
 /// Looks at schedules; starts nothing.
 #[derive(Debug, Subcommand)]
 pub enum ScheduleCommand {
-    /// The next moments at which a job, or an expression, is due
+    /// The next scheduled times at which a job, or an expression, is due
     #[command(
         after_help = "Example: runner schedule next --cron '30 2 * * MON-FRI' --zone Europe/Berlin --from 2026-03-27"
     )]
     Next {
         #[command(flatten)]
-        what: What,
+        what: ScheduleTarget,
         /// From when on: RFC 3339, or a date or time in the zone [default: now]
         #[arg(long, value_name = "T")]
         from: Option<String>,
-        /// How many moments
+        /// How many scheduled times
         #[arg(short = 'n', long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
         count: u32,
         #[command(flatten)]
@@ -27,7 +27,7 @@ pub enum ScheduleCommand {
     #[command(after_help = "Example: runner schedule explain --cron '0 9 1 * 5'")]
     Explain {
         #[command(flatten)]
-        what: What,
+        what: ScheduleTarget,
         #[command(flatten)]
         listing: Listing,
     },
@@ -58,7 +58,7 @@ pub enum ScheduleCommand {
 /// A job's schedule, or one to try.
 #[derive(Clone, Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("schedule").args(["job", "cron", "every", "daily"]).required(true)))]
-pub struct What {
+pub struct ScheduleTarget {
     /// A job of the project
     pub job: Option<String>,
     /// A cron expression: minute, hour, day of month, month, day of week

@@ -9,8 +9,8 @@ use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
 use crate::config::{pools, price_file};
-use crate::home::Home;
-use crate::project::Here;
+use crate::env::Env;
+use crate::project::LoadedProject;
 
 /// Rates in dollars for a million tokens.
 #[derive(Clone, Debug, Serialize)]
@@ -51,7 +51,7 @@ struct All<'a> {
 }
 
 /// Lists them.
-pub fn run(home: &Home, here: &Here, listing: Listing) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Failure> {
     let config = &here.config;
     let listed = price_file::over(&home.config_folder(), config)?;
     let (_, as_of) = pools::listed();

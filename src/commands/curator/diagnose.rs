@@ -5,13 +5,13 @@ use runner_jobs::curator::queue::is_windows;
 use runner_text::counted;
 use serde::Serialize;
 
-use super::model::{Standing, gather};
+use super::model::{CuratorStanding, gather};
 use super::probe::{Health, probe};
 use super::text::health;
 use crate::cli::args::Listing;
 use crate::cli::{Failure, safe, show};
-use crate::home::Home;
-use crate::project::Here;
+use crate::env::Env;
+use crate::project::LoadedProject;
 use crate::setup::plan::shown;
 
 /// Where an engine is looked for besides: its own port, and a usual second one.
@@ -19,17 +19,18 @@ const USUAL: [&str; 2] = ["http://127.0.0.1:11434", "http://127.0.0.1:11435"];
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct Diagnosis {
     /// `wrong`: it does not work; `note`: it works with less.
     pub level: &'static str,
     /// What, in words.
     pub what: String,
     /// The command.
-    pub mend: String,
+    #[serde(rename = "mend")]
+    pub hint: String,
 }
 
 /// Prints them.
-pub fn run(home: &Home, project: &Here, listing: Listing) -> Result<Exit, Failure> {
+pub fn run(home: &Env, project: &LoadedProject, listing: Listing) -> Result<Exit, Failure> {
     let standing = gather(project, home.wall()?);
     let elsewhere = |model: &str| {
         let other = USUAL
@@ -51,10 +52,10 @@ pub fn run(home: &Home, project: &Here, listing: Listing) -> Result<Exit, Failur
     } else {
         for one in &found {
             show::out(&format!(
-                "{:<6} {}\n  to mend it: {}\n",
+                "{:<6} {}\n  fix: {}\n",
                 one.level,
                 safe::line(&one.what),
-                one.mend
+                one.hint
             ));
         }
     }
@@ -79,7 +80,7 @@ fn at(endpoint: &str, words: &[&str]) -> String {
 }
 
 /// Where the job's backend asks something else than what was looked at.
-fn apart(project: &Here, it: &Standing) -> Vec<Finding> {
+fn apart(project: &LoadedProject, it: &CuratorStanding) -> Vec<Diagnosis> {
     let name = it.configured.backend.as_deref().unwrap_or_default();
     let Some(spec) = project.config.backends.get(name) else {
         return Vec::new();
@@ -99,12 +100,12 @@ fn apart(project: &Here, it: &Standing) -> Vec<Finding> {
     for (key, has, wanted) in asked {
         let has = has.unwrap_or(if key == "base_url" { USUAL[0] } else { "none" });
         if has.trim_end_matches('/') != wanted.trim_end_matches('/') {
-            found.push(Finding {
+            found.push(Diagnosis {
                 level: "note",
                 what: format!(
                     "the job asks the backend {name}, whose {key} is {has} and not {wanted}"
                 ),
-                mend: typed(&[
+                hint: typed(&[
                     "runner",
                     "config",
                     "set",
@@ -117,9 +118,12 @@ fn apart(project: &Here, it: &Standing) -> Vec<Finding> {
     found
 }
 
-fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> Vec<Finding> {
+fn findings(
+    it: &CuratorStanding,
+    elsewhere: &dyn Fn(&str) -> Option<&'static str>,
+) -> Vec<Diagnosis> {
     let mut found = Vec::new();
-    let mut add = |level, what: String, mend: String| found.push(Finding { level, what, mend });
+    let mut add = |level, what: String, hint: String| found.push(Diagnosis { level, what, hint });
     let configured = &it.configured;
     if configured.job.is_none() {
         let what = "no job of kind curator works off the queue".to_owned();
@@ -143,12 +147,12 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
         false => typed(&["mkdir", "-p", path]),
     };
     if let Some(why) = &it.worker.folder.why {
-        let mend = folder(&it.worker.folder.path, "worker_dir", ".runner/curator");
-        add("wrong", format!("the worker's folder: {why}"), mend);
+        let hint = folder(&it.worker.folder.path, "worker_dir", ".runner/curator");
+        add("wrong", format!("the worker's folder: {why}"), hint);
     }
     if let Some(why) = &it.vault.why {
-        let mend = folder(&it.vault.path, "vault_dir", ".");
-        add("wrong", format!("the notes: {why}"), mend);
+        let hint = folder(&it.vault.path, "vault_dir", ".");
+        add("wrong", format!("the notes: {why}"), hint);
     }
     if !configured.engine_known {
         let what = format!(
@@ -185,7 +189,7 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
             );
         }
         Health::Dead { .. } | Health::Silent { .. } | Health::Stranger { .. } => {
-            let mend = match (elsewhere(&configured.model), &it.health) {
+            let hint = match (elsewhere(&configured.model), &it.health) {
                 (Some(other), _) => format!("runner config set curator.endpoint {other}"),
                 (None, Health::Stranger { .. }) => {
                     let other = USUAL
@@ -205,7 +209,7 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
             add(
                 "note",
                 format!("{said}; rules work without a model's words"),
-                mend,
+                hint,
             );
         }
     }
@@ -227,11 +231,11 @@ fn findings(it: &Standing, elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> 
             "{} failed; the reason lies beside each",
             counted(it.queue.failed, "job file")
         );
-        let mend = format!(
+        let hint = format!(
             "cat {}/failed/*.reason.txt",
             typed(&[&it.worker.folder.path])
         );
-        add("note", what, mend);
+        add("note", what, hint);
     }
     if !it.bridge.supported {
         let what = format!(

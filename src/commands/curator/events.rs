@@ -1,29 +1,29 @@
 //! Events: raised, looked at, ended, handed to a model.
 
 use runner_engine::outcome::Exit;
-use runner_jobs::curator::events::{self as book, EventError, Severity, Standing, Wish};
+use runner_jobs::curator::events::{self as book, EventError, EventStatus, NewEvent, Severity};
 use runner_text::counted;
 
 use super::{disk, model, worker};
 use crate::cli::args::Listing;
-use crate::cli::curator::{EventsCommand, Level};
+use crate::cli::curator::{EventsCommand, SeverityArg};
 use crate::cli::{Failure, safe, show};
 use crate::commands::run as by_hand;
-use crate::drive::Manner;
-use crate::home::{self, Home};
-use crate::project::Here;
+use crate::env::{self, Env};
+use crate::project::LoadedProject;
+use crate::spawn::SpawnMode;
 
 /// A word of the command line.
-pub fn severity(level: Level) -> Severity {
+pub fn severity(level: SeverityArg) -> Severity {
     match level {
-        Level::Info => Severity::Info,
-        Level::Warn => Severity::Warn,
-        Level::High => Severity::High,
-        Level::Critical => Severity::Critical,
+        SeverityArg::Info => Severity::Info,
+        SeverityArg::Warn => Severity::Warn,
+        SeverityArg::High => Severity::High,
+        SeverityArg::Critical => Severity::Critical,
     }
 }
 
-fn failure(project: &Here, error: EventError) -> Failure {
+fn failure(project: &LoadedProject, error: EventError) -> Failure {
     match error {
         EventError::Io(error) => match worker(project) {
             Ok(worker) => disk(&worker, &error),
@@ -31,18 +31,18 @@ fn failure(project: &Here, error: EventError) -> Failure {
         },
         EventError::Bad(why) => Failure::usage(why),
         EventError::NoSuch(_) => {
-            Failure::data(error.to_string()).mend("runner curator events --all")
+            Failure::data(error.to_string()).hint("runner curator events --all")
         }
         EventError::Spent(_) | EventError::Over(_) => Failure::refused(error.to_string())
-            .mend("runner curator event   (a new one has a budget of its own)"),
+            .hint("runner curator event   (a new one has a budget of its own)"),
     }
 }
 
 /// Raises one.
 pub fn raise(
-    home: &Home,
-    project: &Here,
-    wish: Wish,
+    home: &Env,
+    project: &LoadedProject,
+    wish: NewEvent,
     quiet: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
@@ -51,18 +51,18 @@ pub fn raise(
     let event = event.map_err(|error| failure(project, error))?;
     match listing.json {
         true => show::json(&event),
-        false => show::say(quiet, &format!("{} needs review", event.id)),
+        false => show::info(quiet, &format!("{} needs review", event.id)),
     }
     Ok(Exit::Done)
 }
 
 /// Looks at events, ends one, hands one over.
 pub fn run(
-    home: &Home,
-    project: &Here,
+    home: &Env,
+    project: &LoadedProject,
     command: Option<&EventsCommand>,
     every: bool,
-    manner: Manner,
+    manner: SpawnMode,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let worker = worker(project)?;
@@ -76,11 +76,11 @@ pub fn run(
     let named = |id: &str| book::named(&all, id).map_err(|error| failure(project, error));
     match command {
         None => {
-            let shown: Vec<&Standing> = all.iter().filter(|it| every || !it.over).collect();
+            let shown: Vec<&EventStatus> = all.iter().filter(|it| every || !it.over).collect();
             if listing.json {
                 show::json(&shown);
             } else if shown.is_empty() {
-                show::say(manner.quiet, "no event needs review");
+                show::info(manner.quiet, "no event needs review");
             } else {
                 let rows: String = shown.iter().map(|it| row(it)).collect();
                 show::out(&rows);
@@ -107,12 +107,12 @@ pub fn run(
             let it = named(event)?;
             let said = format!(
                 "by {}: {}",
-                home::person(),
+                env::person(),
                 note.as_deref().unwrap_or("seen")
             );
-            book::tell(&worker, &it.event.id, "ack", &said, home.wall()?)
+            book::record_outcome(&worker, &it.event.id, "ack", &said, home.wall()?)
                 .map_err(|error| failure(project, error))?;
-            show::say(manner.quiet, &format!("{} is over", it.event.id));
+            show::info(manner.quiet, &format!("{} is over", it.event.id));
             Ok(Exit::Done)
         }
         Some(EventsCommand::Escalate { event, listing }) => {
@@ -127,7 +127,7 @@ pub fn run(
                     "{target:?} is none of the backends ({}): the event waits for a person",
                     known.join(", ")
                 ))
-                .mend(format!("runner curator events ack {}", it.event.id)));
+                .hint(format!("runner curator events ack {}", it.event.id)));
             }
             let job = model::job_of(project).ok_or_else(super::work::no_job)?;
             if it.left == 0 {
@@ -138,7 +138,7 @@ pub fn run(
                     Ok(_) => Failure::internal("an event with nothing left was spent from"),
                 });
             }
-            let how = by_hand::How {
+            let how = by_hand::RunArgs {
                 manner,
                 listing: *listing,
                 follow: false,
@@ -153,7 +153,7 @@ pub fn run(
     }
 }
 
-fn row(it: &Standing) -> String {
+fn row(it: &EventStatus) -> String {
     let word = serde_json::to_value(it.event.severity).unwrap_or_default();
     let state = if it.over { "over" } else { "needs review" };
     format!(

@@ -23,24 +23,24 @@ use crate::cli::args::Listing;
 use crate::cli::curator::CuratorCommand;
 use crate::cli::{Failure, show};
 use crate::config::curator::kind as kind_of;
-use crate::drive::Manner;
-use crate::home::Home;
-use crate::project::Here;
+use crate::env::Env;
+use crate::project::LoadedProject;
+use crate::spawn::SpawnMode;
 
 const SCHEMA: &str = include_str!("../../../config/schemas/curator-status.schema.json");
 
 /// Carries out one of its commands.
 pub fn run(
-    home: &Home,
+    home: &Env,
     here: &Path,
     command: &CuratorCommand,
-    manner: Manner,
+    manner: SpawnMode,
 ) -> Result<Exit, Failure> {
     if let CuratorCommand::Status { schema: true, .. } = command {
         show::out(SCHEMA);
         return Ok(Exit::Done);
     }
-    let project = Here::load(home, here)?;
+    let project = LoadedProject::load(home, here)?;
     match command {
         CuratorCommand::Status { listing, .. } => {
             let standing = model::gather(&project, home.wall()?);
@@ -100,7 +100,7 @@ pub fn run(
             note,
             listing,
         } => {
-            let wish = runner_jobs::curator::events::Wish {
+            let wish = runner_jobs::curator::events::NewEvent {
                 source: source.clone(),
                 severity: events::severity(*severity),
                 desired_action: desired_action.clone(),
@@ -120,10 +120,10 @@ pub fn run(
 }
 
 /// The worker's folder.
-fn worker(project: &Here) -> Result<Worker, Failure> {
+fn worker(project: &LoadedProject) -> Result<Worker, Failure> {
     let dir = &project.config.curator.spec.worker_dir;
     Worker::of(&project.root, dir).map_err(|why| {
-        Failure::configuration(why).mend("runner config set curator.worker_dir .runner/curator")
+        Failure::configuration(why).hint("runner config set curator.worker_dir .runner/curator")
     })
 }
 
@@ -132,11 +132,11 @@ fn disk(worker: &Worker, error: &io::Error) -> Failure {
     Failure::cannot_write(format!(
         "the worker's folder {folder} cannot be used: {error}"
     ))
-    .mend(format!("ls -ld {folder}"))
+    .hint(format!("ls -ld {folder}"))
 }
 
 /// A path that means the same from everywhere.
-fn named(home: &Home, path: &Path) -> Result<String, Failure> {
+fn named(home: &Env, path: &Path) -> Result<String, Failure> {
     let whole = std::fs::canonicalize(home.here.join(path))
         .map_err(|error| Failure::data(format!("--source {}: {error}", path.display())))?;
     whole.to_str().map(str::to_owned).ok_or_else(|| {
@@ -148,8 +148,8 @@ fn named(home: &Home, path: &Path) -> Result<String, Failure> {
 }
 
 fn enqueue(
-    home: &Home,
-    project: &Here,
+    home: &Env,
+    project: &LoadedProject,
     kind: &str,
     source: Option<Source>,
     priority: i32,
@@ -159,14 +159,14 @@ fn enqueue(
     let listed = &project.config.curator.spec.kinds;
     let known = kind_of(kind).map_err(|why| Failure::usage(format!("--kind: {why}")))?;
     if !listed.contains(&known) {
-        let words: Vec<&str> = listed.iter().map(|kind| kind.word()).collect();
+        let words: Vec<&str> = listed.iter().map(|kind| kind.as_str()).collect();
         return Err(Failure::usage(format!(
             "--kind {kind}: [curator] kinds lists only {}",
             words.join(", ")
         ))
-        .mend("runner config show curator.kinds"));
+        .hint("runner config show curator.kinds"));
     }
-    if known == runner_jobs::curator::job::Kind::IngestClaudeSession && source.is_none() {
+    if known == runner_jobs::curator::job::CuratorJobKind::IngestClaudeSession && source.is_none() {
         return Err(Failure::usage(format!(
             "--kind {kind} needs a --source: the transcript"
         )));
@@ -186,17 +186,20 @@ fn enqueue(
     if listing.json {
         show::json(&job);
     } else {
-        show::say(quiet, &format!("{} waits", job.id));
+        show::info(quiet, &format!("{} waits", job.id));
         if model::job_of(project).is_none() {
-            show::complain(
-                "no job works off the queue\n  to mend it: runner curator setup --apply",
-            );
+            show::complain("no job works off the queue\n  fix: runner curator setup --apply");
         }
     }
     Ok(Exit::Done)
 }
 
-fn compact(home: &Home, project: &Here, apply: bool, listing: Listing) -> Result<Exit, Failure> {
+fn compact(
+    home: &Env,
+    project: &LoadedProject,
+    apply: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
     let worker = worker(project)?;
     let broken = |error: io::Error| disk(&worker, &error);
     worker.make().map_err(broken)?;

@@ -9,13 +9,13 @@ use runner_engine::process::find_program;
 use runner_jobs::KindSpec;
 use runner_jobs::curator::lint::vault;
 use runner_jobs::curator::queue::{Depths, Worker};
-use runner_jobs::curator::standing::Status;
+use runner_jobs::curator::worker_status::WorkerStatus;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::probe::{Health, probe};
-use crate::home;
-use crate::project::Here;
+use crate::env;
+use crate::project::LoadedProject;
 
 /// Programs that an event may be handed to.
 const RUNNERS: [&str; 2] = ["claude", "codex"];
@@ -24,7 +24,7 @@ pub const BRIDGES: [&str; 2] = ["openclaw", "oc-ask"];
 
 /// How it stands.
 #[derive(Clone, Debug, Serialize)]
-pub struct Standing {
+pub struct CuratorStanding {
     /// 1.
     pub schema_version: u32,
     /// When it was looked.
@@ -103,7 +103,7 @@ pub struct Bridge {
 }
 
 /// The job of kind curator: the one of that name, or the first.
-pub fn job_of(here: &Here) -> Option<&str> {
+pub fn job_of(here: &LoadedProject) -> Option<&str> {
     let is = |job: &crate::config::Job| matches!(job.spec.kind, KindSpec::Curator(_));
     let jobs = &here.config.jobs;
     if jobs.get("curator").is_some_and(is) {
@@ -115,7 +115,7 @@ pub fn job_of(here: &Here) -> Option<&str> {
 }
 
 /// Looks at all of it.
-pub fn gather(here: &Here, now: Timestamp) -> Standing {
+pub fn gather(here: &LoadedProject, now: Timestamp) -> CuratorStanding {
     let curator = &here.config.curator;
     let spec = &curator.spec;
     let job = job_of(here);
@@ -136,19 +136,19 @@ pub fn gather(here: &Here, now: Timestamp) -> Standing {
         Ok(_) => None,
     };
     let notes = vault(&here.root, &spec.vault_dir).err();
-    let said = worker.as_ref().ok().and_then(Status::read);
+    let said = worker.as_ref().ok().and_then(WorkerStatus::read);
     let started = worker
         .as_ref()
         .ok()
         .and_then(|it| it.started_within_hour(now).ok());
-    let path = home::child_environment();
+    let path = env::child_environment();
     let path = path.get("PATH").map_or("", String::as_str);
     let find = |name: &str| {
         let found = find_program(Path::new(name), &here.root, path).ok();
         found.map(|found| found.display().to_string())
     };
     let bridge = BRIDGES.iter().find_map(|name| find(name));
-    Standing {
+    CuratorStanding {
         schema_version: 1,
         at: now,
         configured: Configured {
@@ -159,7 +159,7 @@ pub fn gather(here: &Here, now: Timestamp) -> Standing {
             enabled: configured_job.is_some_and(|job| job.enabled),
             backend: configured_job.map(|job| job.spec.backend.clone()),
             hourly_cap: spec.hourly_cap,
-            kinds: spec.kinds.iter().map(|kind| kind.word()).collect(),
+            kinds: spec.kinds.iter().map(|kind| kind.as_str()).collect(),
             engine_known,
         },
         health,
@@ -177,7 +177,7 @@ pub fn gather(here: &Here, now: Timestamp) -> Standing {
         },
         queue: worker.as_ref().map(Worker::depths).unwrap_or_default(),
         left_this_hour: started.map(|started| spec.hourly_cap.saturating_sub(started)),
-        alive: said.as_ref().is_some_and(Status::is_alive),
+        alive: said.as_ref().is_some_and(WorkerStatus::is_alive),
         status: said.and_then(|said| serde_json::to_value(said).ok()),
         runners: RUNNERS.iter().map(|name| (*name, find(name))).collect(),
         bridge: match bridge {

@@ -63,7 +63,7 @@ pub fn probe(endpoint: &str, model: &str) -> Health {
         Ok(address) => address,
         Err(why) => return Health::NotAsked { why },
     };
-    let (tell, told) = mpsc::channel();
+    let (tell, reported) = mpsc::channel();
     let model = model.to_owned();
     let asks = thread::Builder::new().spawn(move || {
         let _nobody_waits_any_more = tell.send(ask(&host, port, &model));
@@ -72,7 +72,8 @@ pub fn probe(endpoint: &str, model: &str) -> Health {
         let why = format!("cannot ask: {error}");
         return Health::NotAsked { why };
     }
-    told.recv_timeout(DEADLINE)
+    reported
+        .recv_timeout(DEADLINE)
         .unwrap_or_else(|_| Health::Silent {
             why: format!("no answer within {} ms", DEADLINE.as_millis()),
         })

@@ -6,11 +6,11 @@ use runner_engine::outcome::Exit;
 use super::model::job_of;
 use crate::cli::{Failure, show};
 use crate::commands::config;
-use crate::home::Home;
-use crate::project::Here;
+use crate::env::Env;
+use crate::project::LoadedProject;
 
 /// Shows the settings, or writes them.
-pub fn run(home: &Home, project: &Here, apply: bool, quiet: bool) -> Result<Exit, Failure> {
+pub fn run(home: &Env, project: &LoadedProject, apply: bool, quiet: bool) -> Result<Exit, Failure> {
     let wanted = settings(project);
     if wanted.is_empty() {
         show::out("the curator is set up: runner curator status\n");
@@ -29,9 +29,9 @@ pub fn run(home: &Home, project: &Here, apply: bool, quiet: bool) -> Result<Exit
                 .make()
                 .map_err(|error| super::disk(&worker, &error))?,
             // What is set is set; where the folder lies is another matter.
-            Err(failure) => show::complain(&failure.told()),
+            Err(failure) => show::complain(&failure.message()),
         }
-        show::say(
+        show::info(
             quiet,
             "the queue is worked off by runner tick or runner daemon, and by runner curator work",
         );
@@ -39,7 +39,7 @@ pub fn run(home: &Home, project: &Here, apply: bool, quiet: bool) -> Result<Exit
     Ok(Exit::Done)
 }
 
-fn settings(project: &Here) -> Vec<(String, String)> {
+fn settings(project: &LoadedProject) -> Vec<(String, String)> {
     let config = &project.config;
     let curator = &config.curator;
     let mut wanted = Vec::new();

@@ -1,12 +1,12 @@
 //! How the curator stands, for people.
 
-use super::model::Standing;
+use super::model::CuratorStanding;
 use super::probe::Health;
 use crate::cli::safe;
 
 /// A page.
-pub fn text(standing: &Standing) -> String {
-    let Standing {
+pub fn text(standing: &CuratorStanding) -> String {
+    let CuratorStanding {
         configured,
         queue,
         worker,
@@ -41,9 +41,9 @@ pub fn text(standing: &Standing) -> String {
     row("model", configured.model.clone());
     row(
         "worker",
-        told(&worker.folder.path, worker.folder.why.as_deref()),
+        describe_folder(&worker.folder.path, worker.folder.why.as_deref()),
     );
-    row("notes", told(&vault.path, vault.why.as_deref()));
+    row("notes", describe_folder(&vault.path, vault.why.as_deref()));
     row(
         "queue",
         format!(
@@ -74,7 +74,7 @@ pub fn text(standing: &Standing) -> String {
     page
 }
 
-fn told(path: &str, why: Option<&str>) -> String {
+fn describe_folder(path: &str, why: Option<&str>) -> String {
     why.map_or_else(|| path.to_owned(), |why| format!("{path}: {why}"))
 }
 

@@ -23,10 +23,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::{disk, model, worker};
 use crate::cli::Failure;
 use crate::cli::args::Listing;
-use crate::commands::run::{self as by_hand, How};
-use crate::drive::Manner;
-use crate::home::Home;
-use crate::project::Here;
+use crate::commands::run::{self as by_hand, RunArgs};
+use crate::env::Env;
+use crate::project::LoadedProject;
+use crate::spawn::SpawnMode;
 
 /// How long nothing may come before it is looked all the same.
 const PACE: Duration = Duration::from_secs(30);
@@ -34,11 +34,11 @@ const PACE: Duration = Duration::from_secs(30);
 /// Nobody works.
 pub fn no_job() -> Failure {
     Failure::configuration("no job of kind curator is configured")
-        .mend("runner curator setup --apply")
+        .hint("runner curator setup --apply")
 }
 
 /// The job that is to run: the one that was named, which must be of the kind, or the usual one.
-fn chosen<'a>(project: &'a Here, name: Option<&'a str>) -> Result<&'a str, Failure> {
+fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a str, Failure> {
     let Some(name) = name else {
         return model::job_of(project).ok_or_else(no_job);
     };
@@ -46,19 +46,19 @@ fn chosen<'a>(project: &'a Here, name: Option<&'a str>) -> Result<&'a str, Failu
         KindSpec::Curator(_) => Ok(name),
         other => Err(Failure::usage(format!(
             "--job {name}: it is of kind {}, not curator",
-            other.word()
+            other.as_str()
         ))
-        .mend("runner curator status")),
+        .hint("runner curator status")),
     }
 }
 
 /// Works.
 pub fn run(
-    home: &Home,
-    project: &Here,
+    home: &Env,
+    project: &LoadedProject,
     job: Option<&str>,
     (once, watch): (bool, bool),
-    manner: Manner,
+    manner: SpawnMode,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let job = chosen(project, job)?;
@@ -66,7 +66,7 @@ pub fn run(
     let worker = worker(project)?;
     worker.make().map_err(|error| disk(&worker, &error))?;
     let run = || {
-        let how = How {
+        let how = RunArgs {
             manner,
             listing,
             follow: false,
@@ -79,19 +79,19 @@ pub fn run(
         return run().map(|(exit, _)| exit);
     }
     let mut ears = if watch {
-        Some(Ears::new(&worker)?)
+        Some(WorkSignals::new(&worker)?)
     } else {
         None
     };
     loop {
         let mut last = Exit::Done;
         while worker.waits(home.wall()?) {
-            // A watch that ran into the full hour again and again would fill the ledger with it.
+            // A watch that ran into the full hour again and again would fill the database with it.
             let full = watch
                 && worker
                     .started_within_hour(home.wall()?)
                     .is_ok_and(|it| it >= cap);
-            if full || ears.as_ref().is_some_and(Ears::is_told) {
+            if full || ears.as_ref().is_some_and(WorkSignals::is_told) {
                 break;
             }
             let (exit, outcome) = run()?;
@@ -109,16 +109,16 @@ pub fn run(
     }
 }
 
-struct Ears {
-    told: UnixStream,
+struct WorkSignals {
+    reported: UnixStream,
     changes: Option<OwnedFd>,
 }
 
-impl Ears {
+impl WorkSignals {
     fn new(worker: &Worker) -> Result<Self, Failure> {
         let cannot =
             |error: io::Error| Failure::internal(format!("cannot wait for signals: {error}"));
-        let (told, tell) = UnixStream::pair().map_err(cannot)?;
+        let (reported, tell) = UnixStream::pair().map_err(cannot)?;
         for signal in [SIGINT, SIGTERM] {
             let tell = tell.try_clone().map_err(cannot)?;
             signal_hook::low_level::pipe::register(signal, tell).map_err(cannot)?;
@@ -129,18 +129,18 @@ impl Ears {
             let what = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO;
             inotify::add_watch(watch, worker.path("queue"), what).is_ok()
         });
-        Ok(Self { told, changes })
+        Ok(Self { reported, changes })
     }
 
     /// Whether somebody asked it to end.
     fn is_told(&self) -> bool {
-        let mut polled = [PollFd::new(&self.told, PollFlags::IN)];
+        let mut polled = [PollFd::new(&self.reported, PollFlags::IN)];
         poll(&mut polled, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 
     /// Whether to go on.
     fn wait(&mut self) -> Result<bool, Failure> {
-        let mut polled = vec![PollFd::new(&self.told, PollFlags::IN)];
+        let mut polled = vec![PollFd::new(&self.reported, PollFlags::IN)];
         if let Some(changes) = &self.changes {
             polled.push(PollFd::new(changes, PollFlags::IN));
         }
@@ -156,8 +156,8 @@ impl Ears {
             return Ok(false);
         }
         if let Some(changes) = &self.changes {
-            let mut told = [0_u8; 4096];
-            while rustix::io::read(changes, &mut told).is_ok_and(|count| count > 0) {}
+            let mut reported = [0_u8; 4096];
+            while rustix::io::read(changes, &mut reported).is_ok_and(|count| count > 0) {}
         }
         Ok(true)
     }

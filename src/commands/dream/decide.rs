@@ -3,24 +3,29 @@
 
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::decisions::Decision;
-use runner_jobs::dream::review::{Ask, Done, Verdict};
+use runner_jobs::dream::review::{AppliedDecision, DecisionInput, DecisionRequest};
 use serde::Serialize;
 
-use super::{Room, failure};
+use super::{ReviewContext, failure};
 use crate::cli::args::Listing;
-use crate::cli::dream::Note;
+use crate::cli::dream::DecisionNote;
 use crate::cli::{Failure, safe, show};
 
 /// What somebody decides on the command line.
-pub(super) struct How<'a> {
-    ask: Ask<'a>,
+pub(super) struct DecisionArgs<'a> {
+    ask: DecisionRequest<'a>,
 }
 
-impl<'a> How<'a> {
+impl<'a> DecisionArgs<'a> {
     /// Of its parts.
-    pub(super) fn new(id: &'a str, verdict: Verdict, note: &'a Note, force: bool) -> Self {
+    pub(super) fn new(
+        id: &'a str,
+        verdict: DecisionInput,
+        note: &'a DecisionNote,
+        force: bool,
+    ) -> Self {
         let note = note.note.as_deref();
-        let ask = Ask {
+        let ask = DecisionRequest {
             id,
             verdict,
             note,
@@ -43,20 +48,20 @@ struct DoneJson<'d> {
 
 /// Decides.
 pub(super) fn decide(
-    room: Room<'_>,
-    how: &How<'_>,
+    room: ReviewContext<'_>,
+    how: &DecisionArgs<'_>,
     quiet: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let mut tools = room.tools()?;
     let done = room.desk(&mut tools).decide(&how.ask).map_err(failure)?;
-    tell(&done, quiet, listing);
+    print_decision(&done, quiet, listing);
     Ok(Exit::Done)
 }
 
 /// Takes a decision back.
 pub(super) fn undo(
-    room: Room<'_>,
+    room: ReviewContext<'_>,
     id: &str,
     force: bool,
     quiet: bool,
@@ -64,11 +69,11 @@ pub(super) fn undo(
 ) -> Result<Exit, Failure> {
     let mut tools = room.tools()?;
     let done = room.desk(&mut tools).undo(id, force).map_err(failure)?;
-    tell(&done, quiet, listing);
+    print_decision(&done, quiet, listing);
     Ok(Exit::Done)
 }
 
-fn tell(done: &Done, quiet: bool, listing: Listing) {
+fn print_decision(done: &AppliedDecision, quiet: bool, listing: Listing) {
     if listing.json {
         show::json(&DoneJson {
             decision: &done.decision,

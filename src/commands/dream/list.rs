@@ -3,10 +3,10 @@
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::decisions::Decision;
 use runner_jobs::dream::proposal::Proposal;
-use runner_jobs::dream::review::{Item, Kind, ReviewError, Stale, Verdict};
+use runner_jobs::dream::review::{DecisionInput, LineKind, ProposalItem, ReviewError, Stale};
 use serde::Serialize;
 
-use super::{Room, failure, wanted};
+use super::{ReviewContext, failure, wanted};
 use crate::cli::args::Listing;
 use crate::cli::dream::Filter;
 use crate::cli::{Failure, safe, show};
@@ -23,7 +23,7 @@ struct ItemJson<'i> {
 }
 
 impl<'i> ItemJson<'i> {
-    fn of(item: &'i Item) -> Self {
+    fn of(item: &'i ProposalItem) -> Self {
         Self {
             proposal: &item.proposal,
             pass: &item.pass,
@@ -36,13 +36,13 @@ impl<'i> ItemJson<'i> {
 
 /// Lists proposals.
 pub(super) fn list(
-    room: &Room<'_>,
+    room: &ReviewContext<'_>,
     all: bool,
     filter: &Filter,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let book = room.book(false)?;
-    let items: Vec<&Item> = book
+    let items: Vec<&ProposalItem> = book
         .items
         .iter()
         .filter(|item| all || item.decision.is_none())
@@ -71,33 +71,33 @@ pub(super) fn list(
     Ok(Exit::Done)
 }
 
-fn row(item: &Item) -> Vec<String> {
+fn row(item: &ProposalItem) -> Vec<String> {
     let proposal = &item.proposal;
     vec![
         proposal.id.clone(),
-        word(&proposal.confidence),
-        proposal.status.word().to_owned(),
-        proposal.action.word().to_owned(),
+        contract_word(&proposal.confidence),
+        proposal.status.as_str().to_owned(),
+        proposal.action.as_str().to_owned(),
         safe::line(&proposal.targets.join(" into ")),
-        standing(item),
+        status_text(item),
     ]
 }
 
 /// How it stands, when there is something to say.
-pub(super) fn standing(item: &Item) -> String {
+pub(super) fn status_text(item: &ProposalItem) -> String {
     if let Some(decision) = &item.decision {
         return safe::line(&format!("{} at {}", decision.decision, decision.at));
     }
     match (item.stale, item.superseded) {
-        (Some(stale), false) => stale.words().to_owned(),
-        (Some(stale), true) => format!("{}; a newer pass has another", stale.words()),
+        (Some(stale), false) => stale.describe().to_owned(),
+        (Some(stale), true) => format!("{}; a newer pass has another", stale.describe()),
         (None, true) => "a newer pass has another".to_owned(),
         (None, false) => String::new(),
     }
 }
 
 /// A word of the contract.
-pub(super) fn word(value: &impl Serialize) -> String {
+pub(super) fn contract_word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),
@@ -105,7 +105,11 @@ pub(super) fn word(value: &impl Serialize) -> String {
 }
 
 /// One proposal with its evidence and what accepting it would do.
-pub(super) fn show(room: &mut Room<'_>, id: &str, listing: Listing) -> Result<Exit, Failure> {
+pub(super) fn show(
+    room: &mut ReviewContext<'_>,
+    id: &str,
+    listing: Listing,
+) -> Result<Exit, Failure> {
     #[derive(Serialize)]
     struct ShowJson<'i> {
         #[serde(flatten)]
@@ -129,7 +133,7 @@ pub(super) fn show(room: &mut Room<'_>, id: &str, listing: Listing) -> Result<Ex
     let mut tools = room.tools()?;
     let desk = room.desk(&mut tools);
     let text = desk.text(&item.proposal.targets[0]).ok();
-    let plan = desk.preview(item, &Verdict::Accept);
+    let plan = desk.preview(item, &DecisionInput::Accept);
     if listing.json {
         let (would, would_not, changes) = match &plan {
             Ok(plan) => {
@@ -158,16 +162,16 @@ pub(super) fn show(room: &mut Room<'_>, id: &str, listing: Listing) -> Result<Ex
             "found".to_owned(),
             format!(
                 "{} ({})",
-                proposal.status.word(),
-                word(&proposal.confidence)
+                proposal.status.as_str(),
+                contract_word(&proposal.confidence)
             ),
         ],
-        vec!["action".to_owned(), proposal.action.word().to_owned()],
+        vec!["action".to_owned(), proposal.action.as_str().to_owned()],
         vec!["evidence".to_owned(), safe::line(&proposal.evidence)],
         vec!["why".to_owned(), safe::line(&proposal.rationale)],
         vec!["pass".to_owned(), item.pass.clone()],
     ];
-    let stands = standing(item);
+    let stands = status_text(item);
     if !stands.is_empty() {
         rows.push(vec!["stands".to_owned(), stands]);
     }
@@ -177,9 +181,9 @@ pub(super) fn show(room: &mut Room<'_>, id: &str, listing: Listing) -> Result<Ex
             out.push_str(&format!("\naccept: {}\n", safe::line(&plan.says)));
             for line in &plan.preview {
                 let sign = match line.kind {
-                    Kind::File => "  ",
-                    Kind::Added => "  + ",
-                    Kind::Kept => "    ",
+                    LineKind::File => "  ",
+                    LineKind::Added => "  + ",
+                    LineKind::Kept => "    ",
                 };
                 out.push_str(&format!("{sign}{}\n", safe::line(&line.text)));
             }

@@ -1,4 +1,4 @@
-//! `runner dream`: the pass by hand, and the review of what it proposes.
+//! `runner dream`: the pass manually, and the review of what it proposes.
 
 mod decide;
 mod list;
@@ -9,29 +9,31 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use runner_engine::git::Git;
-use runner_engine::ledger::Ledger;
 use runner_engine::outcome::Exit;
-use runner_engine::owner::Owner;
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::store::Store;
 use runner_jobs::KindSpec;
 use runner_jobs::dream::DreamSpec;
-use runner_jobs::dream::parked::Parked;
-use runner_jobs::dream::review::{Book, BookError, Desk, Item, ReviewError, Verdict};
+use runner_jobs::dream::quarantine::Quarantine;
+use runner_jobs::dream::review::{
+    Decider, DecisionInput, ProposalItem, Proposals, ProposalsError, ReviewError,
+};
 use runner_text::redact::Redactor;
 
-use super::{dream_bench, dry, run as by_hand};
+use super::{dream_bench, dry_run, run as by_hand};
 use crate::cli::args::{DreamCommand, Listing};
-use crate::cli::dream::{Filter, Which};
+use crate::cli::dream::{DreamJobArg, Filter};
 use crate::cli::{Failure, safe, screen, show};
-use crate::drive::Manner;
-use crate::home::{self, Home};
-use crate::project::Here;
+use crate::env::{self, Env};
+use crate::project::LoadedProject;
+use crate::spawn::SpawnMode;
 
 /// Carries out one of its commands.
 pub fn run(
-    home: &Home,
+    home: &Env,
     here: &Path,
     command: &DreamCommand,
-    manner: Manner,
+    manner: SpawnMode,
 ) -> Result<Exit, Failure> {
     match command {
         DreamCommand::Run {
@@ -41,10 +43,10 @@ pub fn run(
             listing,
             ..
         } => {
-            let project = Here::load_for_dry_run(home, here)?;
+            let project = LoadedProject::load_for_dry_run(home, here)?;
             let (job, _) = dream_job(&project, which)?;
             let settings = max.map(|max| ("max_ideas".to_owned(), max.to_string()));
-            dry::dream(
+            dry_run::dream(
                 home,
                 &project,
                 job,
@@ -69,37 +71,44 @@ pub fn run(
             filter,
             which,
             listing,
-        } => list::list(&Room::open(home, here, which)?, *all, filter, *listing),
-        DreamCommand::Show { one, listing } => {
-            list::show(&mut Room::open(home, here, &one.which)?, &one.id, *listing)
-        }
+        } => list::list(
+            &ReviewContext::open(home, here, which)?,
+            *all,
+            filter,
+            *listing,
+        ),
+        DreamCommand::Show { one, listing } => list::show(
+            &mut ReviewContext::open(home, here, &one.which)?,
+            &one.id,
+            *listing,
+        ),
         DreamCommand::Accept {
             one,
             note,
             force,
             listing,
         } => {
-            let how = decide::How::new(&one.id, Verdict::Accept, note, force.force);
+            let how = decide::DecisionArgs::new(&one.id, DecisionInput::Accept, note, force.force);
             decide::decide(
-                Room::open(home, here, &one.which)?,
+                ReviewContext::open(home, here, &one.which)?,
                 &how,
                 manner.quiet,
                 *listing,
             )
         }
         DreamCommand::Reject { one, note, listing } => {
-            let how = decide::How::new(&one.id, Verdict::Reject, note, false);
+            let how = decide::DecisionArgs::new(&one.id, DecisionInput::Reject, note, false);
             decide::decide(
-                Room::open(home, here, &one.which)?,
+                ReviewContext::open(home, here, &one.which)?,
                 &how,
                 manner.quiet,
                 *listing,
             )
         }
         DreamCommand::Skip { one, note, listing } => {
-            let how = decide::How::new(&one.id, Verdict::Skip, note, false);
+            let how = decide::DecisionArgs::new(&one.id, DecisionInput::Skip, note, false);
             decide::decide(
-                Room::open(home, here, &one.which)?,
+                ReviewContext::open(home, here, &one.which)?,
                 &how,
                 manner.quiet,
                 *listing,
@@ -113,13 +122,13 @@ pub fn run(
             force,
             listing,
         } => {
-            let verdict = Verdict::Amend {
+            let verdict = DecisionInput::Amend {
                 action: (*action).into(),
                 into: into.clone(),
             };
-            let how = decide::How::new(&one.id, verdict, note, force.force);
+            let how = decide::DecisionArgs::new(&one.id, verdict, note, force.force);
             decide::decide(
-                Room::open(home, here, &one.which)?,
+                ReviewContext::open(home, here, &one.which)?,
                 &how,
                 manner.quiet,
                 *listing,
@@ -130,24 +139,27 @@ pub fn run(
             force,
             listing,
         } => {
-            let room = Room::open(home, here, &one.which)?;
+            let room = ReviewContext::open(home, here, &one.which)?;
             decide::undo(room, &one.id, force.force, manner.quiet, *listing)
         }
         DreamCommand::Review { filter, which } => {
             if !screen::there_is_one() {
                 return Err(
-                    Failure::usage("a review needs a terminal, and this is none").mend(
+                    Failure::usage("a review needs a terminal, and this is none").hint(
                         "runner dream list --json, then runner dream accept|reject|amend|skip ID",
                     ),
                 );
             }
-            review::run(&Room::open(home, here, which)?, filter)
+            review::run(&ReviewContext::open(home, here, which)?, filter)
         }
     }
 }
 
 /// The dream job that is meant.
-fn dream_job<'h>(here: &'h Here, which: &Which) -> Result<(&'h str, &'h DreamSpec), Failure> {
+fn dream_job<'h>(
+    here: &'h LoadedProject,
+    which: &DreamJobArg,
+) -> Result<(&'h str, &'h DreamSpec), Failure> {
     let dreams: Vec<(&str, &DreamSpec)> = here
         .config
         .jobs
@@ -167,7 +179,7 @@ fn dream_job<'h>(here: &'h Here, which: &Which) -> Result<(&'h str, &'h DreamSpe
     match dreams.as_slice() {
         [only] => Ok(*only),
         [] => {
-            Err(Failure::configuration("this project has no job of kind dream").mend("runner init"))
+            Err(Failure::configuration("this project has no job of kind dream").hint("runner init"))
         }
         several => {
             let names: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
@@ -176,26 +188,26 @@ fn dream_job<'h>(here: &'h Here, which: &Which) -> Result<(&'h str, &'h DreamSpe
                 names.len(),
                 names.join(", ")
             );
-            Err(Failure::usage(what).mend(format!("add --job {}", names[0])))
+            Err(Failure::usage(what).hint(format!("add --job {}", names[0])))
         }
     }
 }
 
 /// Makes one pass now.
 fn pass(
-    home: &Home,
+    home: &Env,
     here: &Path,
     max: Option<u32>,
     retry_parked: bool,
-    which: &Which,
-    manner: Manner,
+    which: &DreamJobArg,
+    manner: SpawnMode,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let project = Here::load(home, here)?;
+    let project = LoadedProject::load(home, here)?;
     let (job, _) = dream_job(&project, which)?;
     if retry_parked {
         let cache = home.state.join("projects").join(project.id.as_str());
-        let path = Parked::path(&cache);
+        let path = Quarantine::path(&cache);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let what = format!("cannot remove {}: {error}", path.display());
@@ -205,7 +217,7 @@ fn pass(
         }
     }
     let settings = max.map(|max| ("max_ideas".to_owned(), max.to_string()));
-    let how = by_hand::How {
+    let how = by_hand::RunArgs {
         manner,
         listing,
         follow: false,
@@ -216,43 +228,43 @@ fn pass(
 }
 
 /// A project whose proposals are looked at.
-pub(super) struct Room<'h> {
-    home: &'h Home,
-    here: Here,
+pub(super) struct ReviewContext<'h> {
+    home: &'h Env,
+    here: LoadedProject,
     spec: DreamSpec,
 }
 
 /// What a desk in it needs besides.
 pub(super) struct Tools {
-    ledger: Ledger,
+    store: Store,
     git: Git,
     cache: PathBuf,
-    me: Owner,
+    me: ProcessIdentity,
     redactor: Redactor,
     free_bytes: u64,
 }
 
-impl<'h> Room<'h> {
-    fn open(home: &'h Home, here: &Path, which: &Which) -> Result<Self, Failure> {
-        let here = Here::load(home, here)?;
+impl<'h> ReviewContext<'h> {
+    fn open(home: &'h Env, here: &Path, which: &DreamJobArg) -> Result<Self, Failure> {
+        let here = LoadedProject::load(home, here)?;
         let spec = dream_job(&here, which)?.1.clone();
         Ok(Self { home, here, spec })
     }
 
     /// All proposals as they stand; what is none of them is told.
-    fn book(&self, quiet: bool) -> Result<Book, Failure> {
-        let book = Book::read(&self.here.root, &self.spec).map_err(failure_of_book)?;
+    fn book(&self, quiet: bool) -> Result<Proposals, Failure> {
+        let book = Proposals::read(&self.here.root, &self.spec).map_err(proposals_failure)?;
         for trouble in &book.troubles {
             let (path, why) = (safe::line(&trouble.path), safe::line(&trouble.why));
-            show::say(quiet, &format!("runner: not read: {path}: {why}"));
+            show::info(quiet, &format!("runner: not read: {path}: {why}"));
         }
         Ok(book)
     }
 
     /// What is needed to act.
     fn tools(&self) -> Result<Tools, Failure> {
-        let mut ledger = self.home.ledger()?;
-        self.here.register(&mut ledger, self.home.wall()?)?;
+        let mut store = self.home.store()?;
+        self.here.register(&mut store, self.home.wall()?)?;
         let root = &self.here.root;
         let cache = self.home.state.join("projects").join(self.here.id.as_str());
         fs::create_dir_all(&cache).map_err(|error| {
@@ -261,18 +273,18 @@ impl<'h> Room<'h> {
         let free = rustix::fs::statvfs(root)
             .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
         Ok(Tools {
-            ledger,
-            git: Git::new(root, &home::child_environment(), &home::marker()?),
+            store,
+            git: Git::new(root, &env::child_environment(), &env::marker()?),
             cache,
-            me: Owner::me(),
+            me: ProcessIdentity::me(),
             redactor: Redactor::new(Vec::new()),
             free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
         })
     }
 
     /// The desk of this room.
-    fn desk<'d>(&'d self, tools: &'d mut Tools) -> Desk<'d> {
-        Desk {
+    fn desk<'d>(&'d self, tools: &'d mut Tools) -> Decider<'d> {
+        Decider {
             root: &self.here.root,
             spec: &self.spec,
             project: &self.here.id,
@@ -281,7 +293,7 @@ impl<'h> Room<'h> {
             git: &tools.git,
             clock: &self.home.clock,
             me: &tools.me,
-            ledger: &mut tools.ledger,
+            store: &mut tools.store,
             redactor: &tools.redactor,
             free_bytes: tools.free_bytes,
         }
@@ -289,7 +301,7 @@ impl<'h> Room<'h> {
 }
 
 /// Whether a proposal is one of those asked for.
-pub(super) fn wanted(item: &Item, filter: &Filter) -> bool {
+pub(super) fn wanted(item: &ProposalItem, filter: &Filter) -> bool {
     let proposal = &item.proposal;
     filter.status.is_none_or(|it| proposal.status == it.into())
         && filter.action.is_none_or(|it| proposal.action == it.into())
@@ -300,7 +312,7 @@ pub(super) fn wanted(item: &Item, filter: &Filter) -> bool {
 }
 
 /// Whether a proposal's words hold a text, whatever its case.
-pub(super) fn holds(item: &Item, text: &str) -> bool {
+pub(super) fn holds(item: &ProposalItem, text: &str) -> bool {
     let text = text.to_lowercase();
     let proposal = &item.proposal;
     let words = [&proposal.id, &proposal.evidence, &proposal.rationale];
@@ -308,33 +320,33 @@ pub(super) fn holds(item: &Item, text: &str) -> bool {
     all.any(|words| words.to_lowercase().contains(&text))
 }
 
-fn failure_of_book(error: BookError) -> Failure {
-    Failure::environment(safe::line(&runner_engine::causes::whole(&error)))
+fn proposals_failure(error: ProposalsError) -> Failure {
+    Failure::environment(safe::line(&runner_engine::error_chain::whole(&error)))
 }
 
 /// Why nothing was decided, with what mends it.
 pub(super) fn failure(error: ReviewError) -> Failure {
-    let what = safe::line(&runner_engine::causes::whole(&error));
+    let what = safe::line(&runner_engine::error_chain::whole(&error));
     match error {
         ReviewError::Ledger(error) => error.into(),
-        ReviewError::Book(error) => failure_of_book(error),
-        ReviewError::NotFound(_) => Failure::data(what).mend("runner dream list --all"),
-        ReviewError::Several { .. } => Failure::data(what).mend("give more of the id"),
+        ReviewError::Book(error) => proposals_failure(error),
+        ReviewError::NotFound(_) => Failure::data(what).hint("runner dream list --all"),
+        ReviewError::Several { .. } => Failure::data(what).hint("give more of the id"),
         ReviewError::Decided(before) => {
-            Failure::later(what).mend(format!("runner dream undo {}", before.proposal_id))
+            Failure::later(what).hint(format!("runner dream undo {}", before.proposal_id))
         }
         ReviewError::Stale { .. } => Failure::later(what)
-            .mend("look at it again (`runner dream show`), then repeat with --force, or wait for the next pass"),
+            .hint("look at it again (`runner dream show`), then repeat with --force, or wait for the next pass"),
         ReviewError::Changed(_) => {
-            Failure::later(what).mend("look at the file, then repeat with --force")
+            Failure::later(what).hint("look at the file, then repeat with --force")
         }
-        ReviewError::Busy(_) => Failure::later(what).mend("repeat it when the other review is done"),
+        ReviewError::Busy(_) => Failure::later(what).hint("repeat it when the other review is done"),
         ReviewError::Cannot(_) => Failure::data(what),
         ReviewError::Guard(_) => Failure::refused(what),
         ReviewError::Conflict(_) => Failure::refused(what)
-            .mend("compare what is there with what is kept, and put it right by hand"),
-        ReviewError::Unfinished { .. } => Failure::cannot_write(what).mend("runner tick"),
-        ReviewError::State { path, .. } => Failure::data(what).mend(format!("mv {path} {path}.bad")),
+            .hint("compare what is there with what is kept, and put it right manually"),
+        ReviewError::Unfinished { .. } => Failure::cannot_write(what).hint("runner tick"),
+        ReviewError::State { path, .. } => Failure::data(what).hint(format!("mv {path} {path}.bad")),
         ReviewError::Disk(_) => Failure::cannot_write(what),
         ReviewError::Git(_) => Failure::environment(what),
         ReviewError::Internal(_) => Failure::internal(what),

@@ -1,7 +1,7 @@
 //! `runner journal`: what the sleep between the runs wrote, on the terminal, as JSON, or as one static
 //! page.
 //!
-//! It reads the entries, git and the ledger; it writes only the page, and only where it is told. Must
+//! It reads the entries, git and the database; it writes only the page, and only where it is told. Must
 //! never show a file whose name begins with an underscore.
 
 mod model;
@@ -9,38 +9,38 @@ mod page;
 
 use std::path::Path;
 
-use runner_engine::causes::{whole, why};
+use runner_engine::error_chain::{error_chain, whole};
 use runner_engine::files::write_atomic;
 use runner_engine::git::Git;
-use runner_engine::ledger::Filter;
 use runner_engine::outcome::Exit;
+use runner_engine::store::RunFilter;
 use runner_text::redact::Redactor;
 
 use crate::cli::args::Listing;
 use crate::cli::journal::JournalCommand;
 use crate::cli::{Failure, safe, show};
-use crate::home::{self, Home};
-use crate::project::Here;
-use model::{Item, Journal};
+use crate::env::{self, Env};
+use crate::project::LoadedProject;
+use model::{Journal, TimelineItem};
 
 /// The page's name in its folder.
 const PAGE: &str = "index.html";
 
 /// Shows or exports it.
 pub fn run(
-    home: &Home,
+    home: &Env,
     here: &Path,
     command: Option<&JournalCommand>,
     listing: Listing,
     quiet: bool,
 ) -> Result<Exit, Failure> {
     let here_dir = here;
-    let here = Here::load(home, here)?;
-    let git = Git::new(&here.root, &home::child_environment(), &home::marker()?);
-    let runs = match home.ledger_to_read()? {
-        Some(ledger) => ledger.runs(&Filter {
+    let here = LoadedProject::load(home, here)?;
+    let git = Git::new(&here.root, &env::child_environment(), &env::marker()?);
+    let runs = match home.store_to_read()? {
+        Some(store) => store.runs(&RunFilter {
             project: Some(here.id.clone()),
-            ..Filter::default()
+            ..RunFilter::default()
         })?,
         None => Vec::new(),
     };
@@ -63,15 +63,15 @@ pub fn run(
             let dir = here_dir.join(dir);
             let cannot = |why: String| {
                 Failure::cannot_write(format!("cannot write {}: {why}", dir.display()))
-                    .mend("runner journal export /a/folder/that/you/may/write")
+                    .hint("runner journal export /a/folder/that/you/may/write")
             };
-            std::fs::create_dir_all(&dir).map_err(|error| cannot(why(&error)))?;
+            std::fs::create_dir_all(&dir).map_err(|error| cannot(error_chain(&error)))?;
             let html = page::html(&journal);
             let html = Redactor::new(Vec::new()).redact(&html).into_owned();
             write_atomic(&dir.join(PAGE), html.as_bytes(), 0o644)
                 .map_err(|error| cannot(whole(&error)))?;
             let path = dir.join(PAGE);
-            show::say(quiet, &format!("wrote {}", path.display()));
+            show::info(quiet, &format!("wrote {}", path.display()));
         }
         None if listing.json => show::json(&journal),
         None => text(&journal),
@@ -80,7 +80,7 @@ pub fn run(
 }
 
 /// The board of each agent's jobs, the default agent's under no name.
-fn boards(here: &Here) -> Vec<(String, String)> {
+fn boards(here: &LoadedProject) -> Vec<(String, String)> {
     use runner_jobs::KindSpec;
     let boards = here
         .config
@@ -99,9 +99,9 @@ fn text(journal: &Journal) {
         show::out("Nobody has dreamt here yet.\n");
     }
     for item in &journal.items {
-        let at = show::moment(item.at());
+        let at = show::format_time(item.at());
         match item {
-            Item::Entry(entry) => {
+            TimelineItem::Entry(entry) => {
                 let agent = match entry.agent.as_str() {
                     "" => String::new(),
                     agent => format!(" {agent}"),
@@ -117,7 +117,7 @@ fn text(journal: &Journal) {
                     show::out(&format!("  does not hold: {}\n", safe::line(claim)));
                 }
             }
-            Item::Gap(gap) => {
+            TimelineItem::Gap(gap) => {
                 let times = match gap.count {
                     1 => String::new(),
                     many => format!(" ({many} times)"),
@@ -127,7 +127,7 @@ fn text(journal: &Journal) {
                     safe::line(&gap.why)
                 ));
             }
-            Item::Commit(commit) => {
+            TimelineItem::Commit(commit) => {
                 show::out(&format!(
                     "{at}  {} {}\n",
                     commit.short,

@@ -4,7 +4,7 @@
 //! ```text
 //! rem/**/manifest.json ──> entries ─┐
 //! git log ──> tagged commits ───────┼──> one timeline, the newest first
-//! ledger ──> runs without an entry ─┘
+//! database ──> runs without an entry ─┘
 //! ```
 //!
 //! A verdict is resolved by the first commit after its entry in which the board shows that it was
@@ -15,15 +15,15 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use runner_engine::git::{Git, Read};
-use runner_engine::ledger::RunRow;
 use runner_engine::outcome::Outcome;
 use runner_engine::scope::Scope;
+use runner_engine::store::RunRow;
 use runner_jobs::JobError;
 use runner_jobs::lifecycle::audit;
 use runner_jobs::lifecycle::daydream::{self, Daydream};
-use runner_jobs::lifecycle::entry::{Act, Entry, Verdict};
+use runner_jobs::lifecycle::entry::{Entry, Verdict, VerdictMove};
 use runner_jobs::lifecycle::{BOARD, Files, manifest};
-use runner_text::org::{Board, Form, Keyword, Resolved};
+use runner_text::org::{Board, BoardForm, Keyword, Resolved};
 use serde::Serialize;
 
 /// How many commits are looked through.
@@ -39,7 +39,7 @@ pub struct Journal {
     /// When it was put together.
     pub made: Timestamp,
     /// The newest first.
-    pub items: Vec<Item>,
+    pub items: Vec<TimelineItem>,
     /// The newest first.
     pub daydreams: Vec<Daydream>,
     /// Where a commit is shown, with its hash to follow; none where the project has no such place.
@@ -49,16 +49,16 @@ pub struct Journal {
 /// One thing in the timeline.
 #[derive(Debug, Serialize)]
 #[serde(tag = "item", rename_all = "kebab-case")]
-pub enum Item {
+pub enum TimelineItem {
     /// An entry.
-    Entry(Box<Shown>),
+    Entry(Box<ShownEntry>),
     /// No entry, and why.
     Gap(Gap),
     /// A commit with one of the agent's tags.
     Commit(Commit),
 }
 
-impl Item {
+impl TimelineItem {
     /// When.
     pub fn at(&self) -> Timestamp {
         match self {
@@ -71,7 +71,7 @@ impl Item {
 
 /// An entry as it is shown.
 #[derive(Debug, Serialize)]
-pub struct Shown {
+pub struct ShownEntry {
     /// Its id.
     pub id: String,
     /// Whose; empty for the default agent.
@@ -87,7 +87,7 @@ pub struct Shown {
     pub goals: Vec<String>,
     pub blue_sky: Vec<String>,
     pub fears: Vec<String>,
-    pub verdicts: Vec<Judged>,
+    pub verdicts: Vec<AppliedVerdict>,
     pub carry: Vec<String>,
     /// Its claims that an audit found not to hold.
     pub failed_claims: Vec<String>,
@@ -99,7 +99,7 @@ pub struct Shown {
 
 /// A verdict and the commit that did what it says.
 #[derive(Debug, Serialize)]
-pub struct Judged {
+pub struct AppliedVerdict {
     /// As in the entry.
     pub text: String,
     /// The first commit after which it is so.
@@ -178,7 +178,7 @@ impl Journal {
                 let at = listed.ts.unwrap_or(Timestamp::UNIX_EPOCH);
                 let read = manifest::entry_of(&scope, &folder, listed);
                 let Ok((entry, _)) = read else {
-                    items.push(Item::Gap(Gap {
+                    items.push(TimelineItem::Gap(Gap {
                         first: at,
                         last: at,
                         count: 1,
@@ -187,9 +187,9 @@ impl Journal {
                     }));
                     continue;
                 };
-                let audit = audit::of(&scope, &folder, &entry.id);
+                let audit = audit::read_record(&scope, &folder, &entry.id);
                 let path = format!("{folder}/{}", listed.file);
-                items.push(Item::Entry(Box::new(Shown {
+                items.push(TimelineItem::Entry(Box::new(ShownEntry {
                     agent: agent.clone(),
                     at,
                     failed_claims: (audit.iter().flat_map(|it| it.failed()))
@@ -202,12 +202,12 @@ impl Journal {
                 })));
             }
         }
-        items.extend(gaps(runs).into_iter().map(Item::Gap));
+        items.extend(gaps(runs).into_iter().map(TimelineItem::Gap));
         // What came before the first entry is no part of the journal.
-        let begin = items.iter().map(Item::at).min();
+        let begin = items.iter().map(TimelineItem::at).min();
         let rem: Vec<String> = (items.iter())
             .filter_map(|item| match item {
-                Item::Entry(entry) => Some(entry.commit.as_ref()?.hash.clone()),
+                TimelineItem::Entry(entry) => Some(entry.commit.as_ref()?.hash.clone()),
                 _ => None,
             })
             .collect();
@@ -215,7 +215,7 @@ impl Journal {
         items.extend(
             tagged
                 .filter(|it| begin.is_some_and(|begin| it.at >= begin) && !rem.contains(&it.hash))
-                .map(Item::Commit),
+                .map(TimelineItem::Commit),
         );
         items.sort_by_key(|item| std::cmp::Reverse(item.at()));
         Ok(Self {
@@ -244,9 +244,9 @@ fn agents(root: &Path) -> Vec<String> {
     named
 }
 
-fn shown(entry: Entry) -> Shown {
+fn shown(entry: Entry) -> ShownEntry {
     let said = entry.sections;
-    Shown {
+    ShownEntry {
         id: entry.id,
         agent: String::new(),
         at: Timestamp::UNIX_EPOCH,
@@ -335,10 +335,10 @@ impl Boards {
     }
 
     /// An entry's verdicts with the commits that did them.
-    fn judged(&mut self, git: &Git, entry: &Entry, since: Timestamp) -> Vec<Judged> {
+    fn judged(&mut self, git: &Git, entry: &Entry, since: Timestamp) -> Vec<AppliedVerdict> {
         let verdicts = entry.sections.verdicts.iter();
         verdicts
-            .map(|verdict| Judged {
+            .map(|verdict| AppliedVerdict {
                 text: text(verdict),
                 resolved: self.resolved(git, verdict, since),
             })
@@ -347,14 +347,14 @@ impl Boards {
 
     fn resolved(&mut self, git: &Git, verdict: &Verdict, since: Timestamp) -> Option<Commit> {
         let done = |keyword: Keyword| match verdict.act {
-            Act::PickUp => keyword == Keyword::Done,
-            Act::PutDown => keyword == Keyword::Todo,
-            Act::Cancel => keyword == Keyword::Cancelled,
-            Act::KeepCourse => false,
+            VerdictMove::PickUp => keyword == Keyword::Done,
+            VerdictMove::PutDown => keyword == Keyword::Todo,
+            VerdictMove::Cancel => keyword == Keyword::Cancelled,
+            VerdictMove::KeepCourse => false,
         };
         for commit in self.versions.clone() {
             // A commit knows its second alone.
-            if verdict.act == Act::KeepCourse || commit.at.as_second() < since.as_second() {
+            if verdict.act == VerdictMove::KeepCourse || commit.at.as_second() < since.as_second() {
                 continue;
             }
             let board = self.board(git, &commit.hash);
@@ -374,7 +374,7 @@ impl Boards {
                 .ask(Read::CatFile, &["blob", &format!("{hash}:./{path}")])
                 .ok()?;
             let text = String::from_utf8(bytes).ok()?;
-            Some(Board::read(&text, Form::of(path)))
+            Some(Board::read(&text, BoardForm::of(path)))
         });
         board.as_ref()
     }
@@ -382,9 +382,9 @@ impl Boards {
 
 fn text(verdict: &Verdict) -> String {
     match (verdict.act, verdict.said.as_str()) {
-        (act @ Act::KeepCourse, "") => act.words().to_owned(),
-        (act @ Act::KeepCourse, why) => format!("{} — {why}", act.words()),
-        (act, said) => format!("{}: {said}", act.words()),
+        (act @ VerdictMove::KeepCourse, "") => act.describe().to_owned(),
+        (act @ VerdictMove::KeepCourse, why) => format!("{} — {why}", act.describe()),
+        (act, said) => format!("{}: {said}", act.describe()),
     }
 }
 

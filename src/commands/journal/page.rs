@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
 
-use super::model::{Commit, Gap, Item, Journal, Shown};
+use super::model::{Commit, Gap, Journal, ShownEntry, TimelineItem};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -48,9 +48,9 @@ pub fn html(journal: &Journal) -> String {
     }
     for item in &journal.items {
         match item {
-            Item::Entry(shown) => entry(&mut out, shown, journal),
-            Item::Gap(it) => gap(&mut out, it),
-            Item::Commit(it) => {
+            TimelineItem::Entry(shown) => entry(&mut out, shown, journal),
+            TimelineItem::Gap(it) => gap(&mut out, it),
+            TimelineItem::Commit(it) => {
                 let _ = writeln!(
                     out,
                     "<p class=\"row\">{} {} {} <span class=\"when\">{}</span></p>",
@@ -74,7 +74,7 @@ fn legend() -> String {
     ["add", "blog", "audit", "rem"].map(tag).join(" ")
 }
 
-fn entry(out: &mut String, shown: &Shown, journal: &Journal) {
+fn entry(out: &mut String, shown: &ShownEntry, journal: &Journal) {
     let agent = match shown.agent.as_str() {
         "" => String::new(),
         agent => format!(" · {}", esc(agent)),
@@ -260,7 +260,7 @@ mod tests {
             subject: evil.into(),
             tag: None,
         };
-        let shown = Shown {
+        let shown = ShownEntry {
             id: evil.into(),
             agent: evil.into(),
             at: Timestamp::UNIX_EPOCH,
@@ -270,7 +270,7 @@ mod tests {
             goals: vec![evil.into()],
             blue_sky: vec![evil.into()],
             fears: vec![evil.into()],
-            verdicts: vec![super::super::model::Judged {
+            verdicts: vec![super::super::model::AppliedVerdict {
                 text: evil.into(),
                 resolved: Some(commit.clone()),
             }],
@@ -283,15 +283,15 @@ mod tests {
             project: evil.into(),
             made: Timestamp::UNIX_EPOCH,
             items: vec![
-                Item::Entry(Box::new(shown)),
-                Item::Gap(Gap {
+                TimelineItem::Entry(Box::new(shown)),
+                TimelineItem::Gap(Gap {
                     first: Timestamp::UNIX_EPOCH,
                     last: Timestamp::UNIX_EPOCH,
                     count: 2,
                     job: evil.into(),
                     why: evil.into(),
                 }),
-                Item::Commit(commit),
+                TimelineItem::Commit(commit),
             ],
             daydreams: vec![Daydream {
                 ts: Timestamp::UNIX_EPOCH,

@@ -1,4 +1,4 @@
-//! `runner overnight`: a night over the corpus by hand, its report, its setup.
+//! `runner overnight`: a night over the corpus manually, its report, its setup.
 
 mod report;
 mod setup;
@@ -17,16 +17,16 @@ use super::{corpus, run as by_hand};
 use crate::cli::overnight::{OvernightCommand, StartArgs};
 use crate::cli::{Failure, show};
 use crate::config::{self, Config};
-use crate::drive::Manner;
-use crate::home::{self, Home};
-use crate::project::{FILE, Here};
+use crate::env::{self, Env};
+use crate::project::{FILE, LoadedProject};
+use crate::spawn::SpawnMode;
 
 /// Carries out one of its commands.
 pub fn run(
-    home: &Home,
+    home: &Env,
     here: &Path,
     command: &OvernightCommand,
-    manner: Manner,
+    manner: SpawnMode,
 ) -> Result<Exit, Failure> {
     match command {
         OvernightCommand::Setup {
@@ -36,7 +36,7 @@ pub fn run(
             runner,
             listing,
         } => {
-            let wish = setup::Wish {
+            let wish = setup::SetupRequest {
                 apply: *apply,
                 scheduler,
                 at: at.as_deref(),
@@ -77,7 +77,7 @@ pub fn run(
 
 /// The overnight job that is meant.
 fn night_job<'h>(
-    here: &'h Here,
+    here: &'h LoadedProject,
     wanted: Option<&str>,
 ) -> Result<(&'h str, &'h OvernightSpec), Failure> {
     let nights: Vec<(&str, &OvernightSpec)> = here
@@ -98,7 +98,7 @@ fn night_job<'h>(
         [only] => Ok(*only),
         [] => Err(
             Failure::configuration("this project has no job of kind overnight")
-                .mend("runner overnight setup --apply"),
+                .hint("runner overnight setup --apply"),
         ),
         several => {
             let names: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
@@ -107,7 +107,7 @@ fn night_job<'h>(
                 names.len(),
                 names.join(", ")
             );
-            Err(Failure::usage(what).mend(format!("add --job {}", names[0])))
+            Err(Failure::usage(what).hint(format!("add --job {}", names[0])))
         }
     }
 }
@@ -174,16 +174,16 @@ pub(super) fn own_output(root: &Path, spec: &OvernightSpec) -> Result<(), Failur
     let usual = OvernightSpec::default().output_dir;
     match ownership::inspect(root, &spec.output_dir) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Failure::configuration(error.to_string()).mend(format!(
+        Err(error) => Err(Failure::configuration(error.to_string()).hint(format!(
             "name a folder that only nights use: --output-dir {usual}"
         ))),
     }
 }
 
-fn start(home: &Home, here: &Path, args: &StartArgs, manner: Manner) -> Result<Exit, Failure> {
+fn start(home: &Env, here: &Path, args: &StartArgs, manner: SpawnMode) -> Result<Exit, Failure> {
     let project = match args.dry_run {
-        true => Here::load_for_dry_run(home, here)?,
-        false => Here::load(home, here)?,
+        true => LoadedProject::load_for_dry_run(home, here)?,
+        false => LoadedProject::load(home, here)?,
     };
     let (job, _) = night_job(&project, args.job.as_deref())?;
     known(&project.config, &args.runner).map_err(Failure::usage)?;
@@ -195,10 +195,10 @@ fn start(home: &Home, here: &Path, args: &StartArgs, manner: Manner) -> Result<E
     };
     own_output(&project.root, spec)?;
     if args.dry_run {
-        let git = Git::new(&project.root, &home::child_environment(), &home::marker()?);
+        let git = Git::new(&project.root, &env::child_environment(), &env::marker()?);
         let now = home.wall()?;
         let id = RunId::new(now);
-        let seen = preview::Seen {
+        let seen = preview::NightPreview {
             root: &project.root,
             git: &git,
             spec,
@@ -210,13 +210,13 @@ fn start(home: &Home, here: &Path, args: &StartArgs, manner: Manner) -> Result<E
         match args.listing.json {
             true => show::json(&summary),
             false => show::out(&show::printable(
-                &(preview::words(&summary).join("\n") + "\n"),
+                &(preview::describe(&summary).join("\n") + "\n"),
             )),
         }
         return Ok(Exit::Done);
     }
-    RunLock::look(&project.root).map_err(corpus::locked)?;
-    let how = by_hand::How {
+    RunLock::inspect(&project.root).map_err(corpus::locked)?;
+    let how = by_hand::RunArgs {
         manner,
         listing: args.listing,
         follow: false,
@@ -225,7 +225,7 @@ fn start(home: &Home, here: &Path, args: &StartArgs, manner: Manner) -> Result<E
     };
     match by_hand::once(home, &project, job, None, how)? {
         // Another night was a moment faster.
-        Exit::Done if RunLock::look(&project.root).is_err() => Ok(Exit::TryLater),
+        Exit::Done if RunLock::inspect(&project.root).is_err() => Ok(Exit::TryLater),
         exit => Ok(exit),
     }
 }

@@ -5,26 +5,26 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use runner_engine::causes;
+use runner_engine::error_chain;
 use runner_engine::files::read_no_link;
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::output::SUMMARY;
-use runner_jobs::overnight::report::Form;
-use runner_jobs::overnight::{OvernightSpec, foreign, report, schema};
+use runner_jobs::overnight::report::ReportForm;
+use runner_jobs::overnight::{OvernightSpec, report, schema, summary_import};
 use serde_json::Value;
 
 use super::night_job;
 use crate::cli::args::Listing;
 use crate::cli::{Failure, safe, show};
-use crate::home::Home;
-use crate::project::Here;
+use crate::env::Env;
+use crate::project::LoadedProject;
 
 /// The largest summary that is read, in bytes.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
 /// Prints or checks it.
 pub(super) fn run(
-    home: &Home,
+    home: &Env,
     here: &Path,
     from: Option<&Path>,
     markdown: bool,
@@ -43,12 +43,12 @@ pub(super) fn run(
         let failure = Failure::data(format!(
             "there is no report of a night: {}: {}",
             file.display(),
-            causes::why(error)
+            error_chain::error_chain(error)
         ));
         match &from {
             // Another night does not make that one.
-            Some(named) => failure.mend(format!("ls {}", there(named).display())),
-            None => failure.mend("runner overnight start"),
+            Some(named) => failure.hint(format!("ls {}", there(named).display())),
+            None => failure.hint("runner overnight start"),
         }
     };
     if let Some(named) = &from {
@@ -71,30 +71,32 @@ pub(super) fn run(
             "{} is no summary of a night: {why}",
             file.display()
         ))
-        .mend(format!(
+        .hint(format!(
             "runner overnight report --validate --from {}",
             folder.display()
         ))
     };
     let value: Value = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
     // Also another program's, of either version: what does not fit is told, not refused.
-    let (summary, missing) = foreign::read(&value).map_err(bad)?;
+    let (summary, missing) = summary_import::read(&value).map_err(bad)?;
     if listing.json {
         show::json(&value);
         return Ok(Exit::Done);
     }
     let form = match markdown {
-        true => Form::Markdown,
-        false => Form::Plain,
+        true => ReportForm::Markdown,
+        false => ReportForm::Plain,
     };
     // Titles are anybody's words: none of them drives the terminal.
-    show::out(&show::printable(&report::told(&summary, &missing, form)));
+    show::out(&show::printable(&report::format_summary(
+        &summary, &missing, form,
+    )));
     Ok(Exit::Done)
 }
 
 /// Where the last night's summary is.
-fn last(home: &Home, here: &Path) -> Result<PathBuf, Failure> {
-    let project = Here::load(home, here)?;
+fn last(home: &Env, here: &Path) -> Result<PathBuf, Failure> {
+    let project = LoadedProject::load(home, here)?;
     let output = match night_job(&project, None) {
         Ok((_, spec)) => spec.output_dir.clone(),
         Err(_) => OvernightSpec::default().output_dir,

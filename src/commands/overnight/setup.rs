@@ -10,14 +10,14 @@ use crate::cli::args::{Listing, SetupArgs};
 use crate::cli::{Failure, show};
 use crate::commands::{config as config_command, setup};
 use crate::config::{self, Edit};
-use crate::home::Home;
-use crate::project::{FILE, Here};
+use crate::env::Env;
+use crate::project::{FILE, LoadedProject};
 
 /// Where assistance is written.
 const ASSISTANCE: &str = ".agentops/generated/dream/overnight.md";
 
 /// What is asked for.
-pub(super) struct Wish<'a> {
+pub(super) struct SetupRequest<'a> {
     /// Do it.
     pub apply: bool,
     /// Which host scheduler.
@@ -30,13 +30,13 @@ pub(super) struct Wish<'a> {
 
 /// Shows what is missing, or does it.
 pub(super) fn run(
-    home: &Home,
+    home: &Env,
     here: &Path,
-    wish: &Wish<'_>,
+    wish: &SetupRequest<'_>,
     listing: Listing,
     quiet: bool,
 ) -> Result<Exit, Failure> {
-    let project = Here::load(home, here)?;
+    let project = LoadedProject::load(home, here)?;
     let path = project.root.join(FILE);
     let old = read_text_in(&project.root, FILE, DOCUMENT)
         .map_err(|error| Failure::environment(format!("{}: {error}", path.display())))?;
@@ -64,7 +64,7 @@ pub(super) fn run(
             (true, true) => "is now in",
             (true, false) => "would be written to",
         };
-        show::say(
+        show::info(
             quiet,
             &format!("{}\n  {verb} {}\n", lines.join("\n"), path.display()),
         );
@@ -92,7 +92,10 @@ pub(super) fn run(
 }
 
 /// The settings of the job, by key; those that are so already are left.
-fn wanted(project: &Here, wish: &Wish<'_>) -> Result<Vec<(String, String)>, Failure> {
+fn wanted(
+    project: &LoadedProject,
+    wish: &SetupRequest<'_>,
+) -> Result<Vec<(String, String)>, Failure> {
     let mut all = Vec::new();
     let there = project.config.jobs.contains_key("overnight");
     if !there {

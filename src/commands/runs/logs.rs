@@ -13,11 +13,11 @@ use super::open;
 use crate::cli::Failure;
 use crate::cli::{log, show};
 use crate::daemon::client::{Client, Stream};
-use crate::follow::{self, Followed};
-use crate::home::Home;
+use crate::env::Env;
+use crate::follow::{self, FollowEnd};
 
 /// The log of one run, and what its program said; all of it, or as it grows.
-pub fn logs(home: &Home, run: &str, follow: bool) -> Result<Exit, Failure> {
+pub fn logs(home: &Env, run: &str, follow: bool) -> Result<Exit, Failure> {
     let (_, row) = open(home, run)?;
     let log = home.run_folder(row.id.as_str()).join(log::FILE);
     let mut found = log.exists();
@@ -55,7 +55,7 @@ pub fn logs(home: &Home, run: &str, follow: bool) -> Result<Exit, Failure> {
 
 /// Prints the log of a run, and what its program says, until it is over; the log through the daemon where there is one; how it ended, or
 /// `None` when nobody reads any more.
-fn follow_log(home: &Home, run: &RunId) -> Result<Option<String>, Failure> {
+fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
     let stdout = std::io::stdout();
     let [log, output @ ..] = follow::FILES.map(|(name, _)| (name, 0));
     let Some(daemon) = Client::connect(home) else {
@@ -92,7 +92,7 @@ fn print(first: usize) -> impl FnMut(usize, &str, u64) -> io::Result<()> {
 
 /// The log through the daemon, and from the file itself should the daemon end before the run.
 fn through(
-    home: &Home,
+    home: &Env,
     daemon: Client,
     run: &RunId,
     stdout: BorrowedFd<'_>,
@@ -111,9 +111,9 @@ fn through(
     }
 }
 
-fn ended(followed: Followed) -> Option<String> {
+fn ended(followed: FollowEnd) -> Option<String> {
     match followed {
-        Followed::Settled(row) => Some(follow::outcome(&row)),
-        Followed::Abandoned => None,
+        FollowEnd::Settled(row) => Some(follow::outcome(&row)),
+        FollowEnd::Abandoned => None,
     }
 }

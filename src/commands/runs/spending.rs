@@ -1,6 +1,6 @@
 //! What one run spent, and from which accounts.
 
-use runner_engine::ledger::{Amounts, Ledger, RunRow};
+use runner_engine::store::{Amounts, RunRow, Store};
 use runner_text::counted;
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::cli::Failure;
 
 /// What a run spent.
 #[derive(Debug, Serialize)]
-pub(super) struct Spent {
+pub(super) struct RunSpending {
     spent: Amounts,
     /// Calls that did not state their usage and are charged as they were reserved.
     unstated_calls: u64,
@@ -18,11 +18,11 @@ pub(super) struct Spent {
     unpriced_calls: u64,
     /// The run whose reservation this one's came out of.
     parent: Option<String>,
-    accounts: Vec<AccountJson>,
+    accounts: Vec<RunUsageJson>,
 }
 
 #[derive(Debug, Serialize)]
-struct AccountJson {
+struct RunUsageJson {
     level: String,
     key: String,
     reserved: Amounts,
@@ -30,23 +30,23 @@ struct AccountJson {
     held: bool,
 }
 
-impl Spent {
+impl RunSpending {
     /// Of a run.
-    pub(super) fn of(ledger: &Ledger, row: &RunRow) -> Result<Self, Failure> {
-        let mut spent = ledger.spent_by(&row.id)?;
+    pub(super) fn of(store: &Store, row: &RunRow) -> Result<Self, Failure> {
+        let mut spent = store.spent_by(&row.id)?;
         if let (Some(started), Some(finished)) = (row.started, row.finished) {
             let lasted = finished.duration_since(started).as_secs();
             spent.seconds = lasted.max(0).unsigned_abs();
         }
         Ok(Self {
             spent,
-            unstated_calls: ledger.unstated_calls(&row.id)?,
-            unpriced_calls: ledger.unpriced_calls(&row.id)?,
-            parent: ledger.parent_of(&row.id)?.map(|parent| parent.to_string()),
-            accounts: ledger
+            unstated_calls: store.unstated_calls(&row.id)?,
+            unpriced_calls: store.unpriced_calls(&row.id)?,
+            parent: store.parent_of(&row.id)?.map(|parent| parent.to_string()),
+            accounts: store
                 .held_by(&row.id)?
                 .into_iter()
-                .map(|held| AccountJson {
+                .map(|held| RunUsageJson {
                     level: held.level,
                     key: held.key,
                     reserved: held.reserved,
@@ -58,7 +58,7 @@ impl Spent {
 
     /// For people.
     pub(super) fn lines(&self) -> Vec<Vec<String>> {
-        let mut text = budget::words(self.spent);
+        let mut text = budget::format_amounts(self.spent);
         for (count, why) in [
             (self.unstated_calls, "charged at the reserved maximum"),
             (
@@ -91,7 +91,7 @@ impl Spent {
                 &format!(
                     "{} {key}: {what} {}",
                     account.level,
-                    budget::words(account.reserved)
+                    budget::format_amounts(account.reserved)
                 ),
             ));
         }

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use crate::config;
 use crate::doctor::timers;
-use crate::home::Home;
-use crate::project::Here;
-use crate::setup::Kind;
+use crate::env::Env;
+use crate::project::LoadedProject;
+use crate::setup::SchedulerKind;
 
 /// What a person should know of a host scheduler.
-pub(super) fn advice(kind: Kind, lingering: Option<bool>) -> Vec<String> {
+pub(super) fn advice(kind: SchedulerKind, lingering: Option<bool>) -> Vec<String> {
     let mut notes = Vec::new();
     match kind {
-        Kind::Systemd => {
+        SchedulerKind::Systemd => {
             notes.push("what it says: journalctl --user -u runner-tick.service".to_owned());
             notes.push(match lingering {
                 Some(true) => "your services go on after you log out (linger is on, and stays)".to_owned(),
@@ -21,19 +21,19 @@ pub(super) fn advice(kind: Kind, lingering: Option<bool>) -> Vec<String> {
             });
             notes.push("keep-awake: a service that lingers without a session is often allowed to hold back idling only; each run says what it got".to_owned());
         }
-        Kind::Cron => {
+        SchedulerKind::Cron => {
             notes.push("what it says: timer.log in the state folder; MAILTO and every other line stay as they are".to_owned());
             if !timers::cron_runs() {
                 notes.push("no cron daemon seems to run here: nothing will be started until one does (service cron start)".to_owned());
             }
         }
-        Kind::Launchd => notes.push(
+        SchedulerKind::Launchd => notes.push(
             "launchd starts it at each minute named, once after a sleep and at login; it ticks only while you are logged in".to_owned(),
         ),
-        Kind::TaskScheduler => notes.push(
+        SchedulerKind::TaskScheduler => notes.push(
             "nothing is registered by runner: read register-runner-tick.ps1, then run it in PowerShell; it runs while you are logged in, also on battery, without a window".to_owned(),
         ),
-        Kind::Manual => notes.push(
+        SchedulerKind::Manual => notes.push(
             "nothing on this machine will tick: call `runner tick` each quarter of an hour by any means, or keep `runner daemon` running".to_owned(),
         ),
     }
@@ -43,9 +43,9 @@ pub(super) fn advice(kind: Kind, lingering: Option<bool>) -> Vec<String> {
 
 /// How each backend gets its keys when nobody is logged in.
 pub(super) fn credentials(
-    home: &Home,
-    here: Option<&Here>,
-    kind: Kind,
+    home: &Env,
+    here: Option<&LoadedProject>,
+    kind: SchedulerKind,
     frozen: &BTreeMap<String, String>,
 ) -> Vec<String> {
     let config = match here {
@@ -71,8 +71,8 @@ pub(super) fn credentials(
                 missing.join(", ") + if missing.len() == 1 { " is" } else { " are" },
                 file.display(),
                 match kind {
-                    Kind::Systemd => ", or use Environment= in a drop-in of runner-tick.service",
-                    Kind::Launchd => ", or EnvironmentVariables in a plist of your own",
+                    SchedulerKind::Systemd => ", or use Environment= in a drop-in of runner-tick.service",
+                    SchedulerKind::Launchd => ", or EnvironmentVariables in a plist of your own",
                     _ => "",
                 }
             ),

@@ -12,43 +12,43 @@ use serde::Serialize;
 
 use crate::cli::args::SetupArgs;
 use crate::cli::{Failure, show};
-use crate::doctor::{self, Finding, timers};
-use crate::home::Home;
-use crate::project::{self, Here};
-use crate::setup::hosts::{Host, lingers};
+use crate::doctor::{self, DoctorFinding, timers};
+use crate::env::Env;
+use crate::project::{self, LoadedProject};
+use crate::setup::hosts::{HostScheduler, lingers};
 use crate::setup::plan::carry_out;
-use crate::setup::project::{Part, Wish, part, undo};
-use crate::setup::record::Record;
-use crate::setup::{Convergence, Kind, Wanted, converge, fitting, frozen, wake};
+use crate::setup::project::{ProjectPart, SetupOptions, part, undo};
+use crate::setup::record::SetupRecord;
+use crate::setup::{Convergence, SchedulerKind, WantedSetup, converge, fitting, frozen, wake};
 use advice::{advice, credentials};
-use view::{FileJson, Shown, Told};
+use view::{FileJson, PlannedHost, SetupView};
 
 /// Carries it out.
 pub fn run(
-    home: &Home,
+    home: &Env,
     here: &std::path::Path,
     args: &SetupArgs,
     quiet: bool,
 ) -> Result<Exit, Failure> {
     if args.status || args.verify {
-        return look(home, args);
+        return show_status(home, args);
     }
     let act = args.apply || args.remove;
     // Two setups at once would each plan on what the other is about to change.
     let _lock = act.then(|| lock(home)).transpose()?;
-    let record = Record::read(&home.setup_note())?;
-    let told = match args.remove {
+    let record = SetupRecord::read(&home.setup_note())?;
+    let reported = match args.remove {
         true => removal(home, here, args, &record)?,
         false => installation(home, here, args, &record)?,
     };
-    if act && !told.kind.is_of_this_system() {
+    if act && !reported.kind.is_of_this_system() {
         return Err(Failure::unavailable(format!(
             "{} is not of this system: its files can be shown here and set up only there",
-            told.kind.word()
+            reported.kind.as_str()
         ))
-        .mend("runner setup --apply"));
+        .hint("runner setup --apply"));
     }
-    let shown = told.shown(args);
+    let shown = reported.shown(args);
     if !act {
         match args.listing.json {
             true => show::json(&shown),
@@ -57,40 +57,40 @@ pub fn run(
         return Ok(Exit::Done);
     }
     if !args.listing.json {
-        show::say(quiet, shown.text().trim_end());
+        show::info(quiet, shown.text().trim_end());
     }
     let troubles = carry_out(
-        &told.convergence.steps,
+        &reported.convergence.steps,
         &home.setup_note(),
         &home.state.join("crontab.new"),
-        &mut Home::dying(),
+        &mut Env::dying(),
     )?;
     // A changed schedule counts from when it is read: that is now, and not with the first tick, which would
     // come too late for its own minute.
     if let Ok(root) = project::find(here) {
-        let mut ledger = home.ledger()?;
-        Here::at(home, Some(&ledger), &root)?.register(&mut ledger, home.wall()?)?;
+        let mut store = home.store()?;
+        LoadedProject::at(home, Some(&store), &root)?.register(&mut store, home.wall()?)?;
     }
-    for trouble in troubles.iter().chain(&told.convergence.left) {
+    for trouble in troubles.iter().chain(&reported.convergence.left) {
         show::complain(trouble);
     }
     if args.listing.json {
-        show::json(&Shown { troubles, ..shown });
+        show::json(&PlannedHost { troubles, ..shown });
     } else {
-        let done = match (told.convergence.steps.is_empty(), args.remove) {
+        let done = match (reported.convergence.steps.is_empty(), args.remove) {
             (true, _) => "everything is as it should be; nothing was done",
             (false, true) => "undone",
             (false, false) => "done; `runner setup --verify` checks it, `runner doctor` everything",
         };
-        show::say(quiet, done);
+        show::info(quiet, done);
     }
-    Ok(match told.convergence.left.is_empty() {
+    Ok(match reported.convergence.left.is_empty() {
         true => Exit::Done,
         false => Exit::Failed,
     })
 }
 
-fn lock(home: &Home) -> Result<File, Failure> {
+fn lock(home: &Env) -> Result<File, Failure> {
     home.make_state()?;
     let path = home.setup_lock();
     let cannot = |why: String| Failure::later(format!("{}: {why}", path.display()));
@@ -100,17 +100,20 @@ fn lock(home: &Home) -> Result<File, Failure> {
         .map_err(|error| Failure::cannot_write(format!("{}: {error}", path.display())))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(_) => Err(cannot("another `runner setup` is at work".to_owned()).mend("say it again")),
+        Err(_) => Err(cannot("another `runner setup` is at work".to_owned()).hint("say it again")),
     }
 }
 
 fn installation(
-    home: &Home,
+    home: &Env,
     here: &std::path::Path,
     args: &SetupArgs,
-    old: &Record,
-) -> Result<Told, Failure> {
-    let (kind, why) = match Kind::WORDS.iter().find(|(word, _)| *word == args.scheduler) {
+    old: &SetupRecord,
+) -> Result<SetupView, Failure> {
+    let (kind, why) = match SchedulerKind::WORDS
+        .iter()
+        .find(|(word, _)| *word == args.scheduler)
+    {
         Some((_, kind)) => (*kind, "it was asked for".to_owned()),
         None => fitting(old),
     };
@@ -119,7 +122,7 @@ fn installation(
     let mut edits = Vec::new();
     let mut notes = Vec::new();
     let at_work = match project::find(here) {
-        Ok(root) => Some(Here::load(home, &root)?),
+        Ok(root) => Some(LoadedProject::load(home, &root)?),
         Err(failure) if args.at.is_some() || args.wake || !args.runner.is_empty() => {
             return Err(failure);
         }
@@ -128,7 +131,7 @@ fn installation(
     match &at_work {
         Some(here) => {
             let root = here.root.display().to_string();
-            let Part {
+            let ProjectPart {
                 served,
                 edit,
                 night,
@@ -158,7 +161,7 @@ fn installation(
         ));
     }
     let minutes = record.minutes();
-    let host = Host::of(kind, home, &minutes)?;
+    let host = HostScheduler::of(kind, home, &minutes)?;
     let mut files: Vec<FileJson> = host
         .files
         .iter()
@@ -178,12 +181,12 @@ fn installation(
             "PATH is not set, so no program would be found at night",
         ));
     }
-    let environment = (kind != Kind::Manual).then_some(&frozen);
+    let environment = (kind != SchedulerKind::Manual).then_some(&frozen);
     let convergence = match kind.is_of_this_system() {
         true => converge(
             home,
             old,
-            Wanted {
+            WantedSetup {
                 kind: Some(kind),
                 record,
                 edits,
@@ -196,7 +199,7 @@ fn installation(
             left: Vec::new(),
         },
     };
-    Ok(Told {
+    Ok(SetupView {
         kind,
         why,
         minutes: minutes.into_iter().collect(),
@@ -208,11 +211,11 @@ fn installation(
 }
 
 fn removal(
-    home: &Home,
+    home: &Env,
     here: &std::path::Path,
     args: &SetupArgs,
-    old: &Record,
-) -> Result<Told, Failure> {
+    old: &SetupRecord,
+) -> Result<SetupView, Failure> {
     let kind = old.hosts.keys().next_back().copied();
     let mut record = old.clone();
     let mut left = Vec::new();
@@ -253,11 +256,11 @@ fn removal(
         ));
     } else {
         // A timer serves projects that were never set up as well.
-        let ledger = home.ledger_to_read().ok().flatten();
-        let served = ledger
-            .and_then(|ledger| ledger.projects().ok())
+        let store = home.store_to_read().ok().flatten();
+        let served = store
+            .and_then(|store| store.projects().ok())
             .unwrap_or_default();
-        if !served.is_empty() && kind.is_some_and(|kind| kind != Kind::Manual) {
+        if !served.is_empty() && kind.is_some_and(|kind| kind != SchedulerKind::Manual) {
             notes.push(format!(
                 "nothing ticks by itself any more, for {}",
                 show::count(served.len() as u64, "project")
@@ -269,7 +272,7 @@ fn removal(
     let mut convergence = converge(
         home,
         old,
-        Wanted {
+        WantedSetup {
             kind: target,
             record,
             edits,
@@ -277,8 +280,8 @@ fn removal(
         },
     )?;
     convergence.left.splice(0..0, left);
-    Ok(Told {
-        kind: kind.unwrap_or(Kind::Manual),
+    Ok(SetupView {
+        kind: kind.unwrap_or(SchedulerKind::Manual),
         why: "it is the one that is set up".to_owned(),
         minutes: minutes.into_iter().collect(),
         files: Vec::new(),
@@ -288,7 +291,7 @@ fn removal(
     })
 }
 
-fn wish(args: &SetupArgs) -> Result<Wish, Failure> {
+fn wish(args: &SetupArgs) -> Result<SetupOptions, Failure> {
     let at = match &args.at {
         None => None,
         Some(text) => Some(
@@ -305,12 +308,12 @@ fn wish(args: &SetupArgs) -> Result<Wish, Failure> {
             "--runner {}: a job asks one backend; give each its own",
             args.runner.join(" --runner ")
         ))
-        .mend(format!(
+        .hint(format!(
             "runner setup --runner {} --job JOB --apply, once for each",
             args.runner[1]
         )));
     }
-    Ok(Wish {
+    Ok(SetupOptions {
         at,
         backend: args.runner.first().cloned(),
         jobs: args.job.clone(),
@@ -326,17 +329,17 @@ struct StatusJson {
     projects: Vec<String>,
     last_tick: Option<jiff::Timestamp>,
     lingers: Option<bool>,
-    findings: Vec<Finding>,
+    findings: Vec<DoctorFinding>,
 }
 
-fn look(home: &Home, args: &SetupArgs) -> Result<Exit, Failure> {
-    let record = Record::read(&home.setup_note())?;
-    let mut kinds: Vec<&'static str> = record.hosts.keys().map(|kind| kind.word()).collect();
+fn show_status(home: &Env, args: &SetupArgs) -> Result<Exit, Failure> {
+    let record = SetupRecord::read(&home.setup_note())?;
+    let mut kinds: Vec<&'static str> = record.hosts.keys().map(|kind| kind.as_str()).collect();
     let findings = match args.verify || !kinds.is_empty() {
         true => timers::findings(home, &record),
         false => Vec::new(),
     };
-    let bad = findings.iter().any(Finding::is_wrong);
+    let bad = findings.iter().any(DoctorFinding::is_wrong);
     let status = StatusJson {
         scheduler: kinds.pop(),
         also: kinds,
@@ -356,7 +359,7 @@ fn look(home: &Home, args: &SetupArgs) -> Result<Exit, Failure> {
         };
         let last = status
             .last_tick
-            .map_or_else(|| "never".to_owned(), show::moment);
+            .map_or_else(|| "never".to_owned(), show::format_time);
         text.push_str(&format!("  last tick, by whomever: {last}\n"));
         for root in &status.projects {
             text.push_str(&format!("  for {root}\n"));

@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use crate::cli::args::SetupArgs;
-use crate::setup::plan::Step;
-use crate::setup::{Convergence, Kind};
+use crate::setup::plan::SetupStep;
+use crate::setup::{Convergence, SchedulerKind};
 
 /// What is planned, with what people should know about it.
-pub(super) struct Told {
-    pub(super) kind: Kind,
+pub(super) struct SetupView {
+    pub(super) kind: SchedulerKind,
     pub(super) why: String,
     pub(super) minutes: Vec<i8>,
     pub(super) files: Vec<FileJson>,
@@ -24,7 +24,7 @@ pub(super) struct FileJson {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Shown {
+pub(super) struct PlannedHost {
     pub(super) scheduler: &'static str,
     pub(super) why: String,
     pub(super) of_this_system: bool,
@@ -38,10 +38,10 @@ pub(super) struct Shown {
     pub(super) act: &'static str,
 }
 
-impl Told {
-    pub(super) fn shown(&self, args: &SetupArgs) -> Shown {
-        Shown {
-            scheduler: self.kind.word(),
+impl SetupView {
+    pub(super) fn shown(&self, args: &SetupArgs) -> PlannedHost {
+        PlannedHost {
+            scheduler: self.kind.as_str(),
             why: self.why.clone(),
             of_this_system: self.kind.is_of_this_system(),
             minutes: self.minutes.clone(),
@@ -50,7 +50,7 @@ impl Told {
                 .convergence
                 .steps
                 .iter()
-                .filter_map(Step::told)
+                .filter_map(SetupStep::message)
                 .collect(),
             left: self.convergence.left.clone(),
             notes: self.notes.clone(),
@@ -65,7 +65,7 @@ impl Told {
     }
 }
 
-impl Shown {
+impl PlannedHost {
     pub(super) fn text(&self) -> String {
         let mut text = format!("{}: {}\n", self.scheduler, self.why);
         if !self.of_this_system {

@@ -4,14 +4,14 @@
 
 use std::path::PathBuf;
 
-use runner_engine::ledger::{Ledger, Project};
+use runner_engine::store::{Project, Store};
 use runner_jobs::failmark::Failmark;
 
-use super::sight::Sight;
+use super::project_scan::ProjectScan;
 use crate::cli::Failure;
-use crate::home::Home;
+use crate::env::Env;
 use crate::project::projection::Projection;
-use crate::project::{self, Here, standing};
+use crate::project::{self, LoadedProject, registration};
 
 /// What a project's files say, and what is wrong with them.
 pub(super) struct Files {
@@ -24,10 +24,10 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn of(
-        home: &Home,
-        ledger: &Ledger,
+        home: &Env,
+        store: &Store,
         known: &Project,
-        seen: Sight,
+        seen: ProjectScan,
     ) -> Result<Self, Failure> {
         let (kept, report) = (seen.kept, seen.report);
         if seen.fresh {
@@ -41,17 +41,17 @@ impl Files {
         }
         let stands = project::standing_of_row(known);
         let (standing, trouble, projection) = match stands.trouble(&known.path, &known.id) {
-            Some((what, mend)) => {
-                let trouble = format!("{what}\n  to mend it: {mend}");
-                (stands.word(), Some(trouble), kept)
+            Some((what, hint)) => {
+                let trouble = format!("{what}\n  fix: {hint}");
+                (stands.as_str(), Some(trouble), kept)
             }
             None => {
-                let read = Here::at(home, Some(ledger), &known.path).and_then(|here| {
-                    here.check(ledger)?;
+                let read = LoadedProject::at(home, Some(store), &known.path).and_then(|here| {
+                    here.check(store)?;
                     Ok(Projection::of(&here.config))
                 });
                 let standing = match stands {
-                    standing::Standing::Replaced => "replaced",
+                    registration::Registration::Replaced => "replaced",
                     _ => "known",
                 };
                 match read {

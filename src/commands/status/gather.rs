@@ -1,4 +1,4 @@
-//! One look at everything: the ledger by set, the projects by stat.
+//! One look at everything: the database by set, the projects by stat.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,41 +9,41 @@ use jiff::{SignedDuration, Timestamp};
 use runner_engine::admission;
 use runner_engine::files::{SMALL, read_host};
 use runner_engine::ids::ProjectId;
-use runner_engine::ledger::{
-    AlertRow, Amounts, Budget, Filter, JobRow, Ledger, MissedStretch, OwnPause, Project, RunRow,
-    RunState,
-};
-use runner_engine::locks::{Holder, job_lock_path};
+use runner_engine::locks::{LockHolder, job_lock_path};
 use runner_engine::outcome::Outcome;
 use runner_engine::schedule::Trigger;
+use runner_engine::store::{
+    AlertRow, Amounts, Budget, JobPause, JobRow, MissedStretch, Project, RunFilter, RunRow,
+    RunState, Store,
+};
 use runner_engine::tick::civil_date;
 use runner_jobs::report;
 
 use super::super::pause::limited;
-use super::super::runs::word;
+use super::super::runs::state_name;
 use super::files::Files;
 use super::model::{
     AlertJson, BudgetJson, BudgetsJson, DaemonJson, LiveJson, LockJson, MarkJson, MissedJson,
     NextJson, NightJson, PausedJson, ProjectJson, StarvedJson, StatusJson, StoppedJson, TicksJson,
     VERSION,
 };
+use super::project_scan;
 use super::queue;
-use super::sight;
 use crate::cli::{Failure, show};
 use crate::daemon::client::Client;
-use crate::home::Home;
+use crate::env::Env;
 use crate::project::projection::Projection;
-use crate::project::{self, Here, Stamps};
+use crate::project::{self, LoadedProject, StampBase};
 
 /// How long nothing may tick before it is said aloud: host timers come every quarter of an hour.
 const SILENCE: SignedDuration = SignedDuration::from_hours(1);
-/// From so many moments in a row on that were each replaced by the next, a job is said to starve.
+/// From so many scheduled times in a row on that were each replaced by the next, a job is said to starve.
 const STARVED: u32 = 3;
 /// So far back the failure is looked for that a failing job ended with.
 const LOOKED_AT: u32 = 20;
 
 /// How everything stands; of one project where `here` is in one.
-pub(super) fn gather(home: &Home, here: &Path, asked: bool) -> Result<StatusJson, Failure> {
+pub(super) fn gather(home: &Env, here: &Path, asked: bool) -> Result<StatusJson, Failure> {
     let now = home.wall()?;
     let daemon = Client::connect(home).map(|mut daemon| match daemon.status() {
         Ok(status) => DaemonJson::Answers(status),
@@ -53,39 +53,39 @@ pub(super) fn gather(home: &Home, here: &Path, asked: bool) -> Result<StatusJson
     });
     let mut status = StatusJson {
         schema_version: VERSION,
-        ledger: home.ledger_path().display().to_string(),
+        store: home.store_path().display().to_string(),
         paused: None,
         ticks: TicksJson {
             last: home.last_tick(),
             trouble: None,
         },
-        walls: crate::doctor::walls::at_a_look(home).ok(),
+        walls: crate::doctor::sandbox::at_a_look(home).ok(),
         daemon,
         live_runs: 0,
         projects: Vec::new(),
     };
     let root = match project::find(here) {
         Ok(root) => Some(root),
-        // Its file may be gone, and the ledger knows it still.
-        Err(failure) if asked => match home.ledger_to_read()? {
-            Some(ledger) => Some(project::kept(home, &ledger, here)?.row.path),
+        // Its file may be gone, and the database knows it still.
+        Err(failure) if asked => match home.store_to_read()? {
+            Some(store) => Some(project::kept(home, &store, here)?.row.path),
             None => return Err(failure),
         },
         Err(_) => None,
     };
-    let Some(ledger) = home.ledger_to_read()? else {
-        status
-            .projects
-            .extend(root.map(|root| unregistered(&root, Here::at(home, None, &root).err())));
+    let Some(store) = home.store_to_read()? else {
+        status.projects.extend(
+            root.map(|root| unregistered(&root, LoadedProject::at(home, None, &root).err())),
+        );
         return Ok(status);
     };
     let shown: Vec<Project> = match &root {
-        None => ledger.projects()?,
-        Some(root) => match project::kept(home, &ledger, root) {
+        None => store.projects()?,
+        Some(root) => match project::kept(home, &store, root) {
             Ok(kept) => vec![kept.row],
             Err(failure) => {
-                let mistake = Here::at(home, Some(&ledger), root)
-                    .and_then(|here| here.check(&ledger))
+                let mistake = LoadedProject::at(home, Some(&store), root)
+                    .and_then(|here| here.check(&store))
                     .err();
                 // One that only has not run yet is in no trouble.
                 drop(failure);
@@ -94,14 +94,14 @@ pub(super) fn gather(home: &Home, here: &Path, asked: bool) -> Result<StatusJson
             }
         },
     };
-    status.paused = ledger.paused_until(now)?.map(|until| PausedJson {
+    status.paused = store.paused_until(now)?.map(|until| PausedJson {
         job: None,
         until: limited(until),
         zone: None,
     });
-    let (mut all, files) = All::of(home, &ledger, &shown, now)?;
+    let (mut all, files) = GatheredStatus::of(home, &store, &shown, now)?;
     status.live_runs = all.asked.live.len();
-    if !matches!(status.daemon, Some(DaemonJson::Answers(_))) && ledger.has_clocks()? {
+    if !matches!(status.daemon, Some(DaemonJson::Answers(_))) && store.has_clocks()? {
         status.ticks.trouble = silence(status.ticks.last, now);
     }
     for (known, files) in shown.iter().zip(files) {
@@ -114,7 +114,7 @@ pub(super) fn gather(home: &Home, here: &Path, asked: bool) -> Result<StatusJson
 fn silence(last: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let since = match last {
         Some(last) if now.duration_since(last) <= SILENCE => return None,
-        Some(last) => format!("nothing has ticked since {}", show::moment(last)),
+        Some(last) => format!("nothing has ticked since {}", show::format_time(last)),
         None => "nothing has ever ticked".to_owned(),
     };
     Some(format!(
@@ -122,7 +122,7 @@ fn silence(last: Option<Timestamp>, now: Timestamp) -> Option<String> {
     ))
 }
 
-/// A project that the ledger does not know.
+/// A project that the database does not know.
 fn unregistered(root: &Path, mistake: Option<Failure>) -> ProjectJson {
     ProjectJson {
         id: project::id_at(root).map(|id| id.to_string()),
@@ -151,11 +151,11 @@ fn unregistered(root: &Path, mistake: Option<Failure>) -> ProjectJson {
     }
 }
 
-/// What a look at many asks the ledger while their folders are looked at.
-struct Asked {
-    next: BTreeMap<ProjectId, runner_engine::ledger::NextDue>,
+/// What a look at many asks the database while their folders are looked at.
+struct StoreOverview {
+    next: BTreeMap<ProjectId, runner_engine::store::NextDue>,
     missed: BTreeMap<ProjectId, Vec<MissedStretch>>,
-    pauses: BTreeMap<ProjectId, Vec<OwnPause>>,
+    pauses: BTreeMap<ProjectId, Vec<JobPause>>,
     stopped: BTreeMap<ProjectId, Vec<StoppedJson>>,
     /// Jobs whose last attempt came to nothing and was not acknowledged.
     failing: BTreeMap<ProjectId, Vec<JobRow>>,
@@ -165,43 +165,43 @@ struct Asked {
     undelivered: Vec<(ProjectId, String, u32, String)>,
 }
 
-/// What was asked of the ledger for all projects at once.
-struct All<'a> {
-    home: &'a Home,
-    ledger: &'a Ledger,
+/// What was asked of the database for all projects at once.
+struct GatheredStatus<'a> {
+    home: &'a Env,
+    store: &'a Store,
     now: Timestamp,
     held: Option<Timestamp>,
     dates: Dates,
-    nights: BTreeMap<ProjectId, runner_engine::ledger::LastNight>,
+    nights: BTreeMap<ProjectId, runner_engine::store::LastNight>,
     days: BTreeMap<String, Amounts>,
     open_nights: BTreeMap<String, Amounts>,
-    asked: Asked,
+    asked: StoreOverview,
 }
 
-impl Asked {
-    fn of(ledger: &Ledger, now: Timestamp) -> Result<Self, Failure> {
+impl StoreOverview {
+    fn of(store: &Store, now: Timestamp) -> Result<Self, Failure> {
         let week = now
             .saturating_sub(SignedDuration::from_hours(7 * 24))
             .unwrap_or(now);
         let mut missed: BTreeMap<ProjectId, Vec<MissedStretch>> = BTreeMap::new();
-        for stretch in ledger.all_missed_since(week)? {
+        for stretch in store.all_missed_since(week)? {
             missed
                 .entry(stretch.project.clone())
                 .or_default()
                 .push(stretch);
         }
-        let mut pauses: BTreeMap<ProjectId, Vec<OwnPause>> = BTreeMap::new();
-        for pause in ledger.own_pauses(now)? {
+        let mut pauses: BTreeMap<ProjectId, Vec<JobPause>> = BTreeMap::new();
+        for pause in store.own_pauses(now)? {
             pauses.entry(pause.project.clone()).or_default().push(pause);
         }
         let mut stopped: BTreeMap<ProjectId, Vec<StoppedJson>> = BTreeMap::new();
         let mut failing: BTreeMap<ProjectId, Vec<JobRow>> = BTreeMap::new();
-        for job in ledger.failing_jobs()? {
-            let streak = ledger.streak(job)?;
+        for job in store.failing_jobs()? {
+            let streak = store.streak(job)?;
             if streak.failures == 0 {
                 continue;
             }
-            let job = ledger.job_by_id(job)?;
+            let job = store.job_by_id(job)?;
             // Not those that no file names any more, nor what a person's own command did.
             if job.enabled && !job.name.contains(':') {
                 let known = failing.entry(job.project.clone()).or_default();
@@ -218,24 +218,24 @@ impl Asked {
             }
         }
         Ok(Self {
-            next: ledger.next_due(now)?,
+            next: store.next_due(now)?,
             missed,
             pauses,
             stopped,
             failing,
-            queues: ledger.projects_with_queues()?,
-            live: ledger.live()?,
-            alerts: ledger.alerts(None, false)?,
-            undelivered: ledger.undelivered()?,
+            queues: store.projects_with_queues()?,
+            live: store.live()?,
+            alerts: store.alerts(None, false)?,
+            undelivered: store.undelivered()?,
         })
     }
 }
 
-impl<'a> All<'a> {
+impl<'a> GatheredStatus<'a> {
     /// With what there is of each that is shown, in their order.
     fn of(
-        home: &'a Home,
-        ledger: &'a Ledger,
+        home: &'a Env,
+        store: &'a Store,
         shown: &[Project],
         now: Timestamp,
     ) -> Result<(Self, Vec<Files>), Failure> {
@@ -243,14 +243,14 @@ impl<'a> All<'a> {
             [one] => Some(&one.id),
             _ => None,
         };
-        let nights = ledger.last_nights()?;
-        let seen = sight::Known {
+        let nights = store.last_nights()?;
+        let seen = project_scan::ScanInput {
             shown,
-            kept: &ledger.projections(only)?,
+            kept: &store.projections(only)?,
             nights: &nights,
-            stamps: &Stamps::of(home),
+            stamps: &StampBase::of(home),
         };
-        let (seen, asked) = seen.look_at_all(|| Asked::of(ledger, now));
+        let (seen, asked) = seen.look_at_all(|| StoreOverview::of(store, now));
         let asked = asked?;
         let mut files = Vec::with_capacity(shown.len());
         let mut day_keys = Vec::new();
@@ -259,7 +259,7 @@ impl<'a> All<'a> {
             known: BTreeMap::new(),
         };
         for (known, seen) in shown.iter().zip(seen) {
-            let found = Files::of(home, ledger, known, seen)?;
+            let found = Files::of(home, store, known, seen)?;
             if let Some(projection) = &found.projection {
                 day_keys.push(format!("{} {}", known.id, dates.of(&projection.zone)));
             }
@@ -272,13 +272,13 @@ impl<'a> All<'a> {
             .collect();
         let all = Self {
             home,
-            ledger,
+            store,
             now,
-            held: ledger.paused_until(now)?,
+            held: store.paused_until(now)?,
             dates,
             nights,
-            days: ledger.accounts("day", &day_keys)?,
-            open_nights: ledger.accounts("night", &night_keys)?,
+            days: store.accounts("day", &day_keys)?,
+            open_nights: store.accounts("night", &night_keys)?,
             asked,
         };
         Ok((all, files))
@@ -293,7 +293,7 @@ impl<'a> All<'a> {
         let last_night = self.last_night(known, files.report, &mut troubles)?;
         for (_, channel, count, said) in self.asked.undelivered.iter().filter(|one| one.0 == *id) {
             troubles.push(format!(
-                "{} did not arrive through {channel}: {said}; to mend it: runner alerts test {channel}",
+                "{} did not arrive through {channel}: {said}; fix: runner alerts test {channel}",
                 show::count(u64::from(*count), "alert")
             ));
         }
@@ -305,7 +305,7 @@ impl<'a> All<'a> {
             .collect();
         let mut starved = Vec::new();
         for job in projection.map_or(&[][..], |it| &it.replacing) {
-            let replaced_in_a_row = self.ledger.replaced_in_a_row(id, job)?;
+            let replaced_in_a_row = self.store.replaced_in_a_row(id, job)?;
             if replaced_in_a_row >= STARVED {
                 starved.push(StarvedJson {
                     job: job.clone(),
@@ -319,8 +319,8 @@ impl<'a> All<'a> {
                 next: Vec::new(),
             },
             true => {
-                let jobs = self.ledger.jobs(id)?;
-                queue::queued(self.ledger, known, &jobs, &self.asked.live, self.now)?
+                let jobs = self.store.jobs(id)?;
+                queue::queued(self.store, known, &jobs, &self.asked.live, self.now)?
             }
         };
         let locks = match alone || !live.is_empty() {
@@ -386,7 +386,7 @@ impl<'a> All<'a> {
                 .map(|alert| AlertJson {
                     id: alert.id.to_string(),
                     job: alert.job_name.clone(),
-                    kind: alert.kind.word(),
+                    kind: alert.kind.as_str(),
                     since: alert.raised,
                     count: alert.count,
                     silenced: alert.silenced.is_some(),
@@ -413,10 +413,10 @@ impl<'a> All<'a> {
             if marks.iter().any(|mark| mark.job == job.name) {
                 continue;
             }
-            let runs = self.ledger.runs(&Filter {
+            let runs = self.store.runs(&RunFilter {
                 job: Some(job.id),
                 limit: LOOKED_AT,
-                ..Filter::default()
+                ..RunFilter::default()
             })?;
             let failed = runs.iter().find_map(|row| match &row.outcome {
                 Some(
@@ -432,10 +432,10 @@ impl<'a> All<'a> {
                 at: row.finished.unwrap_or(row.requested),
                 class: outcome
                     .class()
-                    .map_or_else(|| outcome.word().to_owned(), |it| it.word().to_owned()),
+                    .map_or_else(|| outcome.as_str().to_owned(), |it| it.as_str().to_owned()),
                 message: format!(
                     "{} (there is no failmark of it)",
-                    outcome.why().unwrap_or_else(|| outcome.word())
+                    outcome.why().unwrap_or_else(|| outcome.as_str())
                 ),
                 hint: format!("runner runs show {}", row.id),
             });
@@ -455,15 +455,15 @@ impl<'a> All<'a> {
         let night = &last.night;
         if night.closed.is_some() && !there {
             troubles.push(format!(
-                "the last night, {}, has no report; to mend it: runner report --night {0}",
+                "the last night, {}, has no report; fix: runner report --night {0}",
                 night.name
             ));
         }
         let (headline, worst) = match &last.reported {
             Some(reported) => (reported.headline.clone(), reported.worst.clone()),
             None => {
-                let told = report::gather(self.ledger, night.id, &known.path, self.now)?;
-                (told.headline(), told.worst)
+                let report = report::gather(self.store, night.id, &known.path, self.now)?;
+                (report.headline(), report.worst)
             }
         };
         Ok(Some(NightJson {
@@ -537,7 +537,7 @@ fn live_json(row: &RunRow) -> LiveJson {
             Some(owner) if row.state == RunState::Running && !owner.is_alive() => {
                 "running, but its process is gone; the next tick settles it".to_owned()
             }
-            _ => word(row).to_owned(),
+            _ => state_name(row).to_owned(),
         },
         since: row.started.unwrap_or(row.requested),
         job: row.job_name.clone(),
@@ -556,7 +556,7 @@ fn locks(state: &Path, project: &ProjectId) -> Vec<LockJson> {
     paths
         .iter()
         .filter_map(|path| {
-            let holder: Holder = serde_json::from_slice(&read_host(path, SMALL).ok()?).ok()?;
+            let holder: LockHolder = serde_json::from_slice(&read_host(path, SMALL).ok()?).ok()?;
             holder.owner.is_alive().then(|| LockJson {
                 job: path
                     .file_stem()

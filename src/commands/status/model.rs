@@ -2,7 +2,7 @@
 //! added; none is renamed or removed within a schema version. Moments are UTC.
 
 use jiff::Timestamp;
-use runner_engine::ledger::{Amounts, Budget};
+use runner_engine::store::{Amounts, Budget};
 use serde::Serialize;
 
 use super::queue::QueuedJson;
@@ -14,12 +14,13 @@ pub(super) const VERSION: u32 = 1;
 #[derive(Debug, Serialize)]
 pub(super) struct StatusJson {
     pub(super) schema_version: u32,
-    pub(super) ledger: String,
+    #[serde(rename = "database")]
+    pub(super) store: String,
     /// Everything is held.
     pub(super) paused: Option<PausedJson>,
     pub(super) daemon: Option<DaemonJson>,
     pub(super) ticks: TicksJson,
-    /// What a run's walls would be made of on this host; absent where there is nothing.
+    /// What a run's sandbox would be made of on this host; absent where there is nothing.
     pub(super) walls: Option<String>,
     /// Requested and running, of all projects, whoever started them.
     pub(super) live_runs: usize,
@@ -30,7 +31,7 @@ pub(super) struct StatusJson {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum DaemonJson {
-    Answers(protocol::Status),
+    Answers(protocol::DaemonStatus),
     Silent { trouble: String },
 }
 
@@ -94,7 +95,7 @@ pub(super) struct StoppedJson {
     pub(super) failures_in_a_row: u32,
 }
 
-/// A job whose moments each replace the one before, so that none of them comes to an end.
+/// A job whose scheduled times each replace the one before, so that none of them comes to an end.
 #[derive(Debug, Serialize)]
 pub(super) struct StarvedJson {
     pub(super) job: String,

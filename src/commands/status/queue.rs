@@ -1,7 +1,7 @@
 //! What waits in a project, and why.
 
 use jiff::Timestamp;
-use runner_engine::ledger::{JobRow, Ledger, Project, RunRow};
+use runner_engine::store::{JobRow, Project, RunRow, Store};
 use serde::Serialize;
 
 use super::super::runs::waits;
@@ -29,13 +29,13 @@ const SHOWN: usize = 3;
 
 /// What waits in a project, and why.
 pub(super) fn queued(
-    ledger: &Ledger,
+    store: &Store,
     known: &Project,
     jobs: &[JobRow],
     live: &[RunRow],
     now: Timestamp,
 ) -> Result<QueuedJson, Failure> {
-    let rows = ledger.queued_of(&known.id)?;
+    let rows = store.queued_of(&known.id)?;
     let why = |row: &RunRow| {
         let ready = row.waits_for.is_none() && row.ready_at.is_none_or(|at| at <= now);
         let job = jobs.iter().find(|job| job.id == row.job);

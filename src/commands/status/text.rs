@@ -3,7 +3,7 @@
 use super::model::{BudgetJson, DaemonJson, MissedJson, PausedJson, ProjectJson, StatusJson};
 use crate::cli::show;
 use crate::commands::pause::until_words;
-use runner_engine::ledger::FOREVER;
+use runner_engine::store::FOREVER;
 
 type Rows = Vec<Vec<String>>;
 
@@ -31,7 +31,7 @@ pub(super) fn text(status: &StatusJson) -> String {
         out.push_str(&show::table(&rows(status, project)));
     }
     if let Some(pause) = &status.paused {
-        out.push_str(&format!("everything is paused {}\n", words(pause)));
+        out.push_str(&format!("everything is paused {}\n", describe_pause(pause)));
     }
     if let Some(walls) = &status.walls {
         out.push_str(&format!("walls {walls}\n"));
@@ -63,7 +63,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
         row(
             "STOPPED",
             format!(
-                "{0}: {1} in a row; `runner ack {0}`, or `runner run {0}` when it succeeds, starts it again",
+                "{0}: {1} in a row; `runner jobs reset {0}`, or `runner run {0}` when it succeeds, starts it again",
                 stopped.job,
                 show::count(u64::from(stopped.failures_in_a_row), "failure")
             ),
@@ -73,18 +73,21 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
         row(
             "STARVED",
             format!(
-                "{}: its last {} moments were each replaced by the next and none came to an end; give it a longer interval, or overlap = \"skip\"",
+                "{}: its last {} scheduled times were each replaced by the next and none came to an end; give it a longer interval, or overlap = \"skip\"",
                 starved.job, starved.replaced_in_a_row
             ),
         );
     }
-    let told = project
+    let reported = project
         .alerts
         .iter()
         .filter(|alert| !alert.silenced)
         .count();
-    if told > 0 {
-        row("alerts", format!("{told} open; `runner alerts` lists them"));
+    if reported > 0 {
+        row(
+            "alerts",
+            format!("{reported} open; `runner alerts` lists them"),
+        );
     }
     for missed in &project.missed_this_week {
         row("missed", format!("{}: {}", missed.job, span(missed)));
@@ -115,7 +118,11 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
         None => row("next due", "nothing; no job has a clock".to_owned()),
         Some(next) => row(
             "next due",
-            format!("{} at {}", next.job, show::moment_in(next.at, &next.zone)),
+            format!(
+                "{} at {}",
+                next.job,
+                show::format_time_in(next.at, &next.zone)
+            ),
         ),
     }
     let night = project.budget.night.as_ref();
@@ -132,7 +139,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
                 "{} {} since {} (run {})",
                 live.job,
                 live.state,
-                show::moment_in(live.since, &project.zone),
+                show::format_time_in(live.since, &project.zone),
                 live.run
             ),
         );
@@ -144,7 +151,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
                 "{} by PID {} since {} (run {})",
                 lock.job,
                 lock.pid,
-                show::moment_in(lock.since, &project.zone),
+                show::format_time_in(lock.since, &project.zone),
                 lock.run
             ),
         );
@@ -165,7 +172,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
             format!(
                 "{} {}",
                 pause.job.as_deref().unwrap_or_default(),
-                words(pause)
+                describe_pause(pause)
             ),
         );
     }
@@ -199,20 +206,20 @@ fn dollars(micros: u64) -> String {
 }
 
 fn span(missed: &MissedJson) -> String {
-    let first = show::moment_in(missed.first, &missed.zone);
+    let first = show::format_time_in(missed.first, &missed.zone);
     match missed.count {
         1 => format!("{first}: {}", missed.why),
         count => format!(
             "{count} times from {first} to {}: {}",
-            show::moment_in(missed.last, &missed.zone),
+            show::format_time_in(missed.last, &missed.zone),
             missed.why
         ),
     }
 }
 
-fn words(pause: &PausedJson) -> String {
+fn describe_pause(pause: &PausedJson) -> String {
     match (pause.until, &pause.zone) {
-        (Some(until), Some(zone)) => format!("until {}", show::moment_in(until, zone)),
+        (Some(until), Some(zone)) => format!("until {}", show::format_time_in(until, zone)),
         (until, _) => until_words(until.unwrap_or(FOREVER), pause.job.as_deref()),
     }
 }
@@ -223,7 +230,7 @@ fn daemon(status: &StatusJson) -> String {
         None => {
             let ticked = match status.ticks.last {
                 Some(last) if status.ticks.trouble.is_none() => {
-                    format!("; last tick {}", show::moment(last))
+                    format!("; last tick {}", show::format_time(last))
                 }
                 _ => String::new(),
             };
@@ -244,7 +251,7 @@ fn daemon(status: &StatusJson) -> String {
             format!(
                 "daemon: pid {} since {}, {live} live{others}{draining}\n",
                 daemon.pid,
-                show::moment(daemon.since),
+                show::format_time(daemon.since),
             )
         }
     }
@@ -253,7 +260,7 @@ fn daemon(status: &StatusJson) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runner_engine::ledger::{Amounts, Budget};
+    use runner_engine::store::{Amounts, Budget};
 
     #[test]
     fn only_what_is_capped_is_said_to_be_left() {

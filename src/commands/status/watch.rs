@@ -1,7 +1,7 @@
 //! Looking again and again: drawn over on a terminal, printed when it differs anywhere else.
 //!
 //! ```text
-//! look ──> draw ──> wait: 2 s, or the ledger changed ──> look …
+//! look ──> draw ──> wait: 2 s, or the database changed ──> look …
 //!                    ├ interrupted ──> 130
 //!                    └ nobody reads any more ──> 0
 //! ```
@@ -21,16 +21,16 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{Failure, show};
-use crate::home::Home;
+use crate::env::Env;
 
 /// How long nothing may change before it is looked at again all the same.
 const PACE: Duration = Duration::from_secs(2);
-/// A change of the ledger is one of several, mostly: this long is waited for the rest.
+/// A change of the database is one of several, mostly: this long is waited for the rest.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// What ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Woken {
+enum WakeReason {
     Time,
     Change,
     Interrupted,
@@ -39,18 +39,18 @@ enum Woken {
 
 /// Looks until somebody ends it or nobody reads. `drawable`: it may be drawn over on a terminal.
 pub(super) fn watch(
-    home: &Home,
+    home: &Env,
     drawable: bool,
     look: &mut dyn FnMut() -> Result<String, Failure>,
 ) -> Result<Exit, Failure> {
     let cannot = |error: io::Error| Failure::internal(format!("cannot wait for signals: {error}"));
-    let (told, tell) = UnixStream::pair().map_err(cannot)?;
+    let (reported, tell) = UnixStream::pair().map_err(cannot)?;
     for signal in [SIGINT, SIGTERM] {
         let tell = tell.try_clone().map_err(cannot)?;
         signal_hook::low_level::pipe::register(signal, tell).map_err(cannot)?;
     }
-    let mut ears = Ears {
-        told,
+    let mut ears = WatchSignals {
+        reported,
         changes: changes(home),
     };
     let drawn = drawable && show::can_draw();
@@ -65,9 +65,9 @@ pub(super) fn watch(
             before = Some(text);
         }
         let mut woken = ears.wait(PACE)?;
-        if woken == Woken::Change {
+        if woken == WakeReason::Change {
             let until = boot_time() + SETTLE;
-            while woken == Woken::Change {
+            while woken == WakeReason::Change {
                 let left = until.saturating_sub(boot_time());
                 if left.is_zero() {
                     break;
@@ -76,30 +76,30 @@ pub(super) fn watch(
             }
         }
         match woken {
-            Woken::Time | Woken::Change => {}
-            Woken::Interrupted => return Ok(Exit::Cancelled),
-            Woken::Closed => return Ok(Exit::Done),
+            WakeReason::Time | WakeReason::Change => {}
+            WakeReason::Interrupted => return Ok(Exit::Cancelled),
+            WakeReason::Closed => return Ok(Exit::Done),
         }
     }
 }
 
-fn changes(home: &Home) -> Option<OwnedFd> {
+fn changes(home: &Env) -> Option<OwnedFd> {
     let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
     // Without it we are only slower.
     inotify::add_watch(&watch, &home.state, WatchFlags::MODIFY).ok()?;
     Some(watch)
 }
 
-struct Ears {
-    told: UnixStream,
+struct WatchSignals {
+    reported: UnixStream,
     changes: Option<OwnedFd>,
 }
 
-impl Ears {
-    fn wait(&mut self, limit: Duration) -> Result<Woken, Failure> {
+impl WatchSignals {
+    fn wait(&mut self, limit: Duration) -> Result<WakeReason, Failure> {
         let stdout = io::stdout();
         let mut polled = vec![
-            PollFd::new(&self.told, PollFlags::IN),
+            PollFd::new(&self.reported, PollFlags::IN),
             // Only its other end's going away is waited for, which is always told.
             PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::empty()),
         ];
@@ -123,18 +123,18 @@ impl Ears {
                 .is_some_and(|it| it.revents().intersects(what))
         };
         if is(0, PollFlags::IN) {
-            return Ok(Woken::Interrupted);
+            return Ok(WakeReason::Interrupted);
         }
         if is(1, gone) {
-            return Ok(Woken::Closed);
+            return Ok(WakeReason::Closed);
         }
         if !is(2, PollFlags::IN) {
-            return Ok(Woken::Time);
+            return Ok(WakeReason::Time);
         }
         if let Some(changes) = &self.changes {
-            let mut told = [0_u8; 4096];
-            while rustix::io::read(changes, &mut told).is_ok_and(|count| count > 0) {}
+            let mut reported = [0_u8; 4096];
+            while rustix::io::read(changes, &mut reported).is_ok_and(|count| count > 0) {}
         }
-        Ok(Woken::Change)
+        Ok(WakeReason::Change)
     }
 }

@@ -71,6 +71,6 @@ pub(super) const CHANNEL: &[Row] = &[
     (
         "sandbox",
         OneOf(&["on", "off"]),
-        "Whether the program starts behind walls, with the network open.",
+        "Whether the program starts inside the sandbox, with the network open.",
     ),
 ];

@@ -28,7 +28,7 @@ pub(super) const PLAIN: &[Row] = &[
     (
         "retention.rows",
         Age,
-        "How long the ledger keeps what is over; as long a key of `--key` is known and a decision on a proposal can be taken back. 8 days at the least.",
+        "How long the database keeps what is over; as long a key of `--key` is known and a decision on a proposal can be taken back. 8 days at the least.",
     ),
     (
         "retention.logs",
@@ -43,7 +43,7 @@ pub(super) const PLAIN: &[Row] = &[
     (
         "retention.backups",
         Whole(1, 1000),
-        "How many of the ledger's daily backups are kept.",
+        "How many of the database's daily backups are kept.",
     ),
     (
         "retention.recordings",

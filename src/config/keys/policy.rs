@@ -8,17 +8,17 @@ pub(super) const POLICY: &[Row] = &[
     (
         "catch_up",
         OneOf(&["none", "last", "all"]),
-        "Which of the moments that passed while nothing ran are run.",
+        "Which of the scheduled times that passed while nothing ran are run.",
     ),
     (
         "catch_up_window",
         Duration,
-        "Only moments no later than this are caught up; older ones are missed.",
+        "Only scheduled times no later than this are caught up; older ones are missed.",
     ),
     (
         "catch_up_cap",
         Whole(1, U32),
-        "The most moments that \"all\" runs.",
+        "The most scheduled times that \"all\" runs.",
     ),
     (
         "stagger",
@@ -77,7 +77,7 @@ pub(super) const WALLS: &[Row] = &[
     (
         "sandbox",
         OneOf(&["on", "off"]),
-        "Whether children start behind walls; every report says when they do not.",
+        "Whether children start inside the sandbox; every report says when they do not.",
     ),
     (
         "network",

@@ -52,7 +52,7 @@ pub(in crate::config) enum Shape {
 
 impl Shape {
     /// What a value of this shape is, for people: "it must be …".
-    pub(in crate::config) fn words(self) -> String {
+    pub(in crate::config) fn describe(self) -> String {
         let fixed = match self {
             Self::Whole(least, most) if most >= i64::from(u32::MAX) => {
                 return format!("a whole number of at least {least}");

@@ -2,8 +2,8 @@
 //! subcommand that is not known, and counts as one that writes.
 
 use super::programs::{plain, values};
-use super::tokens::Text;
-use super::{Act, Look};
+use super::tokens::ShellWord;
+use super::{ShellAction, ShellScan};
 
 /// Subcommands of git that write nothing, or only what git itself keeps of what it saw.
 const GIT_READS: [&str; 26] = [
@@ -48,11 +48,11 @@ const GIT_COMMITS: [&str; 10] = [
     "reflog",
 ];
 
-impl Look {
+impl ShellScan {
     /// What a line of git writes; `rest` is all behind the program's name.
-    pub(super) fn git(&mut self, rest: &[Text]) -> Result<(), String> {
+    pub(super) fn git(&mut self, rest: &[ShellWord]) -> Result<(), String> {
         let mut words = rest.iter();
-        let mut folder = Text {
+        let mut folder = ShellWord {
             text: ".".to_owned(),
             open: false,
         };
@@ -77,9 +77,9 @@ impl Look {
                 text => break text,
             }
         };
-        let rest: Vec<Text> = words.cloned().collect();
+        let rest: Vec<ShellWord> = words.cloned().collect();
         for option in ["--output", "-o", "--output-directory"] {
-            self.places(Act::Write, &values(&rest, option));
+            self.places(ShellAction::Write, &values(&rest, option));
         }
         let lists = rest.iter().all(|word| {
             [
@@ -110,7 +110,7 @@ impl Look {
             return Ok(());
         }
         if ["clone", "init", "worktree", "submodule"].contains(&subcommand) {
-            self.places(Act::Write, plain(&rest).last().copied());
+            self.places(ShellAction::Write, plain(&rest).last().copied());
         }
         if subcommand == "config" {
             let global = rest
@@ -121,16 +121,16 @@ impl Look {
             }
             let text = format!("{}/.git/config", folder.text);
             self.place(
-                Act::Write,
-                &Text {
+                ShellAction::Write,
+                &ShellWord {
                     text,
                     open: folder.open,
                 },
             );
         } else if !GIT_COMMITS.contains(&subcommand) {
-            self.place(Act::Write, &folder);
+            self.place(ShellAction::Write, &folder);
         }
-        self.place(Act::Commit, &folder);
+        self.place(ShellAction::Commit, &folder);
         Ok(())
     }
 }

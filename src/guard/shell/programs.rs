@@ -1,8 +1,8 @@
 //! What the common programs write, by their arguments. Must never claim that a program that it does
-//! not know writes nothing: such a one is passed over, and meets the walls.
+//! not know writes nothing: such a one is passed over, and meets the sandbox.
 
-use super::tokens::Text;
-use super::{Act, Look, Word};
+use super::tokens::ShellWord;
+use super::{ShellAction, ShellPlace, ShellScan};
 
 /// Of these every plain argument is written, or may be.
 const ALL: [&str; 19] = [
@@ -73,11 +73,11 @@ const OUTPUT: [(&str, &[&str]); 8] = [
     ("cc", &["-o"]),
     ("rustc", &["-o", "--out-dir"]),
 ];
-impl Look {
+impl ShellScan {
     /// One command, wrappers and all; `piped` when it reads what another one says.
     pub(super) fn command(
         &mut self,
-        mut words: &[Text],
+        mut words: &[ShellWord],
         piped: bool,
         depth: usize,
     ) -> Result<(), String> {
@@ -114,7 +114,7 @@ impl Look {
             && first.text != "["
             && first.text != "[["
         {
-            self.found.push(Word::Unknown(first.text.clone()));
+            self.found.push(ShellPlace::Unknown(first.text.clone()));
             return Ok(());
         }
         let name = program(&first.text);
@@ -129,26 +129,26 @@ impl Look {
     fn program(
         &mut self,
         name: &str,
-        rest: &[Text],
+        rest: &[ShellWord],
         piped: bool,
         depth: usize,
     ) -> Result<(), String> {
         let plain = plain(rest);
         match name {
             "cd" | "pushd" => {
-                let home = Text {
+                let home = ShellWord {
                     text: "~".to_owned(),
                     open: true,
                 };
                 self.goes(plain.first().copied().unwrap_or(&home))?;
             }
-            "popd" => self.goes(&Text {
+            "popd" => self.goes(&ShellWord {
                 text: "-".to_owned(),
                 open: false,
             })?,
             "eval" | "trap" => {
                 if rest.iter().any(|word| word.open) {
-                    self.found.push(Word::Unknown(name.to_owned()));
+                    self.found.push(ShellPlace::Unknown(name.to_owned()));
                 }
                 let all: Vec<&str> = match name {
                     "trap" => plain
@@ -162,7 +162,7 @@ impl Look {
             }
             "sed" => self.sed(rest, &plain)?,
             "awk" | "gawk" | "mawk" | "nawk" => {
-                let writes = |word: &&Text| {
+                let writes = |word: &&ShellWord| {
                     word.text.contains("system")
                         || word.text.contains("print") && word.text.contains(['>', '|'])
                 };
@@ -178,11 +178,11 @@ impl Look {
             "dd" => {
                 for word in rest {
                     if let Some(text) = word.text.strip_prefix("of=") {
-                        let target = Text {
+                        let target = ShellWord {
                             text: text.to_owned(),
                             open: word.open,
                         };
-                        self.place(Act::Write, &target);
+                        self.place(ShellAction::Write, &target);
                     }
                 }
             }
@@ -194,11 +194,11 @@ impl Look {
             name if SHELLS.contains(&name) => {
                 // It writes down what it sees.
                 if name == "script" {
-                    self.places(Act::Write, plain.iter().copied());
+                    self.places(ShellAction::Write, plain.iter().copied());
                 }
                 self.shell(name, rest, &plain, piped, depth)?;
             }
-            name if ALL.contains(&name) => self.places(Act::Write, plain.iter().copied()),
+            name if ALL.contains(&name) => self.places(ShellAction::Write, plain.iter().copied()),
             name if SWEEP.contains(&name) => {
                 // A mode or an owner is no path.
                 let first = plain.first().map_or("", |word| word.text.as_str());
@@ -207,24 +207,27 @@ impl Look {
                     "chown" | "chgrp" | "setfacl" => !option(rest, "--reference"),
                     _ => false,
                 };
-                self.places(Act::Sweep, plain.iter().skip(usize::from(skip)).copied());
-                self.places(Act::Write, &into(rest));
+                self.places(
+                    ShellAction::Sweep,
+                    plain.iter().skip(usize::from(skip)).copied(),
+                );
+                self.places(ShellAction::Write, &into(rest));
             }
             name if LAST.contains(&name) => {
                 let all =
                     name == "install" && rest.iter().any(|word| cluster(&word.text, 'd').is_some());
                 let into = into(rest);
                 match (name, into.is_empty()) {
-                    ("cp" | "install", false) => self.places(Act::Write, &into),
-                    _ if all => self.places(Act::Write, plain.iter().copied()),
-                    _ => self.places(Act::Write, plain.last().copied()),
+                    ("cp" | "install", false) => self.places(ShellAction::Write, &into),
+                    _ if all => self.places(ShellAction::Write, plain.iter().copied()),
+                    _ => self.places(ShellAction::Write, plain.last().copied()),
                 }
             }
             _ => {
                 self.code(name, rest, piped, &plain)?;
                 let outputs = OUTPUT.iter().filter(|(program, _)| *program == name);
                 for option in outputs.flat_map(|(_, options)| *options) {
-                    self.places(Act::Write, &values(rest, option));
+                    self.places(ShellAction::Write, &values(rest, option));
                 }
             }
         }
@@ -235,24 +238,24 @@ impl Look {
     fn shell(
         &mut self,
         name: &str,
-        rest: &[Text],
-        plain: &[&Text],
+        rest: &[ShellWord],
+        plain: &[&ShellWord],
         piped: bool,
         depth: usize,
     ) -> Result<(), String> {
-        let mut told = false;
+        let mut reported = false;
         for (at, word) in rest.iter().enumerate() {
             let after = at > 0 && cluster(&rest[at - 1].text, 'c').is_some();
             if after || word.text.contains(' ') {
-                told = true;
+                reported = true;
                 if word.open {
-                    self.found.push(Word::Unknown(word.text.clone()));
+                    self.found.push(ShellPlace::Unknown(word.text.clone()));
                 }
                 self.line(&word.text, depth + 1)?;
             }
         }
         let reads = piped && (plain.is_empty() || option(rest, "-s"));
-        match reads && !told {
+        match reads && !reported {
             true => Err(format!(
                 "what {name} reads from another command cannot be judged"
             )),
@@ -264,9 +267,9 @@ impl Look {
     fn code(
         &mut self,
         name: &str,
-        rest: &[Text],
+        rest: &[ShellWord],
         piped: bool,
-        plain: &[&Text],
+        plain: &[&ShellWord],
     ) -> Result<(), String> {
         let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
         let Some((_, options)) = CODE.iter().find(|(known, _)| *known == bare) else {
@@ -286,7 +289,7 @@ impl Look {
         }
     }
 
-    fn sed(&mut self, rest: &[Text], plain: &[&Text]) -> Result<(), String> {
+    fn sed(&mut self, rest: &[ShellWord], plain: &[&ShellWord]) -> Result<(), String> {
         let in_place = rest
             .iter()
             .any(|word| word.text.starts_with("--in-place") || cluster(&word.text, 'i').is_some());
@@ -319,11 +322,14 @@ impl Look {
                 .iter()
                 .any(|option| word.text.starts_with(option))
         });
-        self.places(Act::Write, plain.iter().skip(usize::from(skip)).copied());
+        self.places(
+            ShellAction::Write,
+            plain.iter().skip(usize::from(skip)).copied(),
+        );
         Ok(())
     }
 
-    fn find(&mut self, rest: &[Text], depth: usize) -> Result<(), String> {
+    fn find(&mut self, rest: &[ShellWord], depth: usize) -> Result<(), String> {
         let globals = rest
             .iter()
             .take_while(|word| ["-H", "-L", "-P"].contains(&word.text.as_str()))
@@ -333,7 +339,7 @@ impl Look {
             .iter()
             .take_while(|word| !word.text.starts_with(['-', '(', '!']))
             .count();
-        let here = [Text {
+        let here = [ShellWord {
             text: ".".to_owned(),
             open: false,
         }];
@@ -344,12 +350,12 @@ impl Look {
         };
         for (at, word) in rest.iter().enumerate() {
             match word.text.as_str() {
-                "-delete" => self.places(Act::Sweep, starts),
+                "-delete" => self.places(ShellAction::Sweep, starts),
                 "-fprint" | "-fprint0" | "-fprintf" | "-fls" => {
-                    self.places(Act::Write, rest.get(at + 1))
+                    self.places(ShellAction::Write, rest.get(at + 1))
                 }
                 "-exec" | "-execdir" | "-ok" | "-okdir" => {
-                    let line: Vec<Text> = rest[at + 1..]
+                    let line: Vec<ShellWord> = rest[at + 1..]
                         .iter()
                         .take_while(|word| ![";", "+"].contains(&word.text.as_str()))
                         .flat_map(|word| match word.text.as_str() {
@@ -398,7 +404,7 @@ fn known(name: &str) -> bool {
 }
 
 /// The words that are no options: behind `--` none is one.
-pub(super) fn plain(rest: &[Text]) -> Vec<&Text> {
+pub(super) fn plain(rest: &[ShellWord]) -> Vec<&ShellWord> {
     let end = rest
         .iter()
         .position(|word| word.text == "--")
@@ -409,7 +415,7 @@ pub(super) fn plain(rest: &[Text]) -> Vec<&Text> {
     before.chain(rest.iter().skip(end + 1)).collect()
 }
 
-fn option(rest: &[Text], name: &str) -> bool {
+fn option(rest: &[ShellWord], name: &str) -> bool {
     rest.iter().any(|word| word.text.starts_with(name))
 }
 
@@ -422,12 +428,12 @@ fn cluster(text: &str, letter: char) -> Option<&str> {
 }
 
 /// The folders that `-t` and `--target-directory` name.
-fn into(rest: &[Text]) -> Vec<Text> {
+fn into(rest: &[ShellWord]) -> Vec<ShellWord> {
     let mut found = values(rest, "--target-directory");
     for (at, word) in rest.iter().enumerate() {
         match cluster(&word.text, 't') {
             Some("") => found.extend(rest.get(at + 1).cloned()),
-            Some(after) => found.push(Text {
+            Some(after) => found.push(ShellWord {
                 text: after.to_owned(),
                 open: word.open,
             }),
@@ -438,7 +444,7 @@ fn into(rest: &[Text]) -> Vec<Text> {
 }
 
 /// The values of an option: behind `=`, stuck to a short one, or as the next word.
-pub(super) fn values(rest: &[Text], option: &str) -> Vec<Text> {
+pub(super) fn values(rest: &[ShellWord], option: &str) -> Vec<ShellWord> {
     let mut found = Vec::new();
     for (at, word) in rest.iter().enumerate() {
         let Some(after) = word.text.strip_prefix(option) else {
@@ -451,7 +457,7 @@ pub(super) fn values(rest: &[Text], option: &str) -> Vec<Text> {
             None => continue,
         };
         match value {
-            Some(value) => found.push(Text {
+            Some(value) => found.push(ShellWord {
                 text: value.to_owned(),
                 open: word.open,
             }),

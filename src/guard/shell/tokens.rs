@@ -3,7 +3,7 @@
 
 /// A word, quotes off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Text {
+pub struct ShellWord {
     pub text: String,
     /// The shell makes something else of it.
     pub open: bool,
@@ -12,7 +12,7 @@ pub struct Text {
 /// A part of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Token {
-    Word(Text),
+    Word(ShellWord),
     /// `>`, `>>`, `>|`, `&>`, `<>`; or `>&`, which may copy a descriptor.
     Redirection {
         copies: bool,
@@ -26,13 +26,13 @@ pub enum Token {
 }
 
 #[derive(Default)]
-struct Reading {
+struct TokenReader {
     all: Vec<Token>,
-    word: Text,
+    word: ShellWord,
     begun: bool,
 }
 
-impl Reading {
+impl TokenReader {
     fn push(&mut self, letter: char, open: bool) {
         self.begun = true;
         self.word.open |= open;
@@ -57,7 +57,7 @@ impl Reading {
 /// # Errors
 /// It is not whole, or cannot be judged.
 pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
-    let mut it = Reading::default();
+    let mut it = TokenReader::default();
     let mut letters = line.chars().peekable();
     let mut ticked = false;
     while let Some(letter) = letters.next() {
@@ -90,7 +90,7 @@ pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
             '>' => {
                 // A number before it says which output.
                 if it.word.text.chars().all(|c| c.is_ascii_digit()) {
-                    it.word = Text::default();
+                    it.word = ShellWord::default();
                     it.begun = false;
                 }
                 it.flush();
@@ -131,7 +131,7 @@ pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
 /// What stands in double quotes: a word, and maybe lines of its own.
 fn quoted(
     letters: &mut std::iter::Peekable<std::str::Chars<'_>>,
-    it: &mut Reading,
+    it: &mut TokenReader,
 ) -> Result<(), String> {
     let unclosed = || "a quote is not closed".to_owned();
     loop {

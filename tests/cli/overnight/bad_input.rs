@@ -7,45 +7,45 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::kills::{States, is_ready, keep, reset};
 use super::{
-    JOB, LATEST, WORK, WORK_FILE, corpus, json, killed_after_one_iteration, night, said, start,
+    JOB, LATEST, WORK, WORK_FILE, corpus, json, killed_after_one_iteration, night, run_ok, start,
     summary_of, surroundings, tree, untouched,
 };
 use crate::bad_input::{Mounted, as_nobody};
-use crate::house::{House, tell};
+use crate::fixture::{Fixture, print_line};
 
 #[test]
 fn bad_nodes_are_told_and_left_alone() {
-    let house = night();
-    house.write(
+    let fixture = night();
+    fixture.write(
         ".agents/learnings/noyaml.md",
         "---\n- this is: [no\n: yaml\n\n# Text\n",
     );
-    house.write(
+    fixture.write(
         ".agents/learnings/twin.md",
         "---\nid: f-2026-10-01-001\n---\n# Twin\n",
     );
-    house.write(".agents/learnings/binary.md", b"\x7fELF\0\0\xff\xfe");
-    house.write(".agents/learnings/huge.md", "x");
+    fixture.write(".agents/learnings/binary.md", b"\x7fELF\0\0\xff\xfe");
+    fixture.write(".agents/learnings/huge.md", "x");
     let huge = fs::File::options()
         .write(true)
-        .open(house.path(".agents/learnings/huge.md"))
+        .open(fixture.path(".agents/learnings/huge.md"))
         .unwrap();
     huge.set_len(100 * 1024 * 1024).unwrap();
-    house.write("../secret.md", "# Secret\n");
+    fixture.write("../secret.md", "# Secret\n");
     symlink(
-        house.root().join("secret.md"),
-        house.path(".agents/learnings/link.md"),
+        fixture.root().join("secret.md"),
+        fixture.path(".agents/learnings/link.md"),
     )
     .unwrap();
-    symlink("/etc", house.path(".agents/knowledge/etc")).unwrap();
+    symlink("/etc", fixture.path(".agents/knowledge/etc")).unwrap();
     let odd = ["noyaml.md", "twin.md", "binary.md", "link.md"];
     let before: Vec<_> = odd
         .iter()
-        .map(|it| fs::read(house.path(&format!(".agents/learnings/{it}"))))
+        .map(|it| fs::read(fixture.path(&format!(".agents/learnings/{it}"))))
         .map(Result::unwrap)
         .collect();
-    start(&house, &[]).ends(0);
-    let health = said(&house, &["corpus", "health", "--json"]).json();
+    start(&fixture, &[]).ends(0);
+    let health = run_ok(&fixture, &["corpus", "health", "--json"]).json();
     let troubles = health["troubles"].as_array().unwrap();
     for (path, what) in [
         ("learnings/noyaml.md", "not understood"),
@@ -68,24 +68,24 @@ fn bad_nodes_are_told_and_left_alone() {
             "{path}: {troubles:?}"
         );
     }
-    for (path, bytes) in house.tree(".agents/overnight") {
+    for (path, bytes) in fixture.tree(".agents/overnight") {
         let secret = bytes.windows(8).any(|it| it == b"# Secret");
         assert!(!secret, "{path} holds what a link led to");
     }
     let after: Vec<_> = odd
         .iter()
-        .map(|it| fs::read(house.path(&format!(".agents/learnings/{it}"))))
+        .map(|it| fs::read(fixture.path(&format!(".agents/learnings/{it}"))))
         .map(Result::unwrap)
         .collect();
     assert_eq!(before, after);
     assert_eq!(
-        fs::metadata(house.path(".agents/learnings/huge.md"))
+        fs::metadata(fixture.path(".agents/learnings/huge.md"))
             .unwrap()
             .len(),
         100 * 1024 * 1024
     );
     assert!(
-        fs::symlink_metadata(house.path(".agents/learnings/link.md"))
+        fs::symlink_metadata(fixture.path(".agents/learnings/link.md"))
             .unwrap()
             .is_symlink()
     );
@@ -93,42 +93,42 @@ fn bad_nodes_are_told_and_left_alone() {
 
 #[test]
 fn an_output_that_cannot_be_written_and_a_marker_from_elsewhere_are_refused() {
-    let house = night();
-    house.write(LATEST, "a file where the folder belongs\n");
-    let before = tree(&house);
-    let said = start(&house, &[]);
+    let fixture = night();
+    fixture.write(LATEST, "a file where the folder belongs\n");
+    let before = tree(&fixture);
+    let said = start(&fixture, &[]);
     assert!(
         matches!(said.code, 73 | 78) && said.err.contains("latest"),
         "{said:?}"
     );
-    assert_eq!(tree(&house), before);
-    fs::remove_file(house.path(LATEST)).unwrap();
-    symlink(house.root(), house.path(LATEST)).unwrap();
-    let said = start(&house, &[]);
+    assert_eq!(tree(&fixture), before);
+    fs::remove_file(fixture.path(LATEST)).unwrap();
+    symlink(fixture.root(), fixture.path(LATEST)).unwrap();
+    let said = start(&fixture, &[]);
     assert!(
         said.code != 0 && said.err.contains("symbolic link"),
         "{said:?}"
     );
-    fs::remove_file(house.path(LATEST)).unwrap();
+    fs::remove_file(fixture.path(LATEST)).unwrap();
     // A tree from anywhere may carry a marker that names other files.
-    house.write(".agents/overnight/prev.7/0", "#!/bin/sh\necho owned\n");
-    house.write(
+    fixture.write(".agents/overnight/prev.7/0", "#!/bin/sh\necho owned\n");
+    fixture.write(
         ".agents/overnight/COMMIT-MARKER.7",
         "{\"state\":\"READY\",\"iteration_id\":\"x\",\"started_at\":\"\",\"staging\":\".agents/overnight/prev.7\",\"manifest\":{\"run\":\"01ARZ3NDEKTSV4RRFFQ69G5FAV\",\"fence\":1,\"staging\":\".agents/overnight/prev.7\",\"entries\":[{\"target\":\".git/hooks/pre-commit\",\"staged\":\".agents/overnight/prev.7/0\",\"before\":null,\"after\":\"0000000000000000000000000000000000000000000000000000000000000000\"}],\"outcome\":{\"outcome\":\"succeeded\"}}}",
     );
-    start(&house, &["--max-iterations", "1"])
+    start(&fixture, &["--max-iterations", "1"])
         .ends(0)
-        .says("left alone");
-    assert!(!house.path(".git/hooks/pre-commit").exists());
+        .expect_text("left alone");
+    assert!(!fixture.path(".git/hooks/pre-commit").exists());
 }
 
 #[test]
 fn a_clock_that_is_set_back_between_iterations_harms_nothing() {
-    let house = night();
-    killed_after_one_iteration(&house, &[]);
-    house.write("../clock", "2026-11-22T01:00:00Z\n");
-    start(&house, &[]).ends(0);
-    let summary = summary_of(&house);
+    let fixture = night();
+    killed_after_one_iteration(&fixture, &[]);
+    fixture.write("../clock", "2026-11-22T01:00:00Z\n");
+    start(&fixture, &[]).ends(0);
+    let summary = summary_of(&fixture);
     assert_eq!(summary["status"], "done");
     assert!(
         summary["degraded"].to_string().contains("goes on after"),
@@ -142,70 +142,76 @@ fn a_clock_that_is_set_back_between_iterations_harms_nothing() {
         .collect();
     assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
     let run = summary["run_id"].as_str().unwrap();
-    let dead = json(&house, &format!("{LATEST}/{run}/interrupted-1.json"));
+    let dead = json(&fixture, &format!("{LATEST}/{run}/interrupted-1.json"));
     assert_eq!(dead["status"], "failed");
-    said(&house, &["overnight", "report", "--validate"]).ends(0);
+    run_ok(&fixture, &["overnight", "report", "--validate"]).ends(0);
 }
 
 #[test]
 fn a_folder_that_is_read_only_is_said_and_harms_nothing() {
-    let mut house = night();
-    start(&house, &["--max-iterations", "1"]).ends(0);
-    as_nobody(&mut house);
-    let before = (tree(&house), house.read(WORK_FILE));
-    let latest = house.tree(LATEST);
+    let mut fixture = night();
+    start(&fixture, &["--max-iterations", "1"]).ends(0);
+    as_nobody(&mut fixture);
+    let before = (tree(&fixture), fixture.read(WORK_FILE));
+    let latest = fixture.tree(LATEST);
     for folder in [LATEST, ".agents/overnight", ".agents/learnings"] {
-        fs::set_permissions(house.path(folder), fs::Permissions::from_mode(0o555)).unwrap();
-        let said = start(&house, &[]);
+        fs::set_permissions(fixture.path(folder), fs::Permissions::from_mode(0o555)).unwrap();
+        let said = start(&fixture, &[]);
         match folder {
             // The commit is recorded: it is no half of one for who looks at the marker.
             ".agents/learnings" => {
                 said.ends(78)
-                    .says("the commit is recorded and could not be finished yet")
-                    .says("denied");
-                assert!(is_ready(&house));
-                assert_eq!(summary_of(&house)["status"], "failed");
+                    .expect_text("the commit is recorded and could not be finished yet")
+                    .expect_text("denied");
+                assert!(is_ready(&fixture));
+                assert_eq!(summary_of(&fixture)["status"], "failed");
             }
             _ => {
                 said.ends(78)
-                    .says("environment")
-                    .says("denied")
-                    .says(".agents/overnight");
-                assert_eq!(house.tree(LATEST), latest);
-                assert_eq!((tree(&house), house.read(WORK_FILE)), before, "{folder}");
+                    .expect_text("environment")
+                    .expect_text("denied")
+                    .expect_text(".agents/overnight");
+                assert_eq!(fixture.tree(LATEST), latest);
+                assert_eq!(
+                    (tree(&fixture), fixture.read(WORK_FILE)),
+                    before,
+                    "{folder}"
+                );
             }
         }
-        fs::set_permissions(house.path(folder), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(fixture.path(folder), fs::Permissions::from_mode(0o755)).unwrap();
     }
-    start(&house, &[]).ends(0).says("recovered: the commit of");
-    assert_eq!(summary_of(&house)["status"], "done");
-    assert!(!is_ready(&house));
-    let around = tree(&house);
-    start(&house, &[]).ends(0);
-    assert_eq!(tree(&house), around);
+    start(&fixture, &[])
+        .ends(0)
+        .expect_text("recovered: the commit of");
+    assert_eq!(summary_of(&fixture)["status"], "done");
+    assert!(!is_ready(&fixture));
+    let around = tree(&fixture);
+    start(&fixture, &[]).ends(0);
+    assert_eq!(tree(&fixture), around);
 }
 
 #[test]
 fn a_disk_that_is_full_at_any_point_leaves_a_whole_corpus() {
     let folder = tempfile::tempdir().unwrap();
     let Some(_disk) = Mounted::at(&folder.path().join("project"), "64m,nr_inodes=700") else {
-        tell("skipped 1: no small file system can be mounted here");
+        print_line("skipped 1: no small file system can be mounted here");
         return;
     };
-    let house = House::at(folder);
-    house.run(&["init"]).ends(0);
-    house.configure(JOB);
-    corpus(&house);
-    house.write("../clock", "2026-11-22T02:30:00Z\n");
-    keep(&house);
-    let states = States::of(&house, false);
-    let around = surroundings(&house);
+    let fixture = Fixture::at(folder);
+    fixture.run(&["init"]).ends(0);
+    fixture.configure(JOB);
+    corpus(&fixture);
+    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    keep(&fixture);
+    let states = States::of(&fixture, false);
+    let around = surroundings(&fixture);
     let (mut in_commit, mut failed, mut free) = (0, 0, 0_u64);
     loop {
         assert!(free < 1_000, "a night never had enough");
         // Bytes are asked for before a night begins; files are not, and one more than there can be is as
         // full a disk.
-        let fill = house.path("fill");
+        let fill = fixture.path("fill");
         fs::create_dir_all(&fill).unwrap();
         let mut made = 0_u64;
         while fs::File::create(fill.join(made.to_string())).is_ok() {
@@ -214,46 +220,46 @@ fn a_disk_that_is_full_at_any_point_leaves_a_whole_corpus() {
         for number in made.saturating_sub(free)..made {
             fs::remove_file(fill.join(number.to_string())).unwrap();
         }
-        let tight = start(&house, &["--quiet"]);
+        let tight = start(&fixture, &["--quiet"]);
         let place = format!("with {free} files to go: {tight:?}");
         assert!(matches!(tight.code, 0 | 73 | 78), "{place}");
         failed += u64::from(tight.code != 0);
-        let noted = rolled_back(&house);
+        let noted = rolled_back(&fixture);
         in_commit += u64::from(noted > 0);
-        if !is_ready(&house) {
-            states.hold_tree(&house, &place);
-            whole_work(&house, &place);
+        if !is_ready(&fixture) {
+            states.hold_tree(&fixture, &place);
+            whole_work(&fixture, &place);
         }
-        let told = fs::read(house.path(&format!("{LATEST}/summary.json")));
-        let told = told
+        let reported = fs::read(fixture.path(&format!("{LATEST}/summary.json")));
+        let reported = reported
             .ok()
             .and_then(|it| serde_json::from_slice::<serde_json::Value>(&it).ok());
-        let degraded = told.map(|it| it["degraded"].as_array().map_or(0, Vec::len));
+        let degraded = reported.map(|it| it["degraded"].as_array().map_or(0, Vec::len));
         fs::remove_dir_all(&fill).unwrap();
-        start(&house, &[]).ends(0);
-        assert_eq!(summary_of(&house)["status"], "done", "{place}");
-        assert!(!is_ready(&house), "{place}");
-        states.hold_tree(&house, &place);
-        whole_work(&house, &place);
-        untouched(&house, &around, &place);
-        reset(&house);
+        start(&fixture, &[]).ends(0);
+        assert_eq!(summary_of(&fixture)["status"], "done", "{place}");
+        assert!(!is_ready(&fixture), "{place}");
+        states.hold_tree(&fixture, &place);
+        whole_work(&fixture, &place);
+        untouched(&fixture, &around, &place);
+        reset(&fixture);
         if tight.code == 0 && noted == 0 && degraded == Some(0) {
             break;
         }
         free += 2;
     }
-    tell(&format!(
+    print_line(&format!(
         "overnight on a full disk: up to {free} files to go, {failed} nights failed, {in_commit} at a commit that was taken back"
     ));
     assert!(in_commit >= 2 && failed >= 2);
 }
 
 /// How many iterations were not committed for want of space.
-fn rolled_back(house: &House) -> usize {
-    if !house.path(".agents/overnight").is_dir() {
+fn rolled_back(fixture: &Fixture) -> usize {
+    if !fixture.path(".agents/overnight").is_dir() {
         return 0;
     }
-    let files = house.tree(".agents/overnight").into_iter();
+    let files = fixture.tree(".agents/overnight").into_iter();
     let iterations = files.filter(|(path, _)| path.contains("/iterations/iter-"));
     iterations
         .filter(|(_, bytes)| {
@@ -264,8 +270,8 @@ fn rolled_back(house: &House) -> usize {
 }
 
 /// The work file has all its lines, and each is what it was or a row.
-fn whole_work(house: &House, place: &str) {
-    let work = house.read(WORK_FILE);
+fn whole_work(fixture: &Fixture, place: &str) {
+    let work = fixture.read(WORK_FILE);
     let lines: Vec<&str> = work.lines().collect();
     assert!(
         work.ends_with('\n') && lines.len() >= WORK.lines().count(),

@@ -5,27 +5,27 @@ use std::fs;
 use serde_json::Value;
 
 use super::{
-    JOB, WORK_FILE, command, json, killed_after_one_iteration, learning, night, said, start,
+    JOB, WORK_FILE, command, json, killed_after_one_iteration, learning, night, run_ok, start,
     summary_of, tree, watched, words,
 };
-use crate::house::{House, Said, skip};
+use crate::fixture::{CommandOutput, Fixture, skip};
 
 #[test]
 fn strict_rules_caps_and_the_pinned_queue_are_kept() {
-    let house = night();
+    let fixture = night();
     // A checkpoint beyond its cap: nothing is staged, the rest of the night goes on.
-    house.write(".agents/knowledge/big.bin", vec![7; 2 * 1024 * 1024]);
-    let before = tree(&house);
-    start(&house, &["--checkpoint-max-mb", "1"])
+    fixture.write(".agents/knowledge/big.bin", vec![7; 2 * 1024 * 1024]);
+    let before = tree(&fixture);
+    start(&fixture, &["--checkpoint-max-mb", "1"])
         .ends(0)
-        .says("checkpoint");
-    assert_eq!(tree(&house), before);
-    let summary = summary_of(&house);
+        .expect_text("checkpoint");
+    assert_eq!(tree(&fixture), before);
+    let summary = summary_of(&fixture);
     assert_eq!(summary["iterations"][0]["status"], "failed");
-    fs::remove_file(house.path(".agents/knowledge/big.bin")).unwrap();
-    house.write("queue.md", "# Tonight\n- Look at the network [file: src/net.rs] [severity: low] [x: y]\n  it is slow\n\n- Second\n");
+    fs::remove_file(fixture.path(".agents/knowledge/big.bin")).unwrap();
+    fixture.write("queue.md", "# Tonight\n- Look at the network [file: src/net.rs] [severity: low] [x: y]\n  it is slow\n\n- Second\n");
     start(
-        &house,
+        &fixture,
         &[
             "--queue",
             "queue.md",
@@ -35,7 +35,7 @@ fn strict_rules_caps_and_the_pinned_queue_are_kept() {
         ],
     )
     .ends(0);
-    let summary = summary_of(&house);
+    let summary = summary_of(&fixture);
     let packets = summary["morning_packets"].as_array().unwrap();
     assert_eq!(packets[0]["title"], "Look at the network [x: y]");
     assert_eq!(packets[0]["severity"], "low");
@@ -52,15 +52,15 @@ fn strict_rules_caps_and_the_pinned_queue_are_kept() {
             .unwrap()
             .contains("under 1")
     );
-    let work = house.read(WORK_FILE);
+    let work = fixture.read(WORK_FILE);
     assert!(
         work.contains("\"dedup_key\":\"pinned|second\"")
             && work.contains("\"status\":\"proposed\""),
         "{work}"
     );
-    start(&house, &["--queue", "queue.md"]).ends(0);
+    start(&fixture, &["--queue", "queue.md"]).ends(0);
     assert_eq!(
-        house.read(WORK_FILE).matches("pinned|second").count(),
+        fixture.read(WORK_FILE).matches("pinned|second").count(),
         1,
         "nothing is added twice"
     );
@@ -70,19 +70,19 @@ fn strict_rules_caps_and_the_pinned_queue_are_kept() {
         ["--output-dir", "../x"],
         ["--plateau-epsilon", "2"],
     ] {
-        let said = start(&house, &bad);
+        let said = start(&fixture, &bad);
         assert!(matches!(said.code, 2 | 78), "{bad:?}: {said:?}");
     }
 }
 
 #[test]
 fn a_night_whose_time_is_spent_ends_with_what_it_has() {
-    let house = night();
-    killed_after_one_iteration(&house, &["--run-timeout", "1h"]);
+    let fixture = night();
+    killed_after_one_iteration(&fixture, &["--run-timeout", "1h"]);
     // Two seconds are left of its hour, and what is kept for the steps is more.
-    house.write("../clock", "2026-11-22T03:29:58Z\n");
-    start(&house, &["--run-timeout", "1h"]).ends(0);
-    let summary = summary_of(&house);
+    fixture.write("../clock", "2026-11-22T03:29:58Z\n");
+    start(&fixture, &["--run-timeout", "1h"]).ends(0);
+    let summary = summary_of(&fixture);
     assert_eq!(summary["status"], "done");
     assert_eq!(summary["budget_exhausted"], true);
     let iterations = summary["iterations"].as_array().unwrap();
@@ -92,14 +92,14 @@ fn a_night_whose_time_is_spent_ends_with_what_it_has() {
     assert_eq!(summary["runtime"]["requested_timeout"], "1h0m0s");
     assert_eq!(summary["runtime"]["effective_timeout"], "2s");
     assert!(!summary["morning_packets"].as_array().unwrap().is_empty());
-    said(&house, &["overnight", "report", "--validate"]).ends(0);
+    run_ok(&fixture, &["overnight", "report", "--validate"]).ends(0);
 }
 
 #[test]
 fn the_most_iterations_are_the_most() {
-    let house = night();
-    start(&house, &["--max-iterations", "1"]).ends(0);
-    let summary = summary_of(&house);
+    let fixture = night();
+    start(&fixture, &["--max-iterations", "1"]).ends(0);
+    let summary = summary_of(&fixture);
     assert_eq!(summary["iterations"].as_array().unwrap().len(), 1);
     assert!(
         summary["budget_exhausted"].is_null(),
@@ -108,8 +108,8 @@ fn the_most_iterations_are_the_most() {
 }
 
 /// A library that lets the first `times` looks into the staged copy fail as a broken disk does.
-fn broken_disk(house: &House) -> Option<std::path::PathBuf> {
-    let library = house.root().join("eio.so");
+fn broken_disk(fixture: &Fixture) -> Option<std::path::PathBuf> {
+    let library = fixture.root().join("eio.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fakes/eio.c");
     let mut compiler = std::process::Command::new("cc");
     compiler
@@ -123,24 +123,24 @@ fn broken_disk(house: &House) -> Option<std::path::PathBuf> {
     made.then_some(library)
 }
 
-fn with_broken_disk(house: &House, library: &std::path::Path, times: u64) -> Said {
-    let mut start = command(house, &["overnight", "start"]);
+fn with_broken_disk(fixture: &Fixture, library: &std::path::Path, times: u64) -> CommandOutput {
+    let mut start = command(fixture, &["overnight", "start"]);
     start
         .env("LD_PRELOAD", library)
         .env("EIO_OPENDIR", "/overnight/staging/")
         .env("EIO_TIMES", times.to_string());
-    watched(house, &mut start)
+    watched(fixture, &mut start)
 }
 
 #[test]
 fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
-    let house = night();
-    let Some(library) = broken_disk(&house) else {
+    let fixture = night();
+    let Some(library) = broken_disk(&fixture) else {
         return;
     };
-    let before = (tree(&house), house.read(WORK_FILE));
-    with_broken_disk(&house, &library, 1_000).ends(0);
-    let summary = summary_of(&house);
+    let before = (tree(&fixture), fixture.read(WORK_FILE));
+    with_broken_disk(&fixture, &library, 1_000).ends(0);
+    let summary = summary_of(&fixture);
     assert_eq!(
         summary["status"], "done",
         "the steps after the loop are made"
@@ -157,15 +157,15 @@ fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
         );
         assert_eq!(it["fitness_after"], Value::Null);
     }
-    assert_eq!(tree(&house), before.0, "nothing was committed");
+    assert_eq!(tree(&fixture), before.0, "nothing was committed");
     assert_eq!(summary["degraded"].as_array().unwrap().len(), 3);
     assert!(!summary["morning_packets"].as_array().unwrap().is_empty());
-    said(&house, &["overnight", "report", "--validate"]).ends(0);
-    assert!(!house.path(".agents/overnight/staging").exists());
+    run_ok(&fixture, &["overnight", "report", "--validate"]).ends(0);
+    assert!(!fixture.path(".agents/overnight/staging").exists());
 
     // Two are not three: the night goes on.
-    with_broken_disk(&house, &library, 2).ends(0);
-    let summary = summary_of(&house);
+    with_broken_disk(&fixture, &library, 2).ends(0);
+    let summary = summary_of(&fixture);
     assert!(summary["measure_failure_halt"].is_null());
     let words: Vec<_> = summary["iterations"]
         .as_array()
@@ -181,8 +181,8 @@ fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
 }
 
 /// A corpus of the best, and commits whose lessons are but new.
-fn proud() -> House {
-    let house = House::with(JOB);
+fn proud() -> Fixture {
+    let fixture = Fixture::with(JOB);
     for number in 0..3_u64 {
         let other = (number + 1) % 3;
         let text = learning(
@@ -191,27 +191,27 @@ fn proud() -> House {
             &format!("Lesson {number}"),
             &format!("{} See [[lesson-{other}]].", words(number)),
         );
-        house.write(&format!(".agents/learnings/lesson-{number}.md"), text);
+        fixture.write(&format!(".agents/learnings/lesson-{number}.md"), text);
     }
-    house.write("src/net.rs", "// retry\n");
-    house.git(&["add", "src"]);
+    fixture.write("src/net.rs", "// retry\n");
+    fixture.git(&["add", "src"]);
     for number in 0..6_u64 {
         let lesson = format!("Change {number}\n\nLearned: {}", words(number + 50));
-        house.git(&["commit", "--quiet", "--allow-empty", "-m", &lesson]);
+        fixture.git(&["commit", "--quiet", "--allow-empty", "-m", &lesson]);
     }
-    house.write("../clock", "2026-11-22T02:30:00Z\n");
-    house
+    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture
 }
 
 #[test]
 fn a_fall_is_not_committed_unless_a_rescue_is_left_for_it() {
-    let house = proud();
-    let before = tree(&house);
-    start(&house, &["--warn-only=false"])
+    let fixture = proud();
+    let before = tree(&fixture);
+    start(&fixture, &["--warn-only=false"])
         .ends(0)
-        .says("fell by");
-    let strict = summary_of(&house);
-    assert_eq!(tree(&house), before, "the live tree never saw it");
+        .expect_text("fell by");
+    let strict = summary_of(&fixture);
+    assert_eq!(tree(&fixture), before, "the live tree never saw it");
     let last = strict["iterations"].as_array().unwrap().last().unwrap();
     assert_eq!(last["status"], "halted-on-regression-pre-commit");
     let why = strict["regression_reason"].as_str().unwrap();
@@ -220,29 +220,32 @@ fn a_fall_is_not_committed_unless_a_rescue_is_left_for_it() {
         "{why}"
     );
     assert_eq!(strict["status"], "done");
-    said(&house, &["overnight", "report", "--validate"]).ends(0);
+    run_ok(&fixture, &["overnight", "report", "--validate"]).ends(0);
 
     // Rescues are spent, kept over nights, and none is free.
     let budget = ".agents/overnight/warn-only-budget.json";
-    assert!(!house.path(budget).exists());
-    start(&house, &["--max-iterations", "1"]).ends(0);
-    let warned = summary_of(&house);
+    assert!(!fixture.path(budget).exists());
+    start(&fixture, &["--max-iterations", "1"]).ends(0);
+    let warned = summary_of(&fixture);
     assert_eq!(warned["warn_only_budget_initial"], 3);
     assert_eq!(warned["warn_only_remaining"], 2);
-    assert_eq!(json(&house, budget)["remaining"], 2);
-    let told = warned["iterations"][0]["degraded"][0].as_str().unwrap();
-    assert!(told.contains("a rescue was spent, 2 left"), "{told}");
-    assert_ne!(tree(&house), before);
+    assert_eq!(json(&fixture, budget)["remaining"], 2);
+    let reported = warned["iterations"][0]["degraded"][0].as_str().unwrap();
+    assert!(
+        reported.contains("a rescue was spent, 2 left"),
+        "{reported}"
+    );
+    assert_ne!(tree(&fixture), before);
 
-    let house = proud();
-    house.write(
+    let fixture = proud();
+    fixture.write(
         budget,
         "{\"schema_version\":1,\"initial\":3,\"remaining\":0,\"spent\":[]}\n",
     );
-    start(&house, &[]).ends(0);
-    let gone = summary_of(&house);
+    start(&fixture, &[]).ends(0);
+    let gone = summary_of(&fixture);
     let why = gone["regression_reason"].as_str().unwrap();
     assert!(why.ends_with(" (warn-only budget exhausted)"), "{why}");
     assert_eq!(gone["warn_only_remaining"], 0);
-    assert_eq!(tree(&house), before);
+    assert_eq!(tree(&fixture), before);
 }

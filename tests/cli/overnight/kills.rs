@@ -9,47 +9,47 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::{
-    JOB, LATEST, Tree, WORK_FILE, command, copy, corpus, said, start, summary_of, surroundings,
+    JOB, LATEST, Tree, WORK_FILE, command, copy, corpus, run_ok, start, summary_of, surroundings,
     tree, untouched,
 };
-use crate::house::{Dice, House, Said, scaled_from, tell};
+use crate::fixture::{CommandOutput, Fixture, Random, print_line, scaled_from};
 
 /// How many work at the same time, each in a house of its own.
 const LANES: usize = 2;
 
 /// A house in memory where there is such a folder: a kill loses nothing that a process has written, so
 /// what a disk would add is only its slowness.
-fn house() -> House {
+fn fixture() -> Fixture {
     let memory = Path::new("/dev/shm");
     let folder = match memory.is_dir() {
         true => tempfile::tempdir_in(memory),
         false => tempfile::tempdir(),
     };
-    let house = House::at(folder.unwrap());
-    house.run(&["init"]).ends(0);
-    house.configure(JOB);
-    corpus(&house);
-    house.write("../clock", "2026-11-22T02:30:00Z\n");
-    keep(&house);
-    house
+    let fixture = Fixture::at(folder.unwrap());
+    fixture.run(&["init"]).ends(0);
+    fixture.configure(JOB);
+    corpus(&fixture);
+    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    keep(&fixture);
+    fixture
 }
 
 /// Keeps the corpus as it is now for [`reset`].
-pub(super) fn keep(house: &House) {
-    copy(&house.path(".agents"), &house.root().join("kept"));
+pub(super) fn keep(fixture: &Fixture) {
+    copy(&fixture.path(".agents"), &fixture.root().join("kept"));
 }
 
 /// The corpus as it was before any night.
-pub(super) fn reset(house: &House) {
+pub(super) fn reset(fixture: &Fixture) {
     // The folder itself may be a mount.
-    for entry in fs::read_dir(house.path(".agents")).unwrap() {
+    for entry in fs::read_dir(fixture.path(".agents")).unwrap() {
         let path = entry.unwrap().path();
         match path.is_dir() {
             true => fs::remove_dir_all(path).unwrap(),
             false => fs::remove_file(path).unwrap(),
         }
     }
-    copy(&house.root().join("kept"), &house.path(".agents"));
+    copy(&fixture.root().join("kept"), &fixture.path(".agents"));
 }
 
 /// What an undisturbed night may show to a reader.
@@ -62,29 +62,29 @@ pub(super) struct States {
 
 impl States {
     /// Those of this house, which is as it was kept; `acts` are counted only if asked for.
-    pub(super) fn of(house: &House, count: bool) -> Self {
-        let mut trees = BTreeSet::from([tree(house)]);
-        let mut works = BTreeSet::from([house.read(WORK_FILE)]);
-        start(house, &[]).ends(0);
-        let iterations = summary_of(house)["iterations"].as_array().unwrap().len();
+    pub(super) fn of(fixture: &Fixture, count: bool) -> Self {
+        let mut trees = BTreeSet::from([tree(fixture)]);
+        let mut works = BTreeSet::from([fixture.read(WORK_FILE)]);
+        start(fixture, &[]).ends(0);
+        let iterations = summary_of(fixture)["iterations"].as_array().unwrap().len();
         for most in (1..=iterations).rev() {
-            trees.insert(tree(house));
-            works.insert(house.read(WORK_FILE));
-            reset(house);
-            start(house, &["--max-iterations", &most.to_string()]).ends(0);
+            trees.insert(tree(fixture));
+            works.insert(fixture.read(WORK_FILE));
+            reset(fixture);
+            start(fixture, &["--max-iterations", &most.to_string()]).ends(0);
         }
-        trees.insert(tree(house));
-        works.insert(house.read(WORK_FILE));
+        trees.insert(tree(fixture));
+        works.insert(fixture.read(WORK_FILE));
         let (mut dies, mut lives) = (0, 4096);
         while count && lives - dies > 1 {
             let middle = u64::midpoint(dies, lives);
-            reset(house);
-            match killed_at(house, middle).code {
+            reset(fixture);
+            match killed_at(fixture, middle).code {
                 0 => lives = middle,
                 _ => dies = middle,
             }
         }
-        reset(house);
+        reset(fixture);
         Self {
             trees,
             works,
@@ -93,14 +93,17 @@ impl States {
     }
 
     /// The same of all but the work file, which also tells of what a night could not do.
-    pub(super) fn hold_tree(&self, house: &House, after: &str) {
-        assert!(self.trees.contains(&tree(house)), "half committed {after}");
+    pub(super) fn hold_tree(&self, fixture: &Fixture, after: &str) {
+        assert!(
+            self.trees.contains(&tree(fixture)),
+            "half committed {after}"
+        );
     }
 
     /// What a reader who honours the marker may see.
-    pub(super) fn hold(&self, house: &House, after: &str) {
-        self.hold_tree(house, after);
-        let work = house.read(WORK_FILE);
+    pub(super) fn hold(&self, fixture: &Fixture, after: &str) {
+        self.hold_tree(fixture, after);
+        let work = fixture.read(WORK_FILE);
         assert!(
             self.works.contains(&work),
             "the work file is torn {after}:\n{work}"
@@ -109,14 +112,14 @@ impl States {
 }
 
 /// A start that kills itself before an act.
-fn killed_at(house: &House, act: u64) -> Said {
-    let mut command = command(house, &["--quiet", "overnight", "start"]);
+fn killed_at(fixture: &Fixture, act: u64) -> CommandOutput {
+    let mut command = command(fixture, &["--quiet", "overnight", "start"]);
     command.env("RUNNER_TEST_KILL", act.to_string());
-    Said::of(command.output().unwrap())
+    CommandOutput::of(command.output().unwrap())
 }
 
-pub(super) fn is_ready(house: &House) -> bool {
-    let entries = fs::read_dir(house.path(".agents/overnight"));
+pub(super) fn is_ready(fixture: &Fixture) -> bool {
+    let entries = fs::read_dir(fixture.path(".agents/overnight"));
     entries.into_iter().flatten().flatten().any(|entry| {
         let name = entry.file_name();
         name.to_string_lossy().starts_with("COMMIT-MARKER.")
@@ -125,10 +128,10 @@ pub(super) fn is_ready(house: &House) -> bool {
 }
 
 /// The run in the output folder that has no final summary, with the step at which it is.
-fn unfinished(house: &House) -> Option<(String, String)> {
-    let ended = fs::read(house.path(&format!("{LATEST}/summary.json"))).ok();
+fn unfinished(fixture: &Fixture) -> Option<(String, String)> {
+    let ended = fs::read(fixture.path(&format!("{LATEST}/summary.json"))).ok();
     let ended: Option<Value> = ended.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let entries = fs::read_dir(house.path(LATEST)).ok()?;
+    let entries = fs::read_dir(fixture.path(LATEST)).ok()?;
     entries.flatten().find_map(|entry| {
         let text = fs::read_to_string(entry.path().join("run.json")).ok()?;
         let state: Value = serde_json::from_str(&text).unwrap();
@@ -147,8 +150,8 @@ fn unfinished(house: &House) -> Option<(String, String)> {
 }
 
 /// The summary that was written for a run that could not write its own.
-fn report_of_the_dead(house: &House, run: &str) -> Option<Value> {
-    let files = house.tree(".agents/overnight").into_iter();
+fn report_of_the_dead(fixture: &Fixture, run: &str) -> Option<Value> {
+    let files = fixture.tree(".agents/overnight").into_iter();
     files
         .filter(|(path, _)| {
             path.ends_with("summary.json")
@@ -170,13 +173,13 @@ struct Tally {
 }
 
 /// Kills `kills` nights, beginning with act `first`; each is followed by a start, most of which end.
-fn lane(house: &House, states: &States, kills: usize, first: u64, mut dice: Dice) -> Tally {
-    let around = surroundings(house);
+fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: Random) -> Tally {
+    let around = surroundings(fixture);
     let mut tally = Tally::default();
     let mut act = first;
     while tally.killed < kills {
         // Every act in turn; then, for each fourth, the recovery dies as well.
-        let mut died = killed_at(house, act % states.acts);
+        let mut died = killed_at(fixture, act % states.acts);
         let place = format!("after a kill at act {}", act % states.acts);
         act += LANES as u64;
         assert_ne!(died.code, 0, "act {act} of {} was not reached", states.acts);
@@ -187,60 +190,60 @@ fn lane(house: &House, states: &States, kills: usize, first: u64, mut dice: Dice
                 died.code == -1 || died.err.contains("lost"),
                 "it ended otherwise: {died:?}"
             );
-            let step = unfinished(house);
+            let step = unfinished(fixture);
             let name = step.as_ref().map_or("none yet", |(_, step)| step.as_str());
             *tally.at.entry(name.to_owned()).or_default() += 1;
             dead.extend(step.map(|(run, _)| run));
-            if is_ready(house) {
+            if is_ready(fixture) {
                 tally.mid_commit += 1;
                 if dice.roll(2) == 0 {
                     tally.by_readers += 1;
-                    said(house, &["corpus", "brief", "--goal", "retry"]).ends(0);
-                    assert!(!is_ready(house), "whoever comes next finishes it");
+                    run_ok(fixture, &["corpus", "brief", "--goal", "retry"]).ends(0);
+                    assert!(!is_ready(fixture), "whoever comes next finishes it");
                 }
             }
-            if !is_ready(house) {
-                states.hold(house, &place);
+            if !is_ready(fixture) {
+                states.hold(fixture, &place);
             }
             if tally.killed >= kills || dice.roll(4) > 0 {
                 break;
             }
-            died = killed_at(house, dice.roll(states.acts));
+            died = killed_at(fixture, dice.roll(states.acts));
             if died.code == 0 {
                 break;
             }
             tally.twice += 1;
         }
         if died.code != 0 {
-            Said::of(command(house, &["overnight", "start"]).output().unwrap()).ends(0);
+            CommandOutput::of(command(fixture, &["overnight", "start"]).output().unwrap()).ends(0);
         }
         tally.starts += 1;
-        let done = summary_of(house);
+        let done = summary_of(fixture);
         assert_eq!(done["status"], "done", "{place}");
-        assert!(!is_ready(house), "{place}");
-        states.hold(house, &format!("and a start {place}"));
-        let told = done["degraded"].to_string();
+        assert!(!is_ready(fixture), "{place}");
+        states.hold(fixture, &format!("and a start {place}"));
+        let reported = done["degraded"].to_string();
         for run in dead {
             assert!(
-                told.contains(&format!("run {run} died at")),
-                "{place}: no {run}: {told}"
+                reported.contains(&format!("run {run} died at")),
+                "{place}: no {run}: {reported}"
             );
-            let report = report_of_the_dead(house, &run);
+            let report = report_of_the_dead(fixture, &run);
             let report = report.unwrap_or_else(|| panic!("{run} has no report {place}"));
             let why = report["failure_reason"].as_str().unwrap();
             assert!(why.contains("last completed step"), "{place}: {why}");
             assert!(report["artifacts"]["log"].is_string(), "{place}");
             tally.reports += 1;
         }
-        untouched(house, &around, &place);
-        reset(house);
+        untouched(fixture, &around, &place);
+        reset(fixture);
     }
     tally
 }
 
 #[test]
 fn a_night_that_is_killed_at_any_act_leaves_a_whole_corpus_and_a_report() {
-    let mut dice = Dice::new("overnight kills");
+    let mut dice = Random::new("overnight kills");
     let (kills, began) = (scaled_from(1_000, 0.1), Instant::now());
     let seeds: Vec<u64> = (0..LANES).map(|_| dice.roll(u64::MAX)).collect();
     let tallies: Vec<(Tally, u64)> = std::thread::scope(|scope| {
@@ -249,13 +252,13 @@ fn a_night_that_is_killed_at_any_act_leaves_a_whole_corpus_and_a_report() {
             .enumerate()
             .map(|(number, seed)| {
                 scope.spawn(move || {
-                    let house = house();
-                    let states = States::of(&house, true);
+                    let fixture = fixture();
+                    let states = States::of(&fixture, true);
                     assert!(states.trees.len() >= 3 && states.works.len() >= 2);
                     let share = (kills + number) / LANES;
-                    let tally = lane(&house, &states, share, number as u64, Dice(seed));
+                    let tally = lane(&fixture, &states, share, number as u64, Random(seed));
                     let open = "SELECT count(*) FROM runs WHERE state IN ('running', 'requested')";
-                    assert_eq!(house.count(open), 0);
+                    assert_eq!(fixture.count(open), 0);
                     (tally, states.acts)
                 })
             })
@@ -268,7 +271,7 @@ fn a_night_that_is_killed_at_any_act_leaves_a_whole_corpus_and_a_report() {
         *at.entry(step).or_default() += count;
     }
     assert_eq!(sum(|it| it.killed), kills);
-    tell(&format!(
+    print_line(&format!(
         "overnight kills: {kills} nights killed before {} acts, {} of them in recovery, {} in mid-commit ({} settled by a reader), \
          {} starts to the end, {} reports of the dead; {at:?}; {:.0} s",
         tallies[0].1,

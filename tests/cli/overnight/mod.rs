@@ -1,6 +1,6 @@
 //! The night over a corpus, through the program: what it makes of one, what it never touches, and what
 //! is left when it dies at any act. Every command of these tests is looked at for what it must not
-//! touch: see [`said`].
+//! touch: see [`run_ok`].
 
 mod bad_input;
 mod halts;
@@ -16,7 +16,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::house::{Dice, House, Said};
+use crate::fixture::{CommandOutput, Fixture, Random};
 
 const JOB: &str = "[jobs.overnight]\nkind = \"overnight\"\ntrigger = \"manual\"\nretries = 0\n";
 const LATEST: &str = ".agents/overnight/latest";
@@ -28,7 +28,7 @@ type Tree = BTreeMap<String, Vec<u8>>;
 
 /// A text of many words that no other number has.
 fn words(number: u64) -> String {
-    let mut dice = Dice(number);
+    let mut dice = Random(number);
     let parts = [
         "retry", "worktree", "schema", "release", "cache", "lock", "prompt", "gate", "index",
         "session",
@@ -51,8 +51,8 @@ fn learning(tag: &str, maturity: &str, title: &str, body: &str) -> String {
 }
 
 /// Twenty files: what can be promoted, repeated, stale and compiled; and work to do.
-fn corpus(house: &House) {
-    let put = |path: &str, text: String| house.write(&format!(".agents/{path}"), text);
+fn corpus(fixture: &Fixture) {
+    let put = |path: &str, text: String| fixture.write(&format!(".agents/{path}"), text);
     for number in 0..9 {
         let tag = ["ci", "release", "agents"][number % 3];
         let text = learning(
@@ -99,10 +99,10 @@ fn corpus(house: &House) {
     );
     put("knowledge/notes.txt", "no node\n".to_owned());
     put("rpi/next-work.jsonl", WORK.to_owned());
-    house.write("src/net.rs", "// retry\n");
-    house.write("tests/net_test.rs", "// test\n");
-    house.git(&["add", "src", "tests"]);
-    house.git(&["commit", "--quiet", "-m", "Retry\n\nLearned: a retry without jitter makes all clients come back at the very same moment"]);
+    fixture.write("src/net.rs", "// retry\n");
+    fixture.write("tests/net_test.rs", "// test\n");
+    fixture.git(&["add", "src", "tests"]);
+    fixture.git(&["commit", "--quiet", "-m", "Retry\n\nLearned: a retry without jitter makes all clients come back at the very same moment"]);
 }
 
 const WORK: &str = concat!(
@@ -113,36 +113,36 @@ const WORK: &str = concat!(
     "{\"source_epic\":\"e0\",\"items\":[{\"title\":\"Done\",\"type\":\"task\",\"severity\":\"high\",\"source\":\"x\",\"description\":\"\",\"consumed_note\":\"it turned out that the cache was keyed by the wrong thing\"}],\"consumed\":true,\"claim_status\":\"consumed\"}\n",
 );
 
-fn night() -> House {
-    let house = House::with(JOB);
-    corpus(&house);
-    house.write("../clock", "2026-11-22T02:30:00Z\n");
-    house
+fn night() -> Fixture {
+    let fixture = Fixture::with(JOB);
+    corpus(&fixture);
+    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture
 }
 
 /// A command at the house's fixed moment.
-fn command(house: &House, args: &[&str]) -> Command {
-    let mut command = house.runner(args);
-    command.env("RUNNER_TEST_CLOCK", house.root().join("clock"));
+fn command(fixture: &Fixture, args: &[&str]) -> Command {
+    let mut command = fixture.runner(args);
+    command.env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));
     command
 }
 
 /// Runs a command; what is neither corpus nor night is the same to the byte before and after, and no
 /// link was made.
 #[track_caller]
-fn watched(house: &House, command: &mut Command) -> Said {
-    let before = (surroundings(house), links(&house.path(".agents")));
-    let said = Said::of(command.output().unwrap());
-    let after = links(&house.path(".agents"));
-    untouched(house, &before.0, &format!("{command:?}"));
+fn watched(fixture: &Fixture, command: &mut Command) -> CommandOutput {
+    let before = (surroundings(fixture), links(&fixture.path(".agents")));
+    let said = CommandOutput::of(command.output().unwrap());
+    let after = links(&fixture.path(".agents"));
+    untouched(fixture, &before.0, &format!("{command:?}"));
     assert_eq!(before.1, after, "a link was made");
     said
 }
 
 /// What is neither corpus nor night is as it was.
 #[track_caller]
-fn untouched(house: &House, before: &Tree, by: &str) {
-    let after = surroundings(house);
+fn untouched(fixture: &Fixture, before: &Tree, by: &str) {
+    let after = surroundings(fixture);
     let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     for path in paths {
         let (was, is) = (before.get(path), after.get(path));
@@ -156,40 +156,40 @@ fn untouched(house: &House, before: &Tree, by: &str) {
 }
 
 #[track_caller]
-fn said(house: &House, args: &[&str]) -> Said {
-    watched(house, &mut command(house, args))
+fn run_ok(fixture: &Fixture, args: &[&str]) -> CommandOutput {
+    watched(fixture, &mut command(fixture, args))
 }
 
 #[track_caller]
-fn start(house: &House, more: &[&str]) -> Said {
-    said(house, &[&["overnight", "start"][..], more].concat())
+fn start(fixture: &Fixture, more: &[&str]) -> CommandOutput {
+    run_ok(fixture, &[&["overnight", "start"][..], more].concat())
 }
 
-fn summary_of(house: &House) -> Value {
-    json(house, &format!("{LATEST}/summary.json"))
+fn summary_of(fixture: &Fixture) -> Value {
+    json(fixture, &format!("{LATEST}/summary.json"))
 }
 
-fn json(house: &House, path: &str) -> Value {
-    serde_json::from_str(&house.read(path)).unwrap()
+fn json(fixture: &Fixture, path: &str) -> Value {
+    serde_json::from_str(&fixture.read(path)).unwrap()
 }
 
 /// The corpus as a reader of files sees it.
-fn tree(house: &House) -> Tree {
+fn tree(fixture: &Fixture) -> Tree {
     let mut all = BTreeMap::new();
     for folder in SUBPATHS {
-        if house.path(&format!(".agents/{folder}")).is_dir() {
-            all.extend(house.tree(&format!(".agents/{folder}")));
+        if fixture.path(&format!(".agents/{folder}")).is_dir() {
+            all.extend(fixture.tree(&format!(".agents/{folder}")));
         }
     }
     all
 }
 
 /// Everything else: source, settings, git's own; a night must leave it to the byte.
-fn surroundings(house: &House) -> Tree {
+fn surroundings(fixture: &Fixture) -> Tree {
     let mut all = Tree::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(house.path("").join(&folder)).unwrap() {
+        for entry in fs::read_dir(fixture.path("").join(&folder)).unwrap() {
             let entry = entry.unwrap();
             let below = folder.join(entry.file_name());
             let name = below.display().to_string();
@@ -238,12 +238,12 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Starts until one was killed after it had noted its first iteration.
-fn killed_after_one_iteration(house: &House, more: &[&str]) {
+fn killed_after_one_iteration(fixture: &Fixture, more: &[&str]) {
     for at in (40..4_000).step_by(20) {
-        let mut command = command(house, &[&["overnight", "start"][..], more].concat());
+        let mut command = command(fixture, &[&["overnight", "start"][..], more].concat());
         command.env("RUNNER_TEST_KILL", at.to_string());
-        let ended = watched(house, &mut command).code == 0;
-        let noted = house.tree(LATEST).into_iter();
+        let ended = watched(fixture, &mut command).code == 0;
+        let noted = fixture.tree(LATEST).into_iter();
         let noted = noted
             .filter(|(path, _)| path.ends_with("iter-1.json"))
             .count();

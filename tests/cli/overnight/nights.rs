@@ -1,19 +1,19 @@
-//! Whole nights and steps by hand: what comes out, and that nothing is done twice.
+//! Whole nights and manual steps: what comes out, and that nothing is done twice.
 
 use std::fs;
 
 use super::{
-    JOB, LATEST, WORK, WORK_FILE, command, corpus, night, said, start, summary_of, tree, watched,
+    JOB, LATEST, WORK, WORK_FILE, command, corpus, night, run_ok, start, summary_of, tree, watched,
 };
-use crate::house::House;
+use crate::fixture::Fixture;
 
 #[test]
 fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
-    let house = night();
-    start(&house, &["--goal", "retries that do not give up"])
+    let fixture = night();
+    start(&fixture, &["--goal", "retries that do not give up"])
         .ends(0)
-        .says("two zero deltas");
-    let summary = summary_of(&house);
+        .expect_text("two zero deltas");
+    let summary = summary_of(&fixture);
     assert_eq!(summary["status"], "done");
     assert!(
         summary["fitness_delta"].as_f64().unwrap() > 0.0,
@@ -25,30 +25,30 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
     assert!(summary["yield"]["promoted"].as_u64().unwrap() >= 9);
     assert_eq!(summary["steps"][5]["status"], "skipped");
     // Nothing that was known of a node is gone.
-    let promoted = house.read(".agents/learnings/2026-10-00-lesson.md");
+    let promoted = fixture.read(".agents/learnings/2026-10-00-lesson.md");
     assert!(
         promoted.contains("odd-key: [1, 2]\nmaturity: candidate\nutility: 0.80\n"),
         "{promoted}"
     );
     assert!(promoted.contains("promoted_at: 2026-11-22\n---\n"));
     assert!(
-        house
+        fixture
             .read(".agents/learnings/old.md")
             .contains("status: stale")
     );
     let gone = summary["run_id"].as_str().unwrap();
     assert!(
-        house
+        fixture
             .path(&format!("{LATEST}/{gone}/removed/learnings/same-two.md"))
             .exists()
     );
     // From the commit and from the work that was closed.
-    let harvested: Vec<String> = tree(&house)
+    let harvested: Vec<String> = tree(&fixture)
         .into_keys()
         .filter(|path| path.contains("2026-11-01-retry"))
         .collect();
-    assert_eq!(harvested.len(), 1, "{:?}", tree(&house).keys());
-    assert!(house.read(&harvested[0]).contains("source_commit: "));
+    assert_eq!(harvested.len(), 1, "{:?}", tree(&fixture).keys());
+    assert!(fixture.read(&harvested[0]).contains("source_commit: "));
     // The packets: evidence that is there, no work of others, the first by its severity and the goal.
     let packets = summary["morning_packets"].as_array().unwrap();
     assert_eq!(packets[0]["title"], "Mend the retry");
@@ -66,18 +66,18 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
             let line = line.as_str().unwrap();
             let path = line.split(':').next().unwrap();
             assert!(
-                line.starts_with("commit ") || house.path(path).exists(),
+                line.starts_with("commit ") || fixture.path(path).exists(),
                 "{line}"
             );
         }
         assert!(
-            house
+            fixture
                 .path(packet["artifact_path"].as_str().unwrap())
                 .exists()
         );
     }
     // The work file: claims, names, broken lines and flat rows as they were.
-    let work = house.read(WORK_FILE);
+    let work = fixture.read(WORK_FILE);
     let (old, new): (Vec<&str>, Vec<&str>) = (WORK.lines().collect(), work.lines().collect());
     assert!(
         new[0].contains("\"odd\":0.80,\"id\":\"mine-1\",\"why_now\""),
@@ -91,28 +91,28 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
         "{}",
         new[3]
     );
-    said(&house, &["overnight", "report", "--validate"])
+    run_ok(&fixture, &["overnight", "report", "--validate"])
         .ends(0)
-        .says("each as its schema says");
-    said(&house, &["overnight", "report"])
+        .expect_text("each as its schema says");
+    run_ok(&fixture, &["overnight", "report"])
         .ends(0)
-        .says("Mend the retry");
-    said(&house, &["overnight", "report", "--markdown"])
+        .expect_text("Mend the retry");
+    run_ok(&fixture, &["overnight", "report", "--markdown"])
         .ends(0)
-        .says("# The night: done");
+        .expect_text("# The night: done");
     // The same corpus twice: the same bytes.
     for step in ["health", "bench"] {
-        let ask = || said(&house, &["corpus", step, "--json"]).out;
+        let ask = || run_ok(&fixture, &["corpus", step, "--json"]).out;
         let (one, two) = (ask(), ask());
         assert!(one.len() > 200);
         assert_eq!(one, two);
     }
-    let before = (tree(&house), house.read(WORK_FILE));
-    start(&house, &["--goal", "retries that do not give up"])
+    let before = (tree(&fixture), fixture.read(WORK_FILE));
+    start(&fixture, &["--goal", "retries that do not give up"])
         .ends(0)
-        .says("two zero deltas");
-    assert_eq!((tree(&house), house.read(WORK_FILE)), before);
-    let second = summary_of(&house);
+        .expect_text("two zero deltas");
+    assert_eq!((tree(&fixture), fixture.read(WORK_FILE)), before);
+    let second = summary_of(&fixture);
     assert_eq!(second["iterations"].as_array().unwrap().len(), 2);
     assert_eq!(second["fitness_delta"], 0.0);
     assert!(
@@ -122,7 +122,7 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
             .contains("two zero deltas")
     );
     assert!(
-        house
+        fixture
             .path(&format!(".agents/overnight/runs/{gone}/summary.json"))
             .exists()
     );
@@ -130,9 +130,9 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
 
 #[test]
 fn a_dry_run_and_a_look_leave_no_trace() {
-    let house = night();
-    let before = house.tree("");
-    let summary = start(&house, &["--dry-run", "--json", "--goal", "retries"])
+    let fixture = night();
+    let before = fixture.tree("");
+    let summary = start(&fixture, &["--dry-run", "--json", "--goal", "retries"])
         .ends(0)
         .json();
     assert_eq!(summary["status"], "dry-run");
@@ -145,54 +145,58 @@ fn a_dry_run_and_a_look_leave_no_trace() {
         &["corpus", "close-loop", "--dry-run"],
         &["corpus", "brief", "--goal", "retry"],
     ] {
-        assert!(said(&house, args).code <= 1, "{args:?}");
+        assert!(run_ok(&fixture, args).code <= 1, "{args:?}");
     }
-    assert_eq!(house.tree(""), before);
-    assert!(said(&house, &["corpus", "brief", "--goal", "quantum bananas"]).code == 65);
+    assert_eq!(fixture.tree(""), before);
+    assert!(run_ok(&fixture, &["corpus", "brief", "--goal", "quantum bananas"]).code == 65);
 }
 
 #[test]
 fn each_step_by_hand_is_a_commit_of_its_own_and_none_while_a_night_runs() {
-    let house = night();
-    said(&house, &["corpus", "defrag", "--dedup", "--apply"])
+    let fixture = night();
+    run_ok(&fixture, &["corpus", "defrag", "--dedup", "--apply"])
         .ends(0)
-        .says("same-two");
-    assert!(!house.path(".agents/learnings/same-two.md").exists());
-    said(&house, &["corpus", "close-loop", "--threshold", "0h"])
+        .expect_text("same-two");
+    assert!(!fixture.path(".agents/learnings/same-two.md").exists());
+    run_ok(&fixture, &["corpus", "close-loop", "--threshold", "0h"])
         .ends(0)
-        .says("promoted");
-    said(&house, &["corpus", "harvest"])
+        .expect_text("promoted");
+    run_ok(&fixture, &["corpus", "harvest"])
         .ends(0)
-        .says("new from");
-    said(&house, &["corpus", "harvest"]).ends(0).says("0 new");
-    assert!(!house.path(".agents/overnight/COMMIT-MARKER.0").exists());
+        .expect_text("new from");
+    run_ok(&fixture, &["corpus", "harvest"])
+        .ends(0)
+        .expect_text("0 new");
+    assert!(!fixture.path(".agents/overnight/COMMIT-MARKER.0").exists());
     // The kernel's lock decides, and not the file.
     let lock = fs::File::options()
         .read(true)
         .write(true)
-        .open(house.path(".agents/overnight/run.lock"))
+        .open(fixture.path(".agents/overnight/run.lock"))
         .unwrap();
-    fs::write(house.path(".agents/overnight/run.lock"), "4242\n").unwrap();
+    fs::write(fixture.path(".agents/overnight/run.lock"), "4242\n").unwrap();
     lock.lock().unwrap();
     for args in [
         &["corpus", "harvest"][..],
         &["corpus", "defrag", "--apply"],
         &["overnight", "start"],
     ] {
-        said(&house, args).ends(75).says("locked by PID 4242");
+        run_ok(&fixture, args)
+            .ends(75)
+            .expect_text("locked by PID 4242");
     }
-    said(&house, &["corpus", "brief", "--goal", "retry"]).ends(0);
+    run_ok(&fixture, &["corpus", "brief", "--goal", "retry"]).ends(0);
     lock.unlock().unwrap();
-    start(&house, &["--max-iterations", "1"]).ends(0);
+    start(&fixture, &["--max-iterations", "1"]).ends(0);
 }
 
 #[test]
 fn each_packet_becomes_a_bead_once() {
-    let house = House::with(&format!("{JOB}sandbox = \"off\"\n"));
-    corpus(&house);
-    let bin = house.root().join("bin");
+    let fixture = Fixture::with(&format!("{JOB}sandbox = \"off\"\n"));
+    corpus(&fixture);
+    let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();
-    fs::create_dir_all(house.path(".beads")).unwrap();
+    fs::create_dir_all(fixture.path(".beads")).unwrap();
     let bd = bin.join("bd");
     fs::write(
         &bd,
@@ -202,11 +206,11 @@ fn each_packet_becomes_a_bead_once() {
     fs::set_permissions(&bd, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let night = || {
-        let mut command = command(&house, &["overnight", "start"]);
-        watched(&house, command.env("PATH", &path)).ends(0);
-        summary_of(&house)
+        let mut command = command(&fixture, &["overnight", "start"]);
+        watched(&fixture, command.env("PATH", &path)).ends(0);
+        summary_of(&fixture)
     };
-    house.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
     let summary = night();
     let step = summary["steps"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(step["status"], "soft-fail", "{step}");
@@ -217,17 +221,17 @@ fn each_packet_becomes_a_bead_once() {
     );
     assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1");
     assert!(
-        house
+        fixture
             .read(".agents/rpi/next-work.jsonl")
             .contains("\"bead_id\":\"bd-2\"")
     );
-    house.write(".beads/n", "-100");
+    fixture.write(".beads/n", "-100");
     let summary = night();
     assert_eq!(
         summary["morning_packets"][0]["bead_id"], "bd-1",
         "not asked for again"
     );
-    let made = house.read(".beads/n").trim().parse::<i64>().unwrap() + 100;
+    let made = fixture.read(".beads/n").trim().parse::<i64>().unwrap() + 100;
     assert_eq!(
         made,
         summary["morning_packets"].as_array().unwrap().len() as i64 - 2

@@ -7,27 +7,27 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use super::{JOB, LATEST, command, corpus};
-use crate::house::{House, Said};
+use crate::fixture::{CommandOutput, Fixture};
 
 /// A house with whatever a path can lead to.
-fn house(jobs: &str) -> House {
-    let house = House::with(jobs);
-    corpus(&house);
-    house.write("../clock", "2026-11-22T02:30:00Z\n");
-    house.write("../outside/kept.txt", "kept\n");
-    house.write("file", "a file\n");
-    house.write("src/deep/own.rs", "// own\n");
-    house.write("vendor/lib/.git/config", "[core]\n");
-    house.write(".agents/overnight/notes/mine.md", "mine\n");
-    symlink("src", house.path("link")).unwrap();
-    symlink("../outside", house.path("away")).unwrap();
-    symlink("nowhere", house.path("broken")).unwrap();
-    fs::create_dir_all(house.path("empty")).unwrap();
-    house
+fn fixture(jobs: &str) -> Fixture {
+    let fixture = Fixture::with(jobs);
+    corpus(&fixture);
+    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture.write("../outside/kept.txt", "kept\n");
+    fixture.write("file", "a file\n");
+    fixture.write("src/deep/own.rs", "// own\n");
+    fixture.write("vendor/lib/.git/config", "[core]\n");
+    fixture.write(".agents/overnight/notes/mine.md", "mine\n");
+    symlink("src", fixture.path("link")).unwrap();
+    symlink("../outside", fixture.path("away")).unwrap();
+    symlink("nowhere", fixture.path("broken")).unwrap();
+    fs::create_dir_all(fixture.path("empty")).unwrap();
+    fixture
 }
 
 /// Everything in and beside the project, with links, but not runner's own state.
-fn whole(house: &House) -> BTreeMap<String, String> {
+fn whole(fixture: &Fixture) -> BTreeMap<String, String> {
     fn walk(folder: &Path, into: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(folder).unwrap() {
             let entry = entry.unwrap();
@@ -45,17 +45,17 @@ fn whole(house: &House) -> BTreeMap<String, String> {
     }
     let mut all = BTreeMap::new();
     for folder in ["project", "outside"] {
-        walk(&house.root().join(folder), &mut all);
+        walk(&fixture.root().join(folder), &mut all);
     }
     all
 }
 
 /// The command is refused with exit code 78 and nothing changes.
 #[track_caller]
-fn refused(house: &House, by: &str, run: impl FnOnce() -> Said) -> Said {
-    let before = whole(house);
+fn refused(fixture: &Fixture, by: &str, run: impl FnOnce() -> CommandOutput) -> CommandOutput {
+    let before = whole(fixture);
     let said = run();
-    assert!(before == whole(house), "{by} changed something: {said:?}");
+    assert!(before == whole(fixture), "{by} changed something: {said:?}");
     assert_eq!(said.code, 78, "{by}: {said:?}");
     said
 }
@@ -114,18 +114,18 @@ fn bad() -> Vec<String> {
 
 #[test]
 fn only_a_night_s_folder_is_moved() {
-    let house = house(JOB);
+    let fixture = fixture(JOB);
     let mut values = bad();
-    values.push(house.path("src").display().to_string());
-    values.push(house.root().join("outside").display().to_string());
+    values.push(fixture.path("src").display().to_string());
+    values.push(fixture.root().join("outside").display().to_string());
     for value in &values {
         let shown: String = value.chars().take(40).collect();
         for more in [&[][..], &["--dry-run"]] {
             let args = [&["overnight", "start", "--output-dir", value][..], more].concat();
-            let said = refused(&house, &format!("--output-dir {shown} {more:?}"), || {
-                Said::of(command(&house, &args).output().unwrap())
+            let said = refused(&fixture, &format!("--output-dir {shown} {more:?}"), || {
+                CommandOutput::of(command(&fixture, &args).output().unwrap())
             });
-            assert!(said.err.contains("to mend it: "), "{said:?}");
+            assert!(said.err.contains("fix: "), "{said:?}");
         }
     }
     // One of each sort through the other ways in.
@@ -140,7 +140,7 @@ fn only_a_night_s_folder_is_moved() {
     ] {
         let set = format!("output_dir={value:?}");
         let config = format!("jobs.overnight.output_dir={value:?}");
-        let toml = house.read("runner.toml");
+        let toml = fixture.read("runner.toml");
         for (args, variable, line) in [
             (
                 vec!["enqueue", "overnight", "--set", set.as_str()],
@@ -163,42 +163,42 @@ fn only_a_night_s_folder_is_moved() {
             (vec!["overnight", "start"], false, true),
         ] {
             if line {
-                house.configure(&format!("output_dir = {value:?}\n"));
+                fixture.configure(&format!("output_dir = {value:?}\n"));
             }
             refused(
-                &house,
+                &fixture,
                 &format!("{args:?} {value} {variable} {line}"),
                 || {
-                    let mut command = command(&house, &args);
+                    let mut command = command(&fixture, &args);
                     if variable {
                         command.env("RUNNER_CONFIG__JOBS__OVERNIGHT__OUTPUT_DIR", value);
                     }
-                    Said::of(command.output().unwrap())
+                    CommandOutput::of(command.output().unwrap())
                 },
             );
-            house.write("runner.toml", &toml);
+            fixture.write("runner.toml", &toml);
         }
     }
 }
 
 #[test]
 fn a_due_night_is_refused_too() {
-    let house = house(&format!("{JOB}output_dir = \"src\"\n"));
-    let before = whole(&house);
-    let dry = house.run(&["run", "overnight", "--dry-run"]);
-    assert!(before == whole(&house), "{dry:?}");
+    let fixture = fixture(&format!("{JOB}output_dir = \"src\"\n"));
+    let before = whole(&fixture);
+    let dry = fixture.run(&["run", "overnight", "--dry-run"]);
+    assert!(before == whole(&fixture), "{dry:?}");
     assert!((dry.out + &dry.err).contains("runner did not make this folder"));
     // It waited in the queue while the folder became somebody's.
-    let toml = house.read("runner.toml");
-    house.write("runner.toml", toml.replace("\"src\"", "\"fresh\""));
-    house.run(&["enqueue", "overnight"]).ends(0);
-    house.write("fresh/own.rs", "// own\n");
-    let before = whole(&house);
-    house.run(&["tick"]);
-    house
+    let toml = fixture.read("runner.toml");
+    fixture.write("runner.toml", toml.replace("\"src\"", "\"fresh\""));
+    fixture.run(&["enqueue", "overnight"]).ends(0);
+    fixture.write("fresh/own.rs", "// own\n");
+    let before = whole(&fixture);
+    fixture.run(&["tick"]);
+    fixture
         .run(&["runs", "--json"])
-        .says("runner did not make this folder");
-    let mut after = whole(&house);
+        .expect_text("runner did not make this folder");
+    let mut after = whole(&fixture);
     // The failure marker is runner's own.
     after.retain(|path, _| !path.contains("/.runner/failed"));
     assert_eq!(before, after);
@@ -206,8 +206,8 @@ fn a_due_night_is_refused_too() {
 
 #[test]
 fn folders_of_nights_are_taken_again() {
-    let house = house(JOB);
-    house.write("empty/../fresh-parent/kept.txt", "kept\n");
+    let fixture = fixture(JOB);
+    fixture.write("empty/../fresh-parent/kept.txt", "kept\n");
     for folder in [LATEST, "nächte/夜", "empty", "fresh-parent/new/", "src/out"] {
         let args = [
             "overnight",
@@ -218,41 +218,41 @@ fn folders_of_nights_are_taken_again() {
             folder,
         ];
         for _ in 0..2 {
-            Said::of(command(&house, &args).output().unwrap()).ends(0);
+            CommandOutput::of(command(&fixture, &args).output().unwrap()).ends(0);
             assert!(
-                house.path(folder).join("summary.json").is_file(),
+                fixture.path(folder).join("summary.json").is_file(),
                 "{folder}"
             );
         }
-        let runs = house.path(folder).parent().unwrap().join("runs");
+        let runs = fixture.path(folder).parent().unwrap().join("runs");
         let kept: Vec<_> = fs::read_dir(&runs).unwrap().flatten().collect();
         let kept = kept
             .iter()
             .filter(|it| it.path().join("summary.json").is_file());
         assert!(kept.count() >= 1, "{folder}");
     }
-    assert_eq!(house.read("fresh-parent/kept.txt"), "kept\n");
-    assert_eq!(house.read("src/deep/own.rs"), "// own\n");
+    assert_eq!(fixture.read("fresh-parent/kept.txt"), "kept\n");
+    assert_eq!(fixture.read("src/deep/own.rs"), "// own\n");
     // Once somebody's file is in it, it is theirs; below .agents/overnight it still is a night's.
-    house.write("nächte/夜/mine.txt", "mine\n");
+    fixture.write("nächte/夜/mine.txt", "mine\n");
     let args = ["overnight", "start", "--output-dir", "nächte/夜"];
-    refused(&house, "a folder with somebody's file", || {
-        Said::of(command(&house, &args).output().unwrap())
+    refused(&fixture, "a folder with somebody's file", || {
+        CommandOutput::of(command(&fixture, &args).output().unwrap())
     })
-    .says("mine.txt");
-    house.write(&format!("{LATEST}/mine.txt"), "mine\n");
-    Said::of(command(&house, &["overnight", "start"]).output().unwrap()).ends(0);
-    assert!(!house.path(LATEST).join("mine.txt").exists());
+    .expect_text("mine.txt");
+    fixture.write(&format!("{LATEST}/mine.txt"), "mine\n");
+    CommandOutput::of(command(&fixture, &["overnight", "start"]).output().unwrap()).ends(0);
+    assert!(!fixture.path(LATEST).join("mine.txt").exists());
     // What another program left is a night's as well.
-    fs::remove_dir_all(house.path(LATEST)).unwrap();
-    house.write(
+    fs::remove_dir_all(fixture.path(LATEST)).unwrap();
+    fixture.write(
         &format!("{LATEST}/summary.json"),
         "{\"schema_version\":2,\"mode\":\"dream.local-bedtime\",\"run_id\":\"20260409T220000Z\",\"started_at\":\"2026-04-09T22:00:00Z\",\"status\":\"done\"}",
     );
-    house.write(&format!("{LATEST}/terrain.json"), "{}");
-    Said::of(command(&house, &["overnight", "start"]).output().unwrap()).ends(0);
+    fixture.write(&format!("{LATEST}/terrain.json"), "{}");
+    CommandOutput::of(command(&fixture, &["overnight", "start"]).output().unwrap()).ends(0);
     assert!(
-        house
+        fixture
             .path(".agents/overnight/runs/before/terrain.json")
             .is_file()
     );
@@ -294,17 +294,17 @@ fn two_settings_do_not_share_a_folder() {
             "[jobs.overnight]\nqueue = \"out/queue.md\"\n",
         ),
     ] {
-        let house = match setting {
-            "jobs.overnight.queue" => House::with(&format!(
+        let fixture = match setting {
+            "jobs.overnight.queue" => Fixture::with(&format!(
                 "{JOB}output_dir = \"out\"\nqueue = \"out/queue.md\"\n"
             )),
-            _ => House::with(&format!("{JOB}output_dir = \"out\"\n{jobs}")),
+            _ => Fixture::with(&format!("{JOB}output_dir = \"out\"\n{jobs}")),
         };
-        house
+        fixture
             .run(&["config", "check"])
             .ends(78)
-            .says(setting)
-            .says("output_dir");
+            .expect_text(setting)
+            .expect_text("output_dir");
     }
 }
 
@@ -386,8 +386,8 @@ fn no_path_setting_leads_out_or_into_git() {
             "daydreams = V",
         ),
     ];
-    let house = house("");
-    let toml = house.read("runner.toml");
+    let fixture = fixture("");
+    let toml = fixture.read("runner.toml");
     for (job, line) in settings {
         let mut values = common.to_vec();
         // Everything, and nothing, are good values of some.
@@ -410,10 +410,10 @@ fn no_path_setting_leads_out_or_into_git() {
         }
         for value in values {
             let line = line.replace('V', &format!("{value:?}"));
-            house.write("runner.toml", format!("{toml}\n{job}{line}\n"));
-            let mut said = refused(&house, &line, || match line.starts_with("worker_dir") {
-                true => house.run(&["curator", "work"]),
-                false => house.run(&["run", "j"]),
+            fixture.write("runner.toml", format!("{toml}\n{job}{line}\n"));
+            let mut said = refused(&fixture, &line, || match line.starts_with("worker_dir") {
+                true => fixture.run(&["curator", "work"]),
+                false => fixture.run(&["run", "j"]),
             });
             said.err.truncate(400);
             assert!(!said.err.is_empty(), "{line}");

@@ -1,11 +1,11 @@
 //! The settings of a night, under the names that other programs have for them too.
 
-use super::{JOB, LATEST, corpus, said, start, summary_of};
-use crate::house::House;
+use super::{JOB, LATEST, corpus, run_ok, start, summary_of};
+use crate::fixture::Fixture;
 
 #[test]
 fn the_other_names_of_the_settings_are_read_and_ours_win() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[dream]\nrun_timeout = \"2h\"\nrunners = [\"claude-haiku\"]\nkeep_awake = false\nmax_iterations = 4\ngoal = \"theirs\"\nat = \"02:30\"\n\
          [dream.local_curator]\nhourly_cap = 3\n[backends.claude-haiku]\ntype = \"command\"\nprogram = \"true\"\n[jobs.overnight]\ngoal = \"ours\"\n",
     );
@@ -18,56 +18,56 @@ fn the_other_names_of_the_settings_are_read_and_ours_win() {
         ("goal", "ours"),
         ("trigger", "daily 02:30"),
     ] {
-        house
+        fixture
             .run(&["config", "get", &format!("jobs.overnight.{key}")])
             .ends(0)
-            .says(value);
+            .expect_text(value);
     }
-    house
+    fixture
         .run(&["config", "get", "curator.hourly_cap"])
         .ends(0)
-        .says("3");
+        .expect_text("3");
     // A mistake is shown where it stands, by the name that it has there.
-    let toml = house.read("runner.toml");
+    let toml = fixture.read("runner.toml");
     let line = |word: &str| toml.lines().position(|it| it.starts_with(word)).unwrap() + 1;
-    house.write(
+    fixture.write(
         "runner.toml",
         toml.replace("run_timeout = \"2h\"", "run_timeout = \"soon\""),
     );
-    house
+    fixture
         .run(&["config", "check"])
         .ends(78)
-        .says(&format!("runner.toml:{}:", line("run_timeout")))
-        .says("dream.run_timeout");
-    house.write(
+        .expect_text(&format!("runner.toml:{}:", line("run_timeout")))
+        .expect_text("dream.run_timeout");
+    fixture.write(
         "runner.toml",
         toml.replace("max_iterations", "max_iteration"),
     );
-    house
+    fixture
         .run(&["config", "check"])
         .ends(78)
-        .says(&format!("runner.toml:{}:", line("max_iterations")))
-        .says("max_iterations");
+        .expect_text(&format!("runner.toml:{}:", line("max_iterations")))
+        .expect_text("max_iterations");
 }
 
 #[test]
 fn a_night_that_only_other_names_tell_of_is_run_by_hand() {
-    let house = House::with(
+    let fixture = Fixture::with(
         "[dream]\noutput_dir = \".agents/overnight/theirs\"\nmax_iterations = 1\nretries = 0\n",
     );
-    corpus(&house);
-    house.write("../clock", "2026-11-22T02:30:00Z\n");
-    house
+    corpus(&fixture);
+    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture
         .run(&["config", "get", "jobs.overnight.trigger"])
         .ends(0)
-        .says("manual");
-    start(&house, &[]).ends(0);
-    assert!(!house.path(LATEST).exists());
-    said(&house, &["overnight", "report"])
+        .expect_text("manual");
+    start(&fixture, &[]).ends(0);
+    assert!(!fixture.path(LATEST).exists());
+    run_ok(&fixture, &["overnight", "report"])
         .ends(0)
-        .says("  done");
-    said(
-        &house,
+        .expect_text("  done");
+    run_ok(
+        &fixture,
         &[
             "overnight",
             "report",
@@ -78,12 +78,12 @@ fn a_night_that_only_other_names_tell_of_is_run_by_hand() {
     )
     .ends(0);
     // With the job under its own name beside it, nothing is there twice.
-    let house = House::with(&format!("{JOB}[dream]\nmax_iterations = 1\n"));
-    corpus(&house);
-    house.write("../clock", "2026-11-22T02:30:00Z\n");
-    start(&house, &[]).ends(0);
+    let fixture = Fixture::with(&format!("{JOB}[dream]\nmax_iterations = 1\n"));
+    corpus(&fixture);
+    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    start(&fixture, &[]).ends(0);
     assert_eq!(
-        summary_of(&house)["iterations"].as_array().unwrap().len(),
+        summary_of(&fixture)["iterations"].as_array().unwrap().len(),
         1
     );
 }

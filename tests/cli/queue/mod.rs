@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::house::{House, Said, ended_within};
+use crate::fixture::{CommandOutput, Fixture, ended_within};
 use crate::served::Daemon;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -19,95 +19,97 @@ const JOBS: &str = "[jobs.dream]\nenabled = false\n\
     [jobs.wait]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\n\
     args = [\"-c\", \"setsid sleep 1000 & echo up > up.fifo; read word < go.fifo\"]\n";
 
-fn clock(house: &House, clock: &str) {
-    let draft = house.root().join("clock.new");
+fn clock(fixture: &Fixture, clock: &str) {
+    let draft = fixture.root().join("clock.new");
     fs::write(&draft, format!("2026-11-21T{clock}:00Z")).unwrap();
-    fs::rename(draft, house.root().join("clock")).unwrap();
+    fs::rename(draft, fixture.root().join("clock")).unwrap();
 }
 
-fn run(house: &House, args: &[&str]) -> Said {
-    let mut command = house.runner(args);
-    command.env("RUNNER_TEST_CLOCK", house.root().join("clock"));
-    Said::of(command.output().unwrap())
+fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
+    let mut command = fixture.runner(args);
+    command.env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));
+    CommandOutput::of(command.output().unwrap())
 }
 
 /// A project at 20:00 with these jobs besides the usual ones of this file.
-fn house(toml: &str) -> House {
-    let house = House::new();
-    clock(&house, "20:00");
-    run(&house, &["init"]).ends(0);
-    house.configure(&format!("{JOBS}{toml}"));
-    let fifos = house.command("mkfifo", &["up.fifo", "go.fifo"]).status();
+fn fixture(toml: &str) -> Fixture {
+    let fixture = Fixture::new();
+    clock(&fixture, "20:00");
+    run(&fixture, &["init"]).ends(0);
+    fixture.configure(&format!("{JOBS}{toml}"));
+    let fifos = fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status();
     assert!(fifos.unwrap().success());
-    house
+    fixture
 }
 
 /// Puts a job into the queue; its run.
 #[track_caller]
-fn enqueue(house: &House, args: &[&str]) -> String {
+fn enqueue(fixture: &Fixture, args: &[&str]) -> String {
     let mut words = vec!["--quiet", "enqueue"];
     words.extend(args);
-    let said = run(house, &words).ends(0);
+    let said = run(fixture, &words).ends(0);
     assert_eq!(said.err, "");
     said.out.trim().to_owned()
 }
 
 /// The jobs of what a tick started, in order.
 #[track_caller]
-fn ticked(house: &House) -> Vec<String> {
-    let said = run(house, &["tick", "--json"]);
+fn ticked(fixture: &Fixture) -> Vec<String> {
+    let said = run(fixture, &["tick", "--json"]);
     let started = said.json()["started"].as_array().unwrap().clone();
     let job = |run: &serde_json::Value| run["job"].as_str().unwrap().to_owned();
     started.iter().map(job).collect()
 }
 
-fn shown(house: &House, run_id: &str) -> serde_json::Value {
-    run(house, &["runs", "show", run_id, "--json"])
+fn shown(fixture: &Fixture, run_id: &str) -> serde_json::Value {
+    run(fixture, &["runs", "show", run_id, "--json"])
         .ends(0)
         .json()
 }
 
 /// A tick that has just begun the job that waits.
-fn busy(house: &House) -> Child {
-    let tick = house
+fn busy(fixture: &Fixture) -> Child {
+    let tick = fixture
         .runner(&["tick"])
-        .env("RUNNER_TEST_CLOCK", house.root().join("clock"))
+        .env("RUNNER_TEST_CLOCK", fixture.root().join("clock"))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
+    assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     tick
 }
 
 #[test]
 fn what_is_put_in_is_run_by_the_next_tick() {
-    let house = house("");
-    let said = run(&house, &["enqueue", "count"]).ends(0);
+    let fixture = fixture("");
+    let said = run(&fixture, &["enqueue", "count"]).ends(0);
     assert!(
         said.out.ends_with(" count queued: ready, waits its turn\n"),
         "{said:?}"
     );
     let id = said.out.split(' ').next().unwrap().to_owned();
-    run(&house, &["runs"])
+    run(&fixture, &["runs"])
         .ends(0)
-        .says("queued")
-        .says("waits its turn");
-    run(&house, &["status"]).ends(0).says(&format!(
+        .expect_text("queued")
+        .expect_text("waits its turn");
+    run(&fixture, &["status"]).ends(0).expect_text(&format!(
         "count: ready, waits its turn in group default (run {id})"
     ));
-    let status = run(&house, &["status", "--json"]).ends(0).json();
+    let status = run(&fixture, &["status", "--json"]).ends(0).json();
     assert_eq!(status["projects"][0]["queued"]["count"], 1);
     assert_eq!(status["projects"][0]["queued"]["next"][0]["run"], *id);
-    assert_eq!(ticked(&house), ["count"]);
-    assert_eq!(house.read("times"), "x\n");
-    assert!(ticked(&house).is_empty());
-    let row = shown(&house, &id);
+    assert_eq!(ticked(&fixture), ["count"]);
+    assert_eq!(fixture.read("times"), "x\n");
+    assert!(ticked(&fixture).is_empty());
+    let row = shown(&fixture, &id);
     assert_eq!(
         (&row["outcome"], &row["origin"]),
         (&"succeeded".into(), &"queue".into())
     );
-    let json = run(&house, &["enqueue", "count", "--json"]).ends(0).json();
+    let json = run(&fixture, &["enqueue", "count", "--json"])
+        .ends(0)
+        .json();
     assert_eq!(
         (&json["state"], &json["job"]),
         (&"queued".into(), &"count".into())
@@ -116,22 +118,22 @@ fn what_is_put_in_is_run_by_the_next_tick() {
 
 #[test]
 fn settings_hold_for_one_run_and_are_shown() {
-    let house = house("");
+    let fixture = fixture("");
     let args = "args=[\"-c\", \"echo y >> times\"]";
-    let with = enqueue(&house, &["count", "--set", args, "--set", "timeout=5m"]);
-    let plain = enqueue(&house, &["count"]);
-    assert_eq!(ticked(&house), ["count", "count"]);
-    assert_eq!(house.read("times"), "y\nx\n");
-    assert_eq!(shown(&house, &with)["settings"]["timeout"], "5m");
-    assert_eq!(shown(&house, &plain)["settings"], serde_json::json!({}));
-    run(&house, &["runs", "show", &with])
-        .says("timeout = 5m")
-        .says("echo y");
+    let with = enqueue(&fixture, &["count", "--set", args, "--set", "timeout=5m"]);
+    let plain = enqueue(&fixture, &["count"]);
+    assert_eq!(ticked(&fixture), ["count", "count"]);
+    assert_eq!(fixture.read("times"), "y\nx\n");
+    assert_eq!(shown(&fixture, &with)["settings"]["timeout"], "5m");
+    assert_eq!(shown(&fixture, &plain)["settings"], serde_json::json!({}));
+    run(&fixture, &["runs", "show", &with])
+        .expect_text("timeout = 5m")
+        .expect_text("echo y");
 }
 
 #[test]
 fn a_bad_wish_is_refused_at_once_and_nothing_is_queued() {
-    let house = house("");
+    let fixture = fixture("");
     for bad in [
         "nonsense=1",
         "timeout=soon",
@@ -142,38 +144,38 @@ fn a_bad_wish_is_refused_at_once_and_nothing_is_queued() {
         "timeout",
         "a..b=1",
     ] {
-        run(&house, &["enqueue", "count", "--set", bad])
+        run(&fixture, &["enqueue", "count", "--set", bad])
             .ends(2)
-            .says("--set");
+            .expect_text("--set");
     }
     for bad in ["soon", "25:00", "-2h", ""] {
-        run(&house, &["enqueue", "count", &format!("--at={bad}")]).ends(2);
+        run(&fixture, &["enqueue", "count", &format!("--at={bad}")]).ends(2);
     }
-    run(&house, &["enqueue", "cuont"])
+    run(&fixture, &["enqueue", "cuont"])
         .ends(78)
-        .says("cuont")
-        .says("count");
-    run(&house, &["enqueue", "report"]).ends(78);
-    run(&house, &["enqueue", "count", "--after", "01ZZZZ"])
+        .expect_text("cuont")
+        .expect_text("count");
+    run(&fixture, &["enqueue", "report"]).ends(78);
+    run(&fixture, &["enqueue", "count", "--after", "01ZZZZ"])
         .ends(65)
-        .says("01ZZZZ");
-    run(&house, &["enqueue"]).ends(2);
-    assert_eq!(house.count("SELECT count(*) FROM runs"), 0);
+        .expect_text("01ZZZZ");
+    run(&fixture, &["enqueue"]).ends(2);
+    assert_eq!(fixture.count("SELECT count(*) FROM runs"), 0);
 }
 
 #[test]
 fn a_later_moment_is_waited_for() {
-    let house = house("");
-    let said = run(&house, &["enqueue", "count", "--at", "23:00"]).ends(0);
+    let fixture = fixture("");
+    let said = run(&fixture, &["enqueue", "count", "--at", "23:00"]).ends(0);
     assert!(
         said.out.contains("waits until 2026-11-21 23:00:00"),
         "{said:?}"
     );
-    clock(&house, "22:50");
-    assert!(ticked(&house).is_empty());
-    run(&house, &["runs"]).says("waits until");
-    clock(&house, "23:00");
-    assert_eq!(ticked(&house), ["count"]);
+    clock(&fixture, "22:50");
+    assert!(ticked(&fixture).is_empty());
+    run(&fixture, &["runs"]).expect_text("waits until");
+    clock(&fixture, "23:00");
+    assert_eq!(ticked(&fixture), ["count"]);
 }
 
 #[test]
@@ -181,82 +183,82 @@ fn the_more_important_goes_first_through_one_slot() {
     let job = |name: &str, more: &str| {
         format!("[jobs.{name}]\nkind = \"command\"\nprogram = \"true\"\ngroup = \"one\"\n{more}")
     };
-    let house = house(&format!(
+    let fixture = fixture(&format!(
         "[groups.one]\nslots = 1\n{}{}{}{}",
         job("a", ""),
         job("b", ""),
         job("c", "priority = 3\n"),
         job("d", "")
     ));
-    enqueue(&house, &["a"]);
-    enqueue(&house, &["b", "--priority", "7"]);
-    enqueue(&house, &["c"]);
-    enqueue(&house, &["d", "--priority", "-1"]);
-    assert_eq!(ticked(&house), ["b", "c", "a", "d"]);
+    enqueue(&fixture, &["a"]);
+    enqueue(&fixture, &["b", "--priority", "7"]);
+    enqueue(&fixture, &["c"]);
+    enqueue(&fixture, &["d", "--priority", "-1"]);
+    assert_eq!(ticked(&fixture), ["b", "c", "a", "d"]);
 }
 
 #[test]
 fn one_follows_the_success_of_another() {
-    let house = house("");
-    house.write("good", "");
-    let first = enqueue(&house, &["good"]);
-    let said = run(&house, &["enqueue", "count", "--after", &first]).ends(0);
+    let fixture = fixture("");
+    fixture.write("good", "");
+    let first = enqueue(&fixture, &["good"]);
+    let said = run(&fixture, &["enqueue", "count", "--after", &first]).ends(0);
     let expected = format!("waits for good to succeed (run {first})");
     assert!(said.out.contains(&expected), "{said:?}");
-    run(&house, &["runs"]).says(&expected);
-    run(&house, &["status"]).says(&expected);
-    assert_eq!(ticked(&house), ["good", "count"]);
+    run(&fixture, &["runs"]).expect_text(&expected);
+    run(&fixture, &["status"]).expect_text(&expected);
+    assert_eq!(ticked(&fixture), ["good", "count"]);
     // One that is over counts as it ended.
-    run(&house, &["enqueue", "count", "--after", &first])
+    run(&fixture, &["enqueue", "count", "--after", &first])
         .ends(0)
-        .says("waits its turn");
-    assert_eq!(ticked(&house), ["count"]);
+        .expect_text("waits its turn");
+    assert_eq!(ticked(&fixture), ["count"]);
 }
 
 #[test]
 fn what_follows_a_failure_is_skipped_with_all_behind_it() {
-    let house = house("retries = 0\n");
-    let first = enqueue(&house, &["good"]);
-    let second = enqueue(&house, &["count", "--after", &first]);
-    let third = enqueue(&house, &["count", "--after", &second]);
-    run(&house, &["cancel", &first]).ends(0);
+    let fixture = fixture("retries = 0\n");
+    let first = enqueue(&fixture, &["good"]);
+    let second = enqueue(&fixture, &["count", "--after", &first]);
+    let third = enqueue(&fixture, &["count", "--after", &second]);
+    run(&fixture, &["cancel", &first]).ends(0);
     for run in [&second, &third] {
-        let row = shown(&house, run);
+        let row = shown(&fixture, run);
         assert_eq!(row["outcome"], "skipped");
         assert_eq!(
             row["why"],
-            "what it was to follow ended as cancelled: by hand"
+            "what it was to follow ended as cancelled: manually"
         );
     }
-    let late = run(&house, &["enqueue", "count", "--after", &first]).ends(0);
+    let late = run(&fixture, &["enqueue", "count", "--after", &first]).ends(0);
     assert!(
         late.out.contains("skipped: what it was to follow"),
         "{late:?}"
     );
-    assert!(ticked(&house).is_empty());
+    assert!(ticked(&fixture).is_empty());
 }
 
 #[test]
 fn the_same_key_is_the_same_wish() {
-    let house = house("");
-    let first = enqueue(&house, &["count", "--key", "monday"]);
+    let fixture = fixture("");
+    let first = enqueue(&fixture, &["count", "--key", "monday"]);
     let again = run(
-        &house,
+        &fixture,
         &["enqueue", "count", "--key", "monday", "--at", "23:00"],
     )
     .ends(0);
     assert!(again.out.contains(&first), "{again:?}");
-    again.says("asked for with this key before");
-    assert_eq!(ticked(&house), ["count"]);
+    again.expect_text("asked for with this key before");
+    assert_eq!(ticked(&fixture), ["count"]);
     assert_eq!(
-        run(&house, &["enqueue", "count", "--key", "monday", "--json"])
+        run(&fixture, &["enqueue", "count", "--key", "monday", "--json"])
             .ends(0)
             .json()["id"],
         *first
     );
-    run(&house, &["run", "count", "--key", "monday"])
+    run(&fixture, &["run", "count", "--key", "monday"])
         .ends(0)
-        .says("before");
-    assert!(ticked(&house).is_empty());
-    assert_eq!(house.read("times"), "x\n");
+        .expect_text("before");
+    assert!(ticked(&fixture).is_empty());
+    assert_eq!(fixture.read("times"), "x\n");
 }

@@ -4,63 +4,67 @@ use super::*;
 
 #[test]
 fn a_pause_holds_ticks_and_no_person() {
-    let house =
-        house("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 1h\"\n");
-    ticked(&house);
-    let waiting = enqueue(&house, &["tidy"]);
-    run(&house, &["pause", "tidy"])
+    let fixture =
+        fixture("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 1h\"\n");
+    ticked(&fixture);
+    let waiting = enqueue(&fixture, &["tidy"]);
+    run(&fixture, &["pause", "tidy"])
         .ends(0)
-        .says("tidy is paused until `runner resume tidy`");
-    clock(&house, "21:30");
-    enqueue(&house, &["count"]);
-    assert_eq!(ticked(&house), ["count"], "only tidy is held");
-    run(&house, &["status"])
-        .says("tidy until `runner resume tidy`")
-        .says("tidy: ready, held by a pause")
-        .says(&waiting);
-    let status = run(&house, &["status", "--json"]).json();
+        .expect_text("tidy is paused until `runner resume tidy`");
+    clock(&fixture, "21:30");
+    enqueue(&fixture, &["count"]);
+    assert_eq!(ticked(&fixture), ["count"], "only tidy is held");
+    run(&fixture, &["status"])
+        .expect_text("tidy until `runner resume tidy`")
+        .expect_text("tidy: ready, held by a pause")
+        .expect_text(&waiting);
+    let status = run(&fixture, &["status", "--json"]).json();
     let paused = serde_json::json!([{ "job": "tidy", "until": null }]);
     assert_eq!(status["projects"][0]["paused"], paused);
     assert_eq!(status["projects"][0]["next"], serde_json::Value::Null);
-    run(&house, &["run", "tidy"]).ends(0).says("succeeded");
-    run(&house, &["resume", "tidy"])
+    run(&fixture, &["run", "tidy"])
         .ends(0)
-        .says("tidy goes on");
-    run(&house, &["resume", "tidy"])
+        .expect_text("succeeded");
+    run(&fixture, &["resume", "tidy"])
         .ends(0)
-        .says("tidy was not paused");
+        .expect_text("tidy goes on");
+    run(&fixture, &["resume", "tidy"])
+        .ends(0)
+        .expect_text("tidy was not paused");
     assert_eq!(
-        ticked(&house),
+        ticked(&fixture),
         ["tidy"],
         "what waited; nothing is caught up"
     );
-    run(&house, &["status"]).says("missed").says("paused");
-    clock(&house, "22:00");
-    assert_eq!(ticked(&house), ["tidy"]);
+    run(&fixture, &["status"])
+        .expect_text("missed")
+        .expect_text("paused");
+    clock(&fixture, "22:00");
+    assert_eq!(ticked(&fixture), ["tidy"]);
 }
 
 #[test]
 fn everything_is_paused_until_its_time() {
-    let house = house("");
-    let json = run(&house, &["pause", "--all", "--until", "21:00", "--json"])
+    let fixture = fixture("");
+    let json = run(&fixture, &["pause", "--all", "--until", "21:00", "--json"])
         .ends(0)
         .json();
     let expected = serde_json::json!({ "job": null, "paused": true, "until": "2026-11-21T21:00:00Z", "live": [] });
     assert_eq!(json, expected);
-    enqueue(&house, &["count"]);
-    assert!(ticked(&house).is_empty());
-    run(&house, &["status"]).says("everything is paused until 2026-11-21 21:00:00");
+    enqueue(&fixture, &["count"]);
+    assert!(ticked(&fixture).is_empty());
+    run(&fixture, &["status"]).expect_text("everything is paused until 2026-11-21 21:00:00");
     assert_eq!(
-        run(&house, &["status", "--json"]).json()["paused"]["until"],
+        run(&fixture, &["status", "--json"]).json()["paused"]["until"],
         "2026-11-21T21:00:00Z"
     );
-    run(&house, &["pause", "count"]).ends(0);
-    run(&house, &["resume", "count"])
+    run(&fixture, &["pause", "count"]).ends(0);
+    run(&fixture, &["resume", "count"])
         .ends(0)
-        .says("everything is paused");
-    clock(&house, "21:00");
-    assert_eq!(ticked(&house), ["count"]);
-    let json = run(&house, &["resume", "--all", "--json"]).ends(0).json();
+        .expect_text("everything is paused");
+    clock(&fixture, "21:00");
+    assert_eq!(ticked(&fixture), ["count"]);
+    let json = run(&fixture, &["resume", "--all", "--json"]).ends(0).json();
     assert_eq!(json["paused"], false);
     for bad in [
         &["pause"][..],
@@ -69,43 +73,49 @@ fn everything_is_paused_until_its_time() {
         &["pause", "--all", "--until", "2026-11-20"],
         &["pause", "--all", "--until", "soon"],
     ] {
-        run(&house, bad).ends(2);
+        run(&fixture, bad).ends(2);
     }
-    run(&house, &["pause", "cuont"]).ends(78).says("cuont");
-    run(&house, &["resume", "cuont"]).ends(78).says("cuont");
+    run(&fixture, &["pause", "cuont"])
+        .ends(78)
+        .expect_text("cuont");
+    run(&fixture, &["resume", "cuont"])
+        .ends(78)
+        .expect_text("cuont");
 }
 
 #[test]
 fn a_daemon_obeys_all_of_it() {
-    let house = house("");
-    let mut daemon = Daemon::start(&house, &[]);
-    enqueue(&house, &["count"]);
-    daemon.hears("count: succeeded");
-    run(&house, &["pause", "--all"]).ends(0);
-    enqueue(&house, &["count"]);
+    let fixture = fixture("");
+    let mut daemon = Daemon::start(&fixture, &[]);
+    enqueue(&fixture, &["count"]);
+    daemon.wait_for_text("count: succeeded");
+    run(&fixture, &["pause", "--all"]).ends(0);
+    enqueue(&fixture, &["count"]);
     assert_eq!(daemon.tick()["started"], serde_json::json!([]));
-    run(&house, &["resume", "--all"]).ends(0);
-    daemon.hears("count: succeeded");
-    let id = enqueue(&house, &["wait"]);
-    assert_eq!(fs::read_to_string(house.path("up.fifo")).unwrap(), "up\n");
-    run(&house, &["cancel", &id]).ends(0);
-    daemon.hears("wait: cancelled");
-    assert_eq!(shown(&house, &id)["why"], "by hand");
-    assert_eq!(house.survivors(), Vec::<String>::new());
-    let failed = run(&house, &["run", "good", "--json"]).ends(1).json();
-    house.write("good", "");
-    run(&house, &["retry", failed["id"].as_str().unwrap()]).ends(0);
-    daemon.hears("good: succeeded");
+    run(&fixture, &["resume", "--all"]).ends(0);
+    daemon.wait_for_text("count: succeeded");
+    let id = enqueue(&fixture, &["wait"]);
+    assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
+    run(&fixture, &["cancel", &id]).ends(0);
+    daemon.wait_for_text("wait: cancelled");
+    assert_eq!(shown(&fixture, &id)["why"], "manually");
+    assert_eq!(fixture.survivors(), Vec::<String>::new());
+    let failed = run(&fixture, &["run", "good", "--json"]).ends(1).json();
+    fixture.write("good", "");
+    run(&fixture, &["retry", failed["id"].as_str().unwrap()]).ends(0);
+    daemon.wait_for_text("good: succeeded");
     daemon.signal(Signal::TERM);
     daemon.ends(0);
 }
 
 #[test]
 fn the_daemons_table_belongs_to_the_user() {
-    let house = house("[daemon]\ndrain = \"1h\"\n");
-    run(&house, &["status"]).says("runner.toml:").says("daemon");
-    run(&house, &["run", "count"])
+    let fixture = fixture("[daemon]\ndrain = \"1h\"\n");
+    run(&fixture, &["status"])
+        .expect_text("runner.toml:")
+        .expect_text("daemon");
+    run(&fixture, &["run", "count"])
         .ends(78)
-        .says("runner.toml:")
-        .says("config.toml");
+        .expect_text("runner.toml:")
+        .expect_text("config.toml");
 }

@@ -11,12 +11,12 @@ use std::time::Duration;
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::json;
 
+use crate::dialect::{Conversation, Count, ProgramKind};
 use crate::leaf::{self, forever, pass};
 use crate::obey::obey;
-use crate::tongue::{Count, Kind, Tongue};
 
 /// Its name, what it does, and the doing of it.
-type Behaviour = (&'static str, &'static str, fn(&mut Tongue));
+type Behaviour = (&'static str, &'static str, fn(&mut Conversation));
 
 const ANSWER: &str = "All is well, says the agent.";
 /// The file of an executor's answer.
@@ -49,7 +49,7 @@ pub const ALL: &[Behaviour] = &[
     }),
     ("stall", "half an answer, then silence", |t| {
         t.message("Half an ans", &Count::of(10, 3, 0.0001));
-        if t.kind == Kind::Command {
+        if t.kind == ProgramKind::Command {
             t.raw(b"\"Half an ans");
         }
         forever();
@@ -326,18 +326,18 @@ pub const ALL: &[Behaviour] = &[
         |t| {
             t.begin();
             match t.kind {
-                Kind::Claude => {
+                ProgramKind::Claude => {
                     let mut result = t.result(ANSWER, &Count::of(0, 0, 0.0));
                     for key in ["usage", "modelUsage", "total_cost_usd"] {
                         result.as_object_mut().unwrap().remove(key);
                     }
                     t.line(&result);
                 }
-                Kind::Codex => {
+                ProgramKind::Codex => {
                     t.message(ANSWER, &Count::of(0, 0, 0.0));
                     t.line(&json!({"type": "turn.completed"}));
                 }
-                Kind::Command => t.done(ANSWER, &Count::of(0, 0, 0.0)),
+                ProgramKind::Command => t.done(ANSWER, &Count::of(0, 0, 0.0)),
             }
         },
     ),
@@ -378,7 +378,7 @@ pub const ALL: &[Behaviour] = &[
     }),
     ("overage", "is paid for beyond the subscription", |t| {
         t.begin();
-        if t.kind == Kind::Claude {
+        if t.kind == ProgramKind::Claude {
             t.line(
                 &json!({"type": "rate_limit_event", "rate_limit_info": {"status": "allowed",
                 "rateLimitType": "five_hour", "overageStatus": "allowed", "isUsingOverage": true}}),
@@ -389,7 +389,7 @@ pub const ALL: &[Behaviour] = &[
     }),
     ("max-turns", "runs out of turns", |t| {
         t.begin();
-        if t.kind == Kind::Claude {
+        if t.kind == ProgramKind::Claude {
             let mut result = t.result("", &Count::of(10, 3, 0.0001));
             result["subtype"] = json!("error_max_turns");
             result["is_error"] = json!(true);
@@ -449,12 +449,14 @@ pub const ALL: &[Behaviour] = &[
             t.begin();
             let count = Count::of(10, 3, 0.0001);
             match t.kind {
-                Kind::Claude => t.raw(format!("{}\r\n", t.result(ANSWER, &count)).as_bytes()),
-                Kind::Codex => {
+                ProgramKind::Claude => {
+                    t.raw(format!("{}\r\n", t.result(ANSWER, &count)).as_bytes())
+                }
+                ProgramKind::Codex => {
                     t.message(ANSWER, &count);
                     t.raw(b"{\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":10,\"output_tokens\":3}}\r\n");
                 }
-                Kind::Command => t.raw(format!("{}\r\n", json!(ANSWER)).as_bytes()),
+                ProgramKind::Command => t.raw(format!("{}\r\n", json!(ANSWER)).as_bytes()),
             }
         },
     ),
@@ -521,16 +523,16 @@ fn secret() -> String {
 }
 
 /// An executor's answer as a file; the other tongues have none, and just answer.
-fn artifact(tongue: &mut Tongue, make: impl FnOnce(&str) -> std::io::Result<()>) {
-    if tongue.kind == Kind::Command {
+fn artifact(dialect: &mut Conversation, make: impl FnOnce(&str) -> std::io::Result<()>) {
+    if dialect.kind == ProgramKind::Command {
         let _ = make(ARTIFACT);
     } else {
-        tongue.good(ANSWER);
+        dialect.good(ANSWER);
     }
 }
 
 fn spent(
-    tongue: &mut Tongue,
+    dialect: &mut Conversation,
     read: serde_json::Value,
     written: serde_json::Value,
     cost: serde_json::Value,
@@ -540,8 +542,8 @@ fn spent(
         written,
         cost,
     };
-    tongue.message(ANSWER, &count);
-    tongue.done(ANSWER, &count);
+    dialect.message(ANSWER, &count);
+    dialect.done(ANSWER, &count);
 }
 
 fn ignore(signals: &[i32]) {

@@ -18,13 +18,13 @@
 )]
 
 mod behaviours;
+mod dialect;
 mod leaf;
 mod obey;
-mod tongue;
 
 use std::path::Path;
 
-use tongue::Tongue;
+use dialect::Conversation;
 
 fn main() {
     let mut args = std::env::args();
@@ -49,7 +49,7 @@ fn main() {
         return;
     }
     if args.iter().any(|arg| arg == "--version") {
-        println!("{}", tongue::version(kind, behaviour));
+        println!("{}", dialect::version(kind, behaviour));
         return;
     }
     let Some((.., act)) = behaviours::ALL.iter().find(|(name, ..)| *name == behaviour) else {
@@ -57,5 +57,5 @@ fn main() {
         std::process::exit(2);
     };
     leaf::end_after_a_minute();
-    act(&mut Tongue::new(kind, &args));
+    act(&mut Conversation::new(kind, &args));
 }

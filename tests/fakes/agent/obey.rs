@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::tongue::Tongue;
+use crate::dialect::Conversation;
 
 /// Carries out every order of the prompt, then answers as if nothing had been.
-pub fn obey(tongue: &mut Tongue) {
-    let (args, stdin) = tongue.prompt();
+pub fn obey(dialect: &mut Conversation) {
+    let (args, stdin) = dialect.prompt();
     let prompt = format!("{args}\n{stdin}");
     // Orders may come escaped inside of JSON.
     // No file name has a slash in it: there another sign stands for it.
@@ -29,12 +29,12 @@ pub fn obey(tongue: &mut Tongue) {
             .stderr(Stdio::null())
             .status();
         let failed = !status.is_ok_and(|status| status.success());
-        tongue.tool(order.trim(), failed);
+        dialect.tool(order.trim(), failed);
         done += 1;
     }
     // A request that has an answer by rule gets just that, so that what else was done is all that tells.
     match serde_json::from_str::<Value>(&stdin).map(|request| request["rule_answer"].clone()) {
-        Ok(answer @ (Value::Array(_) | Value::Object(_))) => tongue.line(&answer),
-        _ => tongue.good(&format!("carried out {done} orders")),
+        Ok(answer @ (Value::Array(_) | Value::Object(_))) => dialect.line(&answer),
+        _ => dialect.good(&format!("carried out {done} orders")),
     }
 }

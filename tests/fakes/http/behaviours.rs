@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::tongue::{COST, Tongue, Why};
-use super::{Seen, Talk};
+use super::dialect::{COST, Dialect, Why};
+use super::{SeenRequest, Talk};
 
 /// One way to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,23 +175,23 @@ pub const PIECES: [&str; 4] = ["[\"ä€\",", "\"😀 x\"", ",\"z\\n\"", "]"];
 
 impl Behaviour {
     /// Whether the dialect has this.
-    pub fn is_in(self, tongue: Tongue) -> bool {
+    pub fn is_in(self, dialect: Dialect) -> bool {
         match self {
-            B::CarriageReturns | B::ByteOrderMark => tongue.is_sse(),
+            B::CarriageReturns | B::ByteOrderMark => dialect.is_sse(),
             // Only there the last word says nothing of its own.
-            B::NoLastWord => tongue == Tongue::Chat,
-            B::CutBeforeTheLastWord => matches!(tongue, Tongue::Chat | Tongue::Messages),
+            B::NoLastWord => dialect == Dialect::Chat,
+            B::CutBeforeTheLastWord => matches!(dialect, Dialect::Chat | Dialect::Messages),
             // Ollama's models refuse in words alone.
-            B::Refuses => tongue != Tongue::Ollama,
+            B::Refuses => dialect != Dialect::Ollama,
             _ => true,
         }
     }
 
     /// Answers one request. `elsewhere` is where a redirect leads.
-    pub fn answer(self, tongue: Tongue, talk: &mut Talk, seen: &Seen, elsewhere: &str) {
-        let kind = tongue.content_type();
+    pub fn answer(self, dialect: Dialect, talk: &mut Talk, seen: &SeenRequest, elsewhere: &str) {
+        let kind = dialect.content_type();
         let stream = [("content-type", kind), ("transfer-encoding", "chunked")];
-        let good = tongue.events(&PIECES, Why::Done, COST);
+        let good = dialect.events(&PIECES, Why::Done, COST);
         let all = good.concat();
         let text = PIECES.concat();
         let mut events = |events: &[String]| {
@@ -199,22 +199,24 @@ impl Behaviour {
             events.iter().for_each(|event| talk.chunk(event));
             talk.end();
         };
-        let of = |pieces: &[&str], why| tongue.events(pieces, why, COST);
+        let of = |pieces: &[&str], why| dialect.events(pieces, why, COST);
         match self {
             B::Good => events(&good),
             B::CrLf => events(&good.map_all(|it| it.replace('\n', "\r\n"))),
             B::CarriageReturns => events(&good.map_all(|it| it.replace('\n', "\r"))),
-            B::UsageMissing => events(&tongue.events(&PIECES, Why::Done, None)),
-            B::UsageNegative => events(&tongue.events(&PIECES, Why::Done, Some((-120, -140, -30)))),
+            B::UsageMissing => events(&dialect.events(&PIECES, Why::Done, None)),
+            B::UsageNegative => {
+                events(&dialect.events(&PIECES, Why::Done, Some((-120, -140, -30))))
+            }
             B::UsageAbsurd => {
                 let cost = Some((1 << 60, 0, 1 << 60));
-                events(&tongue.events(&PIECES, Why::Done, cost));
+                events(&dialect.events(&PIECES, Why::Done, cost));
             }
             B::UsageTwice => {
                 let mut twice = good.clone();
-                twice.insert(1, tongue.begin(COST));
-                if tongue == Tongue::Chat {
-                    twice.insert(2, tongue.cost(COST));
+                twice.insert(1, dialect.begin(COST));
+                if dialect == Dialect::Chat {
+                    twice.insert(2, dialect.cost(COST));
                 }
                 events(&twice);
             }
@@ -222,7 +224,7 @@ impl Behaviour {
             B::CommentsAndUnknown => {
                 let mut more = Vec::new();
                 for event in &good {
-                    if tongue.is_sse() {
+                    if dialect.is_sse() {
                         more.push(
                             ": alive\n\nevent: ping\ndata: {\"type\": \"ping\", \"new\": [1]}\n\n"
                                 .to_owned(),
@@ -243,17 +245,18 @@ impl Behaviour {
             B::EmptyAnswer => events(&of(&[" ", "\n"], Why::Done)),
             B::Prose => events(&of(&["Sure! Here it is:\n```json\n[1]\n```"], Why::Done)),
             B::HalfJson => events(&of(&["[1, "], Why::Done)),
-            B::NoJson => events(&[good[0].clone(), garbage(tongue), good[1].clone()]),
+            B::NoJson => events(&[good[0].clone(), garbage(dialect), good[1].clone()]),
             B::TextIsNoText => {
-                let odd = tongue.piece("@@").replace("\"@@\"", "{\"parts\": [1]}");
+                let odd = dialect.piece("@@").replace("\"@@\"", "{\"parts\": [1]}");
                 events(&[good[0].clone(), odd, good[good.len() - 1].clone()]);
             }
             B::ErrorAmongEvents => {
-                let error = tongue.error("overloaded_error", "Overloaded: unexpected EOF");
+                let error = dialect.error("overloaded_error", "Overloaded: unexpected EOF");
                 events(&[good[0].clone(), good[1].clone(), error]);
             }
             B::LimitAmongEvents => {
-                let error = tongue.error("rate_limit_error", "rate limit reached, try again later");
+                let error =
+                    dialect.error("rate_limit_error", "rate limit reached, try again later");
                 events(&[good[0].clone(), error]);
             }
             B::CutBetweenEvents => events(&good[..good.len() - 2]),
@@ -266,8 +269,8 @@ impl Behaviour {
             B::NoLastWord => events(&good.map_all(|it| it.replace("data: [DONE]\n\n", ""))),
             B::CutBeforeTheLastWord => {
                 // After the reason to stop, and before what is always last.
-                let (reason, last) = match tongue {
-                    Tongue::Chat => ("\"finish_reason\":\"stop\"", "\n\n"),
+                let (reason, last) = match dialect {
+                    Dialect::Chat => ("\"finish_reason\":\"stop\"", "\n\n"),
                     _ => ("message_delta", "\n\n"),
                 };
                 let at = all.find(reason).unwrap();
@@ -314,7 +317,7 @@ impl Behaviour {
             }
             B::WholeInOnePiece => {
                 let kind = [("content-type", "application/json; charset=utf-8")];
-                talk.reply(200, &kind, tongue.whole(&text, COST));
+                talk.reply(200, &kind, dialect.whole(&text, COST));
             }
             B::EndlessAfterTheEnd => {
                 talk.head(200, &stream);
@@ -331,7 +334,7 @@ impl Behaviour {
             B::LongThoughts => {
                 talk.head(200, &stream);
                 talk.chunk(&good[0]);
-                let thought = tongue.thought(&"hm ".repeat(10_000));
+                let thought = dialect.thought(&"hm ".repeat(10_000));
                 for _ in 0..1_700 {
                     talk.chunk(&thought);
                 }
@@ -353,7 +356,11 @@ impl Behaviour {
             B::DripsSignsOfLife => {
                 talk.head(200, &stream);
                 while !talk.gone {
-                    talk.chunk(if tongue.is_sse() { ": alive\n\n" } else { "\n" });
+                    talk.chunk(if dialect.is_sse() {
+                        ": alive\n\n"
+                    } else {
+                        "\n"
+                    });
                     talk.pause(Duration::from_millis(10));
                 }
             }
@@ -371,7 +378,7 @@ impl Behaviour {
             B::CutMidCharacter => {
                 talk.head(200, &stream);
                 talk.chunk(&good[0]);
-                let piece = tongue.piece("[\"€").into_bytes();
+                let piece = dialect.piece("[\"€").into_bytes();
                 let at = piece
                     .windows(2)
                     .position(|two| two == [0xE2, 0x82])
@@ -380,7 +387,7 @@ impl Behaviour {
                 talk.gone = true;
             }
             B::ShortBody => {
-                let body = tongue.whole(&text, COST);
+                let body = dialect.whole(&text, COST);
                 let length = (body.len() + 100).to_string();
                 talk.head(
                     200,
@@ -440,7 +447,7 @@ impl Behaviour {
             B::GiantEvent => {
                 talk.head(200, &stream);
                 talk.chunk(&good[0]);
-                talk.chunk(if tongue.is_sse() {
+                talk.chunk(if dialect.is_sse() {
                     "data: {\"x\": \""
                 } else {
                     "{\"x\": \""
@@ -453,13 +460,13 @@ impl Behaviour {
             B::EndlessText => {
                 talk.head(200, &stream);
                 talk.chunk(&good[0]);
-                let piece = tongue.piece(&"x".repeat(64 * 1024));
+                let piece = dialect.piece(&"x".repeat(64 * 1024));
                 while !talk.gone {
                     talk.chunk(&piece);
                 }
             }
             B::NoUtf8 => {
-                let piece = tongue.piece("@@").into_bytes();
+                let piece = dialect.piece("@@").into_bytes();
                 let at = piece.windows(2).position(|two| two == b"@@").unwrap();
                 let mut bad = piece.clone();
                 bad[at] = 0xff;
@@ -469,16 +476,16 @@ impl Behaviour {
                 talk.chunk(&good[good.len() - 1]);
                 talk.end();
             }
-            other => other.refuse(tongue, talk, seen),
+            other => other.refuse(dialect, talk, seen),
         }
     }
 
     /// Answers with an error.
-    fn refuse(self, tongue: Tongue, talk: &mut Talk, seen: &Seen) {
+    fn refuse(self, dialect: Dialect, talk: &mut Talk, seen: &SeenRequest) {
         let json = ("content-type", "application/json");
         let mut say = |status, kind: &str, words: &str, more: &[(&str, &str)]| {
             let headers = [&[json], more].concat();
-            talk.reply(status, &headers, tongue.refusal(kind, words));
+            talk.reply(status, &headers, dialect.refusal(kind, words));
         };
         match self {
             B::BadRequest => say(
@@ -505,8 +512,8 @@ impl Behaviour {
             }
             B::LimitBare => say(429, "rate_limit_error", "slow down", &[]),
             B::LimitHeaders => {
-                let headers = match tongue {
-                    Tongue::Messages => [
+                let headers = match dialect {
+                    Dialect::Messages => [
                         ("anthropic-ratelimit-tokens-remaining", "0"),
                         ("anthropic-ratelimit-tokens-reset", "2100-12-31T23:59:59Z"),
                     ],
@@ -545,7 +552,7 @@ impl Behaviour {
                 talk.reply(
                     200,
                     &[json],
-                    tongue.refusal("overloaded_error", "Overloaded"),
+                    dialect.refusal("overloaded_error", "Overloaded"),
                 );
             }
             B::EchoesTheKey => {
@@ -562,8 +569,8 @@ impl Behaviour {
     }
 }
 
-fn garbage(tongue: Tongue) -> String {
-    match tongue.is_sse() {
+fn garbage(dialect: Dialect) -> String {
+    match dialect.is_sse() {
         true => "data: {not json}\n\n".to_owned(),
         false => "{not json}\n".to_owned(),
     }

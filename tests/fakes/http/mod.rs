@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's own set-up may fail loudly")]
 
 pub mod behaviours;
-pub mod tongue;
+pub mod dialect;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ const FOR_EVER: Duration = Duration::from_secs(60);
 
 /// One request as it came.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct SeenRequest {
     /// `POST /v1/messages HTTP/1.1`.
     pub line: String,
     /// Header lines.
@@ -29,7 +29,7 @@ pub struct Seen {
     pub body: Vec<u8>,
 }
 
-impl Seen {
+impl SeenRequest {
     /// Whether a model is asked, and not for a list.
     pub fn is_call(&self) -> bool {
         self.line.starts_with("POST")
@@ -130,7 +130,7 @@ impl Talk {
     }
 
     /// The next request on this connection.
-    fn hear(&mut self) -> Option<Seen> {
+    fn next_request(&mut self) -> Option<SeenRequest> {
         self.wire.patience(FOR_EVER);
         let mut all = Vec::new();
         let mut piece = [0; 16 * 1024];
@@ -145,7 +145,7 @@ impl Talk {
         };
         let head = String::from_utf8_lossy(&all[..end]).into_owned();
         let mut lines = head.lines().filter(|line| !line.is_empty());
-        let mut seen = Seen {
+        let mut seen = SeenRequest {
             line: lines.next()?.to_owned(),
             headers: lines.map(str::to_owned).collect(),
             body: all[end..].to_vec(),
@@ -166,16 +166,16 @@ impl Talk {
 /// A listening server; it ends with this value.
 pub struct Server {
     address: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<SeenRequest>>>,
     over: Arc<AtomicBool>,
 }
 
-type Answer = dyn Fn(&mut Talk, &Seen) + Send + Sync;
+type Answer = dyn Fn(&mut Talk, &SeenRequest) + Send + Sync;
 type Wrap = dyn Fn(TcpStream) -> Option<Box<dyn Wire>> + Send + Sync;
 
 impl Server {
     /// On a port of its own of this loopback address.
-    pub fn start(answer: impl Fn(&mut Talk, &Seen) + Send + Sync + 'static) -> Self {
+    pub fn start(answer: impl Fn(&mut Talk, &SeenRequest) + Send + Sync + 'static) -> Self {
         Self::with("127.0.0.1:0", |stream| Some(Box::new(stream)), answer).unwrap()
     }
 
@@ -183,7 +183,7 @@ impl Server {
     pub fn with(
         address: &str,
         wrap: impl Fn(TcpStream) -> Option<Box<dyn Wire>> + Send + Sync + 'static,
-        answer: impl Fn(&mut Talk, &Seen) + Send + Sync + 'static,
+        answer: impl Fn(&mut Talk, &SeenRequest) + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
@@ -220,7 +220,7 @@ impl Server {
     }
 
     /// Every request so far.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<SeenRequest> {
         self.seen.lock().unwrap().clone()
     }
 
@@ -230,10 +230,10 @@ impl Server {
     }
 }
 
-fn converse(stream: TcpStream, wrap: &Wrap, answer: &Answer, all: &Mutex<Vec<Seen>>) {
+fn converse(stream: TcpStream, wrap: &Wrap, answer: &Answer, all: &Mutex<Vec<SeenRequest>>) {
     let Some(wire) = wrap(stream) else { return };
     let mut talk = Talk { wire, gone: false };
-    while let Some(seen) = talk.hear() {
+    while let Some(seen) = talk.next_request() {
         all.lock().unwrap().push(seen.clone());
         answer(&mut talk, &seen);
         let closes = seen.header("x-close").is_some();

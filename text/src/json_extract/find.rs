@@ -1,9 +1,9 @@
 //! Where in a text an array may be.
 
-use super::{Found, read_at};
+use super::{ExtractedArray, read_at};
 
 /// All arrays of the best place that has any: the whole text, code fences, prose.
-pub(super) fn arrays(text: &str) -> Vec<Found> {
+pub(super) fn arrays(text: &str) -> Vec<ExtractedArray> {
     let start = text.find(|c: char| !c.is_whitespace() && c != '\u{feff}');
     let Some(start) = start else {
         return Vec::new();
@@ -77,8 +77,8 @@ fn fences(text: &str) -> Vec<(usize, usize)> {
 const MOST_ARRAYS: usize = 64;
 
 /// Arrays of objects anywhere, and an empty array on a line of its own.
-fn prose(text: &str) -> Vec<Found> {
-    let mut found: Vec<Found> = Vec::new();
+fn prose(text: &str) -> Vec<ExtractedArray> {
+    let mut found: Vec<ExtractedArray> = Vec::new();
     let mut at = 0;
     while found.len() < MOST_ARRAYS
         && let Some(next) = text[at..].find('[')

@@ -14,7 +14,7 @@
 
 use serde_json::Value;
 
-use super::{ElementError, Found, MAX_ELEMENTS};
+use super::{ElementError, ExtractedArray, MAX_ELEMENTS};
 
 /// After so many damaged places the rest is given up.
 const MAX_BAD: usize = 200;
@@ -36,7 +36,7 @@ struct Salvage<'t> {
 
 /// Reads what can be read of the array at `start`; its end is the closing bracket, or `limit`.
 /// With `fill`, it should be at `limit`.
-pub(super) fn array(text: &str, start: usize, limit: usize, fill: bool) -> Found {
+pub(super) fn array(text: &str, start: usize, limit: usize, fill: bool) -> ExtractedArray {
     let mut salvage = Salvage {
         text,
         at: start + 1,
@@ -47,7 +47,7 @@ pub(super) fn array(text: &str, start: usize, limit: usize, fill: bool) -> Found
         searches: MAX_SEARCHES * (limit - start),
     };
     salvage.run(fill);
-    Found {
+    ExtractedArray {
         start,
         end: salvage.at,
         elements: salvage.elements,

@@ -154,13 +154,13 @@ struct Line {
 
 /// A file of JSON lines that is held whole.
 #[derive(Clone, Debug, Default)]
-pub struct Kept {
+pub struct KeptLines {
     lines: Vec<Line>,
     /// Whether the last line has its end.
     ended: bool,
 }
 
-impl Kept {
+impl KeptLines {
     /// Reads a file; every byte of it is kept.
     pub fn parse(bytes: &[u8]) -> Self {
         let ended = bytes.ends_with(b"\n");
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn only_the_changed_line_is_written_anew() {
-        let mut kept = Kept::parse(FILE.as_bytes());
+        let mut kept = KeptLines::parse(FILE.as_bytes());
         assert_eq!(kept.to_bytes(), FILE.as_bytes());
         assert_eq!(kept.rows().map(|(at, _)| at).collect::<Vec<_>>(), [1, 4]);
         assert_eq!(kept.broken().map(|(at, _)| at).collect::<Vec<_>>(), [2, 5]);
@@ -278,7 +278,7 @@ mod tests {
         #[test]
         fn any_bytes_come_back(bytes in prop::collection::vec(
             prop_oneof![Just(b'\n'), Just(b'{'), Just(b'}'), Just(b'"'), Just(b':'), Just(b'\r'), any::<u8>()], 0..60)) {
-            prop_assert_eq!(Kept::parse(&bytes).to_bytes(), bytes);
+            prop_assert_eq!(KeptLines::parse(&bytes).to_bytes(), bytes);
         }
     }
 }

@@ -8,18 +8,18 @@ use std::sync::OnceLock;
 use super::edits::Edit;
 use super::lines::lines;
 use super::resolve::fold;
-use super::scan::{Found, Scanner, headings};
+use super::scan::{ScannedLine, Scanner, headings};
 
 /// How a board is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum BoardForm {
     /// Headings with keywords.
     Org,
     /// Items of a checklist.
     Markdown,
 }
 
-impl Form {
+impl BoardForm {
     /// The form of a file by its name: markdown where it ends so, else org.
     pub fn of(path: &str) -> Self {
         let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
@@ -58,7 +58,7 @@ impl Keyword {
     ];
 
     /// As it is written.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Todo => "TODO",
             Self::Next => "NEXT",
@@ -70,7 +70,7 @@ impl Keyword {
 
     /// The keyword that a word is.
     pub fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.word() == word)
+        Self::ALL.into_iter().find(|known| known.as_str() == word)
     }
 
     /// Whether nothing more is to be done.
@@ -81,7 +81,7 @@ impl Keyword {
 
 impl fmt::Display for Keyword {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
@@ -118,7 +118,7 @@ pub struct Odd {
 /// All tasks of a text.
 #[derive(Clone, Debug)]
 pub struct Board {
-    form: Form,
+    form: BoardForm,
     /// In the order of the text.
     pub tasks: Vec<Task>,
     /// What looks like a task and is none.
@@ -130,13 +130,13 @@ pub struct Board {
 
 impl Board {
     /// Reads a text. It reads any text; one without tasks is an empty board.
-    pub fn read(text: &str, form: Form) -> Self {
+    pub fn read(text: &str, form: BoardForm) -> Self {
         let mut scanner = Scanner::new(form);
         let (mut tasks, mut odd) = (Vec::new(), Vec::new());
         for line in lines(text) {
             match scanner.line(&line) {
-                Some(Found::Task(task)) => tasks.push(task),
-                Some(Found::Odd(one)) => odd.push(one),
+                Some(ScannedLine::Task(task)) => tasks.push(task),
+                Some(ScannedLine::Odd(one)) => odd.push(one),
                 None => {}
             }
         }
@@ -162,7 +162,7 @@ impl Board {
     }
 
     /// How it is written.
-    pub fn form(&self) -> Form {
+    pub fn form(&self) -> BoardForm {
         self.form
     }
 
@@ -190,11 +190,11 @@ impl Board {
         let first = task.heading.split([' ', '\t']).next().unwrap_or_default();
         let plain = Keyword::of(first).is_none();
         let state = match (self.form, to) {
-            (Form::Org, to) => to.word().to_owned(),
-            (Form::Markdown, Keyword::Todo) if plain => "[ ]".to_owned(),
-            (Form::Markdown, Keyword::Done) if plain => "[x]".to_owned(),
-            (Form::Markdown, closed) if closed.is_closed() => format!("[x] {closed}"),
-            (Form::Markdown, open) => format!("[ ] {open}"),
+            (BoardForm::Org, to) => to.as_str().to_owned(),
+            (BoardForm::Markdown, Keyword::Todo) if plain => "[ ]".to_owned(),
+            (BoardForm::Markdown, Keyword::Done) if plain => "[x]".to_owned(),
+            (BoardForm::Markdown, closed) if closed.is_closed() => format!("[x] {closed}"),
+            (BoardForm::Markdown, open) => format!("[ ] {open}"),
         };
         let mut edits = vec![Edit {
             range: task.state.clone(),
@@ -218,8 +218,8 @@ impl Board {
             .unwrap_or("\n");
         let heading = one_line(heading);
         let (at, line) = match (self.form, self.tasks.last()) {
-            (Form::Org, last) => {
-                let all = headings(text, Form::Org);
+            (BoardForm::Org, last) => {
+                let all = headings(text, BoardForm::Org);
                 let level =
                     last.map_or_else(|| if all.is_empty() { 1 } else { 2 }, |task| task.level);
                 // Behind all that the last task holds.
@@ -232,13 +232,13 @@ impl Board {
                 let stars = "*".repeat(level);
                 (at.unwrap_or(text.len()), format!("{stars} TODO {heading}"))
             }
-            (Form::Markdown, Some(task)) => {
+            (BoardForm::Markdown, Some(task)) => {
                 let line = &text[task.range.clone()];
                 let blanks = line.len() - line.trim_start_matches([' ', '\t', '\u{feff}']).len();
                 let indent = line[..blanks].trim_start_matches('\u{feff}');
                 (task.range.end, format!("{indent}- [ ] {heading}"))
             }
-            (Form::Markdown, None) => (text.len(), format!("- [ ] {heading}")),
+            (BoardForm::Markdown, None) => (text.len(), format!("- [ ] {heading}")),
         };
         let open = at > 0 && !text[..at].ends_with('\n');
         let before = if open { ending } else { "" };

@@ -29,7 +29,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-pub use board::{Board, Form, Keyword, Odd, Task};
+pub use board::{Board, BoardForm, Keyword, Odd, Task};
 pub use edits::{Edit, EditError, apply};
 pub use lines::{Line, lines};
 pub use resolve::{Resolved, fold};

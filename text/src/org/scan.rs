@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::board::{Form, Keyword, Odd, Task};
+use super::board::{BoardForm, Keyword, Odd, Task};
 use super::lines::{Line, lines};
 
 /// A heading of an outline, org's `** X` or markdown's `## X`.
@@ -24,22 +24,22 @@ pub struct Heading {
 }
 
 /// All headings of an outline, in order.
-pub fn headings(text: &str, form: Form) -> Vec<Heading> {
+pub fn headings(text: &str, form: BoardForm) -> Vec<Heading> {
     let mut hidden = Hidden::default();
     lines(text)
-        .filter(|line| form == Form::Org || !hidden.hides(line.text))
+        .filter(|line| form == BoardForm::Org || !hidden.hides(line.text))
         .filter_map(|line| {
             let mark = match form {
-                Form::Org => '*',
-                Form::Markdown => '#',
+                BoardForm::Org => '*',
+                BoardForm::Markdown => '#',
             };
             let level = line.text.len() - line.text.trim_start_matches(mark).len();
             let rest = line.text[level..].strip_prefix(' ')?;
             let words = match form {
-                Form::Org => &rest[..untagged(rest)],
-                Form::Markdown => rest.trim_end_matches('#'),
+                BoardForm::Org => &rest[..untagged(rest)],
+                BoardForm::Markdown => rest.trim_end_matches('#'),
             };
-            let known = level > 0 && (form == Form::Org || level <= 6);
+            let known = level > 0 && (form == BoardForm::Org || level <= 6);
             known.then(|| Heading {
                 level,
                 text: words.trim().to_owned(),
@@ -52,21 +52,21 @@ pub fn headings(text: &str, form: Form) -> Vec<Heading> {
 }
 
 /// A line as a task, as something odd that looks like one, or as neither.
-pub(super) enum Found {
+pub(super) enum ScannedLine {
     Task(Task),
     Odd(Odd),
 }
 
 /// Reads lines of one form, which may depend on those before.
 pub(super) struct Scanner {
-    form: Form,
+    form: BoardForm,
     hidden: Hidden,
     /// Keywords that the file itself declares and that are none of ours.
     declared: Vec<String>,
 }
 
 impl Scanner {
-    pub(super) fn new(form: Form) -> Self {
+    pub(super) fn new(form: BoardForm) -> Self {
         Self {
             form,
             hidden: Hidden::default(),
@@ -74,10 +74,10 @@ impl Scanner {
         }
     }
 
-    pub(super) fn line(&mut self, line: &Line<'_>) -> Option<Found> {
+    pub(super) fn line(&mut self, line: &Line<'_>) -> Option<ScannedLine> {
         match self.form {
-            Form::Org => self.org(line),
-            Form::Markdown => {
+            BoardForm::Org => self.org(line),
+            BoardForm::Markdown => {
                 if self.hidden.hides(line.text) {
                     return None;
                 }
@@ -86,7 +86,7 @@ impl Scanner {
         }
     }
 
-    fn org(&mut self, line: &Line<'_>) -> Option<Found> {
+    fn org(&mut self, line: &Line<'_>) -> Option<ScannedLine> {
         if let Some(words) = declaration(line.text) {
             let foreign = words.split_whitespace().map(bare_keyword);
             let foreign = foreign.filter(|word| word.len() > 1 && Keyword::of(word).is_none());
@@ -103,7 +103,7 @@ impl Scanner {
             let foreign =
                 self.declared.iter().any(|known| known == said) || FOREIGN.contains(&said);
             return foreign.then(|| {
-                Found::Odd(Odd {
+                ScannedLine::Odd(Odd {
                     line: line.number,
                     keyword: said.to_owned(),
                     heading: line.text[level..].trim().to_owned(),
@@ -115,7 +115,13 @@ impl Scanner {
             begin = after_blanks(line.text, begin + cookie);
         }
         let end = begin + untagged(&line.text[begin..]);
-        Some(Found::Task(task(line, level, keyword, word, begin..end)))
+        Some(ScannedLine::Task(task(
+            line,
+            level,
+            keyword,
+            word,
+            begin..end,
+        )))
     }
 }
 
@@ -155,7 +161,7 @@ fn task(
 }
 
 /// An item of a checklist: a bullet or a number, `[ ]` or `[x]`, and words.
-fn markdown(line: &Line<'_>) -> Option<Found> {
+fn markdown(line: &Line<'_>) -> Option<ScannedLine> {
     let text = line.text;
     let bullet = after_blanks(text, 0);
     let rest = &text[bullet..];
@@ -183,9 +189,9 @@ fn markdown(line: &Line<'_>) -> Option<Found> {
     {
         let agrees = ticked == matches!(said, Keyword::Done | Keyword::Cancelled);
         if !agrees {
-            return Some(Found::Odd(Odd {
+            return Some(ScannedLine::Odd(Odd {
                 line: line.number,
-                keyword: format!("{tick} {}", said.word()),
+                keyword: format!("{tick} {}", said.as_str()),
                 heading: text[word.end..].trim().to_owned(),
             }));
         }
@@ -199,7 +205,7 @@ fn markdown(line: &Line<'_>) -> Option<Found> {
         .sum();
     let end = text.trim_end().len();
     let task = task(line, columns / 2 + 1, keyword, state, begin..end.max(begin));
-    Some(Found::Task(task))
+    Some(ScannedLine::Task(task))
 }
 
 /// What a code fence or a comment of markdown hides.

@@ -68,7 +68,7 @@ fn seen(board: &Board) -> Vec<(Keyword, usize, &str, usize)> {
 #[test]
 fn an_org_board_is_its_headings_with_keywords() {
     use Keyword::*;
-    let board = Board::read(ORG, Form::Org);
+    let board = Board::read(ORG, BoardForm::Org);
     assert_eq!(
         seen(&board),
         [
@@ -92,7 +92,7 @@ fn an_org_board_is_its_headings_with_keywords() {
 #[test]
 fn a_markdown_board_is_its_checklists() {
     use Keyword::*;
-    let board = Board::read(MARKDOWN, Form::Markdown);
+    let board = Board::read(MARKDOWN, BoardForm::Markdown);
     assert_eq!(
         seen(&board),
         [
@@ -112,7 +112,7 @@ fn a_markdown_board_is_its_checklists() {
 }
 
 /// Moves the only task that words name, and says what lines differ.
-fn moved(text: &str, form: Form, said: &str, to: Keyword, why: Option<&str>) -> Vec<String> {
+fn moved(text: &str, form: BoardForm, said: &str, to: Keyword, why: Option<&str>) -> Vec<String> {
     let board = Board::read(text, form);
     let Resolved::One { task, .. } = board.resolve(said) else {
         panic!("{said} is not one task");
@@ -134,7 +134,7 @@ fn moved(text: &str, form: Form, said: &str, to: Keyword, why: Option<&str>) -> 
 #[test]
 fn a_move_changes_one_line_and_nothing_of_its_spacing() {
     use Keyword::*;
-    let org = |said, to, why| moved(ORG, Form::Org, said, to, why);
+    let org = |said, to, why| moved(ORG, BoardForm::Org, said, to, why);
     assert_eq!(
         org("comparison table — landscape", Next, None),
         ["** NEXT [#A] comparison table — landscape   :site:data:\n"]
@@ -143,7 +143,7 @@ fn a_move_changes_one_line_and_nothing_of_its_spacing() {
         org("nested one", Cancelled, Some("no\n* room :x:")),
         ["*** CANCELLED nested one — no * room :x:.\t:deep:\n"]
     );
-    let markdown = |said, to, why| moved(MARKDOWN, Form::Markdown, said, to, why);
+    let markdown = |said, to, why| moved(MARKDOWN, BoardForm::Markdown, said, to, why);
     assert_eq!(
         markdown("nested one", Todo, None),
         ["  1. [ ] nested one\n"]
@@ -167,18 +167,22 @@ fn line_endings_tabs_and_a_missing_last_newline_stay() {
     use Keyword::*;
     let text = "\u{feff}* TODO\tone\t:t:\r\n\r\n**\tTODO no space behind stars\r\n* TODO last";
     assert_eq!(
-        moved(text, Form::Org, "one", Doing, None),
+        moved(text, BoardForm::Org, "one", Doing, None),
         ["\u{feff}* DOING\tone\t:t:\r\n"]
     );
     assert_eq!(
-        moved(text, Form::Org, "last", Cancelled, Some("y")),
+        moved(text, BoardForm::Org, "last", Cancelled, Some("y")),
         ["* CANCELLED last — y"]
     );
-    let added = apply(text, vec![Board::read(text, Form::Org).added(text, "new")]).unwrap();
+    let added = apply(
+        text,
+        vec![Board::read(text, BoardForm::Org).added(text, "new")],
+    )
+    .unwrap();
     assert_eq!(added, format!("{text}\r\n* TODO new\r\n"));
     let text = "\t- [ ] tabbed\r\n- [ ] last\r";
     assert_eq!(
-        moved(text, Form::Markdown, "tabbed", Next, None),
+        moved(text, BoardForm::Markdown, "tabbed", Next, None),
         ["\t- [ ] NEXT tabbed\r\n"]
     );
 }
@@ -187,7 +191,7 @@ fn line_endings_tabs_and_a_missing_last_newline_stay() {
 fn words_are_resolved_exactly_then_folded_then_by_the_longest_beginning() {
     let text = "* TODO a\n* TODO a — b\n* TODO up\u{2011}to\u{2011}date “docs”\n* TODO twin\n* DONE twin\n\
                 * CANCELLED gone — for good\n* TODO Fix login\n* TODO up-to-date\n* TODO up\u{2011}to-date\n";
-    let board = Board::read(text, Form::Org);
+    let board = Board::read(text, BoardForm::Org);
     let line = |said: &str| match board.resolve(said) {
         Resolved::One { task, rest } => Ok((task.line, rest)),
         Resolved::Ambiguous { lines, .. } => Err(lines),
@@ -225,18 +229,18 @@ fn words_are_resolved_exactly_then_folded_then_by_the_longest_beginning() {
 #[test]
 fn a_task_is_added_behind_the_last_and_all_it_holds() {
     for (text, form, want) in [
-        ("", Form::Org, "* TODO new\n"),
-        ("* Backlog\n", Form::Org, "* Backlog\n** TODO new\n"),
-        (ORG, Form::Org, "** TODO\n** TODO new\n* Notes\n"),
+        ("", BoardForm::Org, "* TODO new\n"),
+        ("* Backlog\n", BoardForm::Org, "* Backlog\n** TODO new\n"),
+        (ORG, BoardForm::Org, "** TODO\n** TODO new\n* Notes\n"),
         (
             "* TODO a\n  body",
-            Form::Org,
+            BoardForm::Org,
             "* TODO a\n  body\n* TODO new\n",
         ),
-        ("", Form::Markdown, "- [ ] new\n"),
+        ("", BoardForm::Markdown, "- [ ] new\n"),
         (
             "- [ ] a\nend\n",
-            Form::Markdown,
+            BoardForm::Markdown,
             "- [ ] a\n- [ ] new\nend\n",
         ),
     ] {
@@ -263,7 +267,7 @@ fn changes_that_meet_or_do_not_fit_are_refused() {
 }
 
 /// All that must hold of any text at all.
-fn holds(text: &str, form: Form) {
+fn holds(text: &str, form: BoardForm) {
     assert_eq!(apply(text, Vec::new()).unwrap(), text);
     let rejoined: String = lines(text)
         .map(|line| format!("{}{}", &text[line.range.clone()], line.ending()))
@@ -293,7 +297,7 @@ fn holds(text: &str, form: Form) {
     }
     let added = apply(text, vec![board.added(text, "a new task")]).unwrap();
     let hidden =
-        form == Form::Markdown && Board::read(&added, form).tasks.len() == board.tasks.len();
+        form == BoardForm::Markdown && Board::read(&added, form).tasks.len() == board.tasks.len();
     assert!(hidden || Board::read(&added, form).tasks.len() == board.tasks.len() + 1);
     assert_eq!(added.replacen("a new task", "", 1).len() + 10, added.len());
 }
@@ -326,8 +330,8 @@ proptest! {
     #[test]
     fn any_text_reads_prints_and_moves(pieces in prop::collection::vec(piece(), 0..24)) {
         let text = pieces.concat();
-        holds(&text, Form::Org);
-        holds(&text, Form::Markdown);
+        holds(&text, BoardForm::Org);
+        holds(&text, BoardForm::Markdown);
     }
 }
 
@@ -344,7 +348,7 @@ fn real_files_print_byte_for_byte() {
         let Ok(text) = fs::read_to_string(&path) else {
             continue;
         };
-        let form = Form::of(path.to_str().unwrap());
+        let form = BoardForm::of(path.to_str().unwrap());
         holds(&text, form);
         let board = Board::read(&text, form);
         (files, tasks, odd) = (files + 1, tasks + board.tasks.len(), odd + board.odd.len());

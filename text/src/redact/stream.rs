@@ -1,6 +1,6 @@
 //! Redaction of text that comes in pieces.
 
-use super::{LOOK_BACK, Redactor, State, floor, write_spans};
+use super::{LOOK_BACK, RedactState, Redactor, floor, write_spans};
 
 /// Takes bytes in pieces of any size and gives back redacted text, a line at a time, so that no
 /// edge between pieces can hide a secret. All that it gave, joined, is what
@@ -11,7 +11,7 @@ use super::{LOOK_BACK, Redactor, State, floor, write_spans};
 #[derive(Clone, Debug)]
 pub struct StreamRedactor {
     redactor: Redactor,
-    state: State,
+    state: RedactState,
     /// A little of what was given already, then what is held back.
     text: String,
     held: usize,
@@ -23,7 +23,7 @@ impl StreamRedactor {
     pub(super) fn new(redactor: Redactor) -> Self {
         Self {
             redactor,
-            state: State::default(),
+            state: RedactState::default(),
             text: String::new(),
             held: 0,
             bytes: Vec::new(),
@@ -48,7 +48,7 @@ impl StreamRedactor {
         self.text.push_str(&String::from_utf8_lossy(&bytes));
         let out = self.drain(true);
         self.text.clear();
-        (self.state, self.held) = (State::default(), 0);
+        (self.state, self.held) = (RedactState::default(), 0);
         out
     }
 

@@ -17,7 +17,7 @@ use jiff::civil::Date;
 use runner_text::nearest::nearest;
 use runner_text::{front_matter, markdown};
 
-use super::Finding;
+use super::LintFinding;
 use super::links::{Link, Parts, parts, slug};
 
 /// After so many days "as of" is a claim about the past.
@@ -36,7 +36,7 @@ const ENDINGS: [&str; 14] = [
 
 /// One note.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct LintNote {
     /// Below the vault, with slashes.
     pub path: String,
     /// Its text.
@@ -45,11 +45,11 @@ pub struct Note {
 
 /// What is wrong with the notes. `exists` knows the vault's files, `there` also the project's.
 pub fn check(
-    notes: &[Note],
+    notes: &[LintNote],
     exists: &dyn Fn(&str) -> bool,
     there: &dyn Fn(&str) -> bool,
     today: Date,
-) -> Vec<Finding> {
+) -> Vec<LintFinding> {
     let all: Vec<Parts> = notes.iter().map(|note| parts(&note.text)).collect();
     let by_path: HashMap<&str, usize> = notes
         .iter()
@@ -64,7 +64,7 @@ pub fn check(
             .push(at);
     }
     let stems = notes.iter().take(ALIKE);
-    let room = Room {
+    let room = LintContext {
         notes,
         all: &all,
         by_path,
@@ -103,8 +103,8 @@ pub fn check(
     findings
 }
 
-fn found(note: &Note, line: usize, rule: &'static str, message: String) -> Finding {
-    Finding {
+fn found(note: &LintNote, line: usize, rule: &'static str, message: String) -> LintFinding {
+    LintFinding {
         file: note.path.clone(),
         line,
         rule,
@@ -113,8 +113,8 @@ fn found(note: &Note, line: usize, rule: &'static str, message: String) -> Findi
     }
 }
 
-struct Room<'a> {
-    notes: &'a [Note],
+struct LintContext<'a> {
+    notes: &'a [LintNote],
     all: &'a [Parts],
     by_path: HashMap<&'a str, usize>,
     by_stem: HashMap<String, Vec<usize>>,
@@ -127,7 +127,7 @@ struct Room<'a> {
 
 type Broken = (&'static str, String);
 
-impl Room<'_> {
+impl LintContext<'_> {
     /// The note that a link leads to, if it is one.
     fn follow(&self, from: usize, link: &Link) -> Result<Option<usize>, Broken> {
         let (target, anchor, to) = match link {
@@ -314,8 +314,8 @@ fn stem(path: &str) -> &str {
     name.strip_suffix(".md").unwrap_or(name)
 }
 
-fn titles(notes: &[Note], findings: &mut Vec<Finding>) {
-    let mut by_title: BTreeMap<String, Vec<&Note>> = BTreeMap::new();
+fn titles(notes: &[LintNote], findings: &mut Vec<LintFinding>) {
+    let mut by_title: BTreeMap<String, Vec<&LintNote>> = BTreeMap::new();
     for note in notes {
         let title = markdown::title(&note.text, stem(&note.path));
         let key = title
@@ -342,8 +342,8 @@ fn titles(notes: &[Note], findings: &mut Vec<Finding>) {
     }
 }
 
-fn front(notes: &[Note], findings: &mut Vec<Finding>) {
-    let has = |note: &&Note| front_matter::split(&note.text).front().is_some();
+fn front(notes: &[LintNote], findings: &mut Vec<LintFinding>) {
+    let has = |note: &&LintNote| front_matter::split(&note.text).front().is_some();
     let count = notes.iter().filter(has).count();
     if count == 0 || count * 2 < notes.len() {
         return;
@@ -358,11 +358,11 @@ fn front(notes: &[Note], findings: &mut Vec<Finding>) {
 }
 
 fn stale(
-    note: &Note,
+    note: &LintNote,
     parts: &Parts,
     there: &dyn Fn(&str) -> bool,
     today: Date,
-    findings: &mut Vec<Finding>,
+    findings: &mut Vec<LintFinding>,
 ) {
     for (code, line) in &parts.code {
         let path = code.split([':', '#']).next().unwrap_or(code);

@@ -4,14 +4,14 @@ use jiff::civil::date;
 
 use super::*;
 
-fn note(path: &str, text: &str) -> Note {
-    Note {
+fn note(path: &str, text: &str) -> LintNote {
+    LintNote {
         path: path.to_owned(),
         text: text.to_owned(),
     }
 }
 
-fn told(notes: &[Note], files: &[&str]) -> Vec<String> {
+fn reported(notes: &[LintNote], files: &[&str]) -> Vec<String> {
     let exists = |path: &str| files.contains(&path) || notes.iter().any(|note| note.path == path);
     check(notes, &exists, &exists, date(2026, 11, 22))
         .iter()
@@ -49,7 +49,7 @@ fn each_fault_is_found_at_its_line_and_what_is_right_is_not() {
         note("y/d.md", "# D two\n"),
         note("lonely.md", "# Lonely\n"),
     ];
-    let told = told(&notes, &["img/p.png", "src", "src/here.rs"]);
+    let reported = reported(&notes, &["img/p.png", "src", "src/here.rs"]);
     let expected = [
         "c.md:1 duplicate-title guide/a.md has the same title",
         "c.md:3 stale-claim as of 2026-01-02 was 324 days ago",
@@ -62,7 +62,7 @@ fn each_fault_is_found_at_its_line_and_what_is_right_is_not() {
         "lonely.md:1 orphan no other note leads to it",
         "x/d.md:1 stale-claim its expires, 2026-01-01, has passed",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn front_matter_is_missed_only_where_it_is_the_custom() {
     let with = |name: &str| note(name, "---\ntitle: x\n---\n[r](README.md)");
     let bare = note("README.md", "# Read me\n");
     let many = [with("a.md"), bare.clone()];
-    let told_many = told(&many, &[]);
+    let told_many = reported(&many, &[]);
     assert!(
         told_many
             .iter()
@@ -83,7 +83,7 @@ fn front_matter_is_missed_only_where_it_is_the_custom() {
         note("b.md", "# B\n"),
         note("c.md", "# C\n"),
     ];
-    assert!(!told(&few, &[]).iter().any(|it| it.contains("missing")));
+    assert!(!reported(&few, &[]).iter().any(|it| it.contains("missing")));
 }
 
 #[test]

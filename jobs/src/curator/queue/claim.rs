@@ -6,15 +6,15 @@ use std::io;
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::digest::Digest;
-use runner_engine::owner::Owner;
+use runner_engine::process_id::ProcessIdentity;
 use serde_json::json;
 
 use super::files::{names, read, remove};
-use super::hour::{HOUR, Start};
-use super::owners::{Holder, IsOver};
-use super::{Moved, Worker, host};
-use crate::curator::job::{JobFile, Kind, LARGEST};
-use crate::curator::{CuratorSpec, Product};
+use super::owners::{ClaimHolder, IsOver};
+use super::rate_limit::{HOUR, StartRecord};
+use super::{MovedFile, Worker, host};
+use crate::curator::job::{CuratorJobKind, JobFile, LARGEST};
+use crate::curator::{CuratorSpec, JobProduct};
 
 /// A file that is no JSON may still be written; so young it is left alone.
 const YOUNG: SignedDuration = SignedDuration::from_secs(10);
@@ -25,14 +25,14 @@ const LIST: usize = 64;
 #[derive(Debug)]
 pub struct Claim {
     /// What was moved on the way.
-    pub moved: Vec<Moved>,
+    pub moved: Vec<MovedFile>,
     /// What there is to do.
-    pub found: Found,
+    pub found: NextFile,
 }
 
 /// What there is to do.
 #[derive(Debug)]
-pub enum Found {
+pub enum NextFile {
     /// This one, which is ours now.
     Claimed(Box<Claimed>),
     /// Nothing.
@@ -55,7 +55,7 @@ pub struct Claimed {
 
 impl Claimed {
     /// What `done/ID.json` holds: the job and what came of it.
-    pub fn record(&self, product: &Product, now: Timestamp) -> Vec<u8> {
+    pub fn record(&self, product: &JobProduct, now: Timestamp) -> Vec<u8> {
         let mut value = serde_json::to_value(&self.job).expect("a job has string keys only");
         let artifacts: Vec<&str> = product
             .artifacts
@@ -78,7 +78,7 @@ impl Claimed {
 #[derive(Debug)]
 pub struct Consumer<'a> {
     worker: &'a Worker,
-    kinds: &'a [Kind],
+    kinds: &'a [CuratorJobKind],
     cap: u32,
     run: Option<String>,
     list: VecDeque<JobFile>,
@@ -123,19 +123,19 @@ impl<'a> Consumer<'a> {
         let first = first.is_some();
         loop {
             if self.since_list >= LIST || self.list.is_empty() {
-                self.list = self.look(now, &mut moved)?;
+                self.list = self.inspect(now, &mut moved)?;
                 self.since_list = 0;
             }
             let Some(job) = self.list.front() else {
                 return Ok(Claim {
                     moved,
-                    found: Found::Empty,
+                    found: NextFile::Empty,
                 });
             };
             if job.returned > 0 && !first {
                 return Ok(Claim {
                     moved,
-                    found: Found::Empty,
+                    found: NextFile::Empty,
                 });
             }
             let name = format!("{}.json", job.id);
@@ -150,14 +150,14 @@ impl<'a> Consumer<'a> {
                 Ok(job) if job.returned > 0 && !first => {
                     return Ok(Claim {
                         moved,
-                        found: Found::Empty,
+                        found: NextFile::Empty,
                     });
                 }
                 Ok(job) => job,
                 Err(why) => {
                     self.list.pop_front();
                     self.worker.reject("queue", &name, &why, now)?;
-                    moved.push(Moved {
+                    moved.push(MovedFile {
                         name,
                         to: "failed",
                         why,
@@ -179,19 +179,19 @@ impl<'a> Consumer<'a> {
                 let until = oldest.saturating_add(HOUR).unwrap_or(now);
                 return Ok(Claim {
                     moved,
-                    found: Found::Capped { until },
+                    found: NextFile::Capped { until },
                 });
             }
             self.list.pop_front();
             self.since_list += 1;
             self.seen.insert(job.id.clone());
-            starts.list.push(Start {
+            starts.list.push(StartRecord {
                 at: now,
                 id: job.id.clone(),
             });
             self.worker.note(&starts)?;
-            let holder = Holder {
-                owner: Owner::me(),
+            let holder = ClaimHolder {
+                owner: ProcessIdentity::me(),
                 host: host(),
                 since: now,
                 run: self.run.clone(),
@@ -203,7 +203,7 @@ impl<'a> Consumer<'a> {
             fs::rename(&waiting, self.worker.file("processing", &name))?;
             return Ok(Claim {
                 moved,
-                found: Found::Claimed(Box::new(Claimed {
+                found: NextFile::Claimed(Box::new(Claimed {
                     digest: Digest::of(&bytes),
                     job,
                 })),
@@ -212,7 +212,7 @@ impl<'a> Consumer<'a> {
     }
 
     /// All that wait, in their order; what is no job goes to the failed ones.
-    fn look(&self, now: Timestamp, moved: &mut Vec<Moved>) -> io::Result<VecDeque<JobFile>> {
+    fn inspect(&self, now: Timestamp, moved: &mut Vec<MovedFile>) -> io::Result<VecDeque<JobFile>> {
         let mut jobs = Vec::new();
         for name in names(&self.worker.path("queue"))? {
             let path = self.worker.file("queue", &name);
@@ -250,7 +250,7 @@ impl<'a> Consumer<'a> {
                 Ok(job) => jobs.push(job),
                 Err(why) => {
                     self.worker.reject("queue", &name, &why, now)?;
-                    moved.push(Moved {
+                    moved.push(MovedFile {
                         name,
                         to: "failed",
                         why,

@@ -7,8 +7,8 @@
 
 mod claim;
 mod files;
-mod hour;
 mod owners;
+mod rate_limit;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
 use runner_engine::files::{beneath, open_with_no_link, write_atomic};
-use runner_engine::placement::RelPath;
+use runner_engine::publish::RelPath;
 use serde::Serialize;
 
-use super::job::{JobFile, Kind, LARGEST, Source};
-pub use claim::{Claim, Claimed, Consumer, Found};
+use super::job::{CuratorJobKind, JobFile, LARGEST, Source};
+pub use claim::{Claim, Claimed, Consumer, NextFile};
 use files::names;
 pub(super) use files::{append, read, remove};
 pub use owners::IsOver;
@@ -61,7 +61,7 @@ pub struct Depths {
 
 /// A file that was moved without being worked on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct MovedFile {
     /// Its name.
     pub name: String,
     /// `queue`, `failed`, `done`.
@@ -172,7 +172,7 @@ impl Worker {
     /// The disk refused.
     pub fn enqueue(
         &self,
-        kind: Kind,
+        kind: CuratorJobKind,
         source: Option<Source>,
         priority: i32,
         now: Timestamp,

@@ -5,21 +5,21 @@ use std::io;
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
-use runner_engine::owner::Owner;
+use runner_engine::process_id::ProcessIdentity;
 use serde::{Deserialize, Serialize};
 
 use super::files::{names, read, remove};
-use super::{Moved, Worker, host};
-use crate::curator::job::{JobFile, Kind};
+use super::{MovedFile, Worker, host};
+use crate::curator::job::{CuratorJobKind, JobFile};
 
 /// An owner on another host is believed for so long.
 const ELSEWHERE: SignedDuration = SignedDuration::from_hours(1);
 
 /// Who has claimed a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Holder {
+pub(super) struct ClaimHolder {
     #[serde(flatten)]
-    pub(super) owner: Owner,
+    pub(super) owner: ProcessIdentity,
     pub(super) host: String,
     pub(super) since: Timestamp,
     /// The run that it is for.
@@ -33,7 +33,11 @@ pub type IsOver<'a> = &'a dyn Fn(&str) -> bool;
 
 impl Worker {
     /// Settles what dead consumers left, of runs that are over; to be called under the lock.
-    pub(super) fn recover(&self, now: Timestamp, is_over: IsOver<'_>) -> io::Result<Vec<Moved>> {
+    pub(super) fn recover(
+        &self,
+        now: Timestamp,
+        is_over: IsOver<'_>,
+    ) -> io::Result<Vec<MovedFile>> {
         let mut moved = Vec::new();
         for name in names(&self.path("processing"))? {
             let id = name.strip_suffix(".json").unwrap_or(&name);
@@ -44,7 +48,7 @@ impl Worker {
             }
             let here = self.file("processing", &name);
             let mut tell = |to, why: &str| {
-                moved.push(Moved {
+                moved.push(MovedFile {
                     name: id.to_owned(),
                     to,
                     why: why.to_owned(),
@@ -55,7 +59,7 @@ impl Worker {
                 remove(&here)?;
             } else {
                 let bytes = read(&here)?.unwrap_or_default();
-                match JobFile::read(&name, &bytes, &Kind::ALL) {
+                match JobFile::read(&name, &bytes, &CuratorJobKind::ALL) {
                     Ok(mut job) if job.returned == 0 => {
                         job.returned = 1;
                         self.return_as(&job)?;
@@ -97,6 +101,6 @@ impl Worker {
     }
 }
 
-fn holder(owner: &Path) -> Option<Holder> {
+fn holder(owner: &Path) -> Option<ClaimHolder> {
     serde_json::from_slice(&read(owner).ok()??).ok()
 }

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::truth::Label;
 use super::{Case, is_true, share};
-use crate::dream::proposal::Status;
-use crate::dream::rule::{self, Bar};
-use crate::evidence::Room;
+use crate::dream::proposal::IdeaStatus;
+use crate::dream::rule::{self, DoneThreshold};
+use crate::evidence::ProjectEvidence;
 
 /// What a false archive weighs against a true citation, where a threshold is chosen.
 const HARM: i64 = 2;
@@ -30,9 +30,9 @@ pub struct Classes {
 
 impl Classes {
     /// Counts one verdict.
-    pub(super) fn note(&mut self, label: &Label, said: Status) {
+    pub(super) fn note(&mut self, label: &Label, said: IdeaStatus) {
         let truth = match label.class() {
-            Some(class) => class.word(),
+            Some(class) => class.as_str(),
             None if label.is_live() => "open",
             None => return,
         };
@@ -40,21 +40,21 @@ impl Classes {
             .confusion
             .entry(truth)
             .or_default()
-            .entry(said.word())
+            .entry(said.as_str())
             .or_default() += 1;
     }
 
     /// Works out the rest. An open idea that is called implemented counts against that class; what
     /// else it is called counts for and against nothing.
     pub(super) fn close(&mut self) {
-        for class in Status::ALL.map(Status::word) {
+        for class in IdeaStatus::ALL.map(IdeaStatus::as_str) {
             let Some(row) = self.confusion.get(class) else {
                 continue;
             };
             let right = row.get(class).copied().unwrap_or(0) as f64;
             let had: usize = row.values().sum();
             let called: usize = (self.confusion.iter())
-                .filter(|(truth, _)| **truth != "open" || class == Status::Implemented.word())
+                .filter(|(truth, _)| **truth != "open" || class == IdeaStatus::Implemented.as_str())
                 .filter_map(|(_, row)| row.get(class))
                 .sum();
             // Both are there: a class without ideas has no row.
@@ -88,7 +88,7 @@ pub struct Point {
 }
 
 /// What each threshold would do.
-pub(super) fn curve(room: &Room, cases: &[Case<'_>]) -> Vec<Point> {
+pub(super) fn curve(room: &ProjectEvidence, cases: &[Case<'_>]) -> Vec<Point> {
     let all: Vec<&Case<'_>> = cases.iter().collect();
     let point = |threshold: f64| {
         let found = tried(room, &all, threshold);
@@ -122,7 +122,7 @@ pub struct HeldOut {
 }
 
 /// What this bar makes of the past.
-pub(super) fn past(cases: &[Case<'_>], bar: &Bar) -> Past {
+pub(super) fn past(cases: &[Case<'_>], bar: &DoneThreshold) -> Past {
     let mut past = Past::default();
     for case in cases {
         let Some(before) = &case.before else { continue };
@@ -137,7 +137,7 @@ pub(super) fn past(cases: &[Case<'_>], bar: &Bar) -> Past {
 
 /// Chooses a threshold on each half and judges the other half by it. The halves are by the hash of
 /// a name: nobody has chosen them.
-pub(super) fn held_out(room: &Room, cases: &[Case<'_>]) -> HeldOut {
+pub(super) fn held_out(room: &ProjectEvidence, cases: &[Case<'_>]) -> HeldOut {
     let half = |case: &&Case<'_>| Digest::of(case.label.idea.as_bytes()).to_string().as_str() < "8";
     let (one, other): (Vec<&Case<'_>>, Vec<&Case<'_>>) = cases.iter().partition(half);
     let mut all = HeldOut::default();
@@ -161,10 +161,10 @@ pub(super) fn held_out(room: &Room, cases: &[Case<'_>]) -> HeldOut {
 }
 
 /// What a threshold makes of these ideas; the other thresholds keep their distance from it.
-fn tried(room: &Room, cases: &[&Case<'_>], plain: f64) -> HeldOut {
-    let usual = Bar::default();
+fn tried(room: &ProjectEvidence, cases: &[&Case<'_>], plain: f64) -> HeldOut {
+    let usual = DoneThreshold::default();
     let moved = |bar: f64| (bar + plain - usual.plain).clamp(0.0, 0.99);
-    let bar = Bar {
+    let bar = DoneThreshold {
         plain,
         declared: moved(usual.declared),
         open: moved(usual.open),

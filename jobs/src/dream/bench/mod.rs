@@ -16,11 +16,11 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use super::classify::ClassifiedIdea;
 use super::features::Features;
 use super::proposal::Action;
-use super::rule::{self, Bar};
-use super::verdicts::One;
-use crate::evidence::{Grounds, IndexError, Room, places};
+use super::rule::{self, DoneThreshold};
+use crate::evidence::{Evidence, IndexError, ProjectEvidence, places};
 pub use figures::{Classes, HeldOut, Past, Point};
 use truth::Label;
 
@@ -69,9 +69,9 @@ pub struct Figures {
 struct Case<'a> {
     label: &'a Label,
     features: Features,
-    grounds: &'a Grounds,
+    grounds: &'a Evidence,
     /// The same, before its first known commit.
-    before: Option<Grounds>,
+    before: Option<Evidence>,
 }
 
 /// Measures these verdicts. With `past`, every idea whose commits are known is judged once more on
@@ -80,12 +80,13 @@ struct Case<'a> {
 /// # Errors
 /// The index of an earlier history failed.
 pub fn measure(
-    room: &Room,
-    shown: &[One],
+    room: &ProjectEvidence,
+    shown: &[ClassifiedIdea],
     labels: &[Label],
     past: bool,
 ) -> Result<Figures, IndexError> {
-    let by_path: HashMap<&str, &One> = shown.iter().map(|one| (one.path.as_str(), one)).collect();
+    let by_path: HashMap<&str, &ClassifiedIdea> =
+        shown.iter().map(|one| (one.path.as_str(), one)).collect();
     let mut figures = Figures {
         ideas: shown.len(),
         ..Figures::default()
@@ -117,7 +118,7 @@ pub fn measure(
     figures.false_archive_rate = share(figures.false_archives.len(), figures.live);
     figures.hit_rate = share(figures.cited, figures.known);
     if past {
-        figures.past = Some(figures::past(&cases, &Bar::default()));
+        figures.past = Some(figures::past(&cases, &DoneThreshold::default()));
         figures.held_out = Some(figures::held_out(room, &cases));
         figures.curve = figures::curve(room, &cases);
     }
@@ -125,7 +126,7 @@ pub fn measure(
 }
 
 impl Figures {
-    fn one(&mut self, room: &Room, label: &Label, one: &One) {
+    fn one(&mut self, room: &ProjectEvidence, label: &Label, one: &ClassifiedIdea) {
         let archived = one.verdict.action == Action::Archive;
         self.classes.note(label, one.verdict.status);
         if label.is_live() {
@@ -139,7 +140,7 @@ impl Figures {
             let mut top = one.grounds.candidates.iter().take(rule::CITED);
             self.found += usize::from(top.any(|it| is_true(label, &room.commit(it).hash)));
             let features = Features::of(&one.text, places::stem(&one.path));
-            let done = rule::done_by(&features, &one.grounds, &Bar::default());
+            let done = rule::done_by(&features, &one.grounds, &DoneThreshold::default());
             let cited = archived && done.iter().any(|it| is_true(label, &room.commit(it).hash));
             self.implemented += usize::from(archived);
             if cited {
@@ -161,7 +162,11 @@ fn is_true(label: &Label, hash: &str) -> bool {
 }
 
 /// What there was about an idea before its first known commit.
-fn before(room: &Room, label: &Label, one: &One) -> Result<Option<Grounds>, IndexError> {
+fn before(
+    room: &ProjectEvidence,
+    label: &Label,
+    one: &ClassifiedIdea,
+) -> Result<Option<Evidence>, IndexError> {
     let history = room.history();
     let Some(first) = history
         .iter()
@@ -169,7 +174,7 @@ fn before(room: &Room, label: &Label, one: &One) -> Result<Option<Grounds>, Inde
     else {
         return Ok(None);
     };
-    let earlier = Room::of(history[first + 1..].to_vec(), Vec::new())?;
+    let earlier = ProjectEvidence::of(history[first + 1..].to_vec(), Vec::new())?;
     earlier.about(&one.path, &one.text).map(Some)
 }
 

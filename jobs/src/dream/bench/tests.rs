@@ -1,5 +1,5 @@
 use super::*;
-use crate::dream::proposal::Status;
+use crate::dream::proposal::IdeaStatus;
 use crate::dream::walk::Stat;
 use crate::evidence::Commit;
 use runner_engine::digest::Digest;
@@ -30,10 +30,10 @@ fn history() -> Vec<Commit> {
     all.iter().enumerate().map(commit).collect()
 }
 
-fn one(room: &Room, path: &str, text: &str) -> One {
+fn one(room: &ProjectEvidence, path: &str, text: &str) -> ClassifiedIdea {
     let features = Features::of(text, places::stem(path));
     let grounds = room.about(path, text).unwrap();
-    One {
+    ClassifiedIdea {
         path: path.into(),
         text: text.into(),
         stat: Stat {
@@ -51,7 +51,7 @@ fn one(room: &Room, path: &str, text: &str) -> One {
 }
 
 fn measured(labels: &str, past: bool) -> Figures {
-    let room = Room::of(history(), Vec::new()).unwrap();
+    let room = ProjectEvidence::of(history(), Vec::new()).unwrap();
     let shown = [
         one(&room, "ideas/retry.md", DONE),
         one(&room, "ideas/zebra.md", OPEN),
@@ -140,5 +140,10 @@ fn ideas_without_a_label_are_left_to_a_person() {
         status.classes.confusion["sidenote"].values().sum::<usize>(),
         1
     );
-    assert!(status.classes.f1.contains_key(Status::Sidenote.word()));
+    assert!(
+        status
+            .classes
+            .f1
+            .contains_key(IdeaStatus::Sidenote.as_str())
+    );
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use crate::dream::proposal::Status;
+use crate::dream::proposal::IdeaStatus;
 
 /// What is known of one idea.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -17,7 +17,7 @@ pub struct Label {
     pub idea: String,
     /// What it is.
     #[serde(default)]
-    status: Option<Status>,
+    status: Option<IdeaStatus>,
     /// It is alive: to archive it would be wrong.
     #[serde(default)]
     open: bool,
@@ -35,9 +35,9 @@ enum Hash {
 
 impl Label {
     /// What it is, where that is known.
-    pub fn class(&self) -> Option<Status> {
+    pub fn class(&self) -> Option<IdeaStatus> {
         self.status
-            .or_else(|| (!self.commits.is_empty()).then_some(Status::Implemented))
+            .or_else(|| (!self.commits.is_empty()).then_some(IdeaStatus::Implemented))
     }
 
     /// Whether to archive it would be wrong.
@@ -45,7 +45,7 @@ impl Label {
         self.open
             || matches!(
                 self.status,
-                Some(Status::Meritorious | Status::BlogCandidate)
+                Some(IdeaStatus::Meritorious | IdeaStatus::BlogCandidate)
             )
     }
 
@@ -60,14 +60,14 @@ impl Label {
         let digits = |hash: &str| {
             (7..=64).contains(&hash.len()) && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
-        let done = matches!(self.status, None | Some(Status::Implemented));
+        let done = matches!(self.status, None | Some(IdeaStatus::Implemented));
         if !self.commits().all(digits) {
             Some("one of its commits is no hash of 7 to 64 hex digits")
         } else if self.is_live() && !self.commits.is_empty() {
             Some("it is open, and commits did it")
         } else if !done && !self.commits.is_empty() {
             Some("commits did it, and its status is not implemented")
-        } else if self.open && self.status == Some(Status::Implemented) {
+        } else if self.open && self.status == Some(IdeaStatus::Implemented) {
             Some("it is open and implemented")
         } else {
             None
@@ -114,11 +114,11 @@ mod tests {
         assert_eq!(
             seen,
             [
-                (Some(Status::Implemented), false),
+                (Some(IdeaStatus::Implemented), false),
                 (None, true),
-                (Some(Status::Meritorious), true),
+                (Some(IdeaStatus::Meritorious), true),
                 (None, false),
-                (Some(Status::Implemented), false),
+                (Some(IdeaStatus::Implemented), false),
             ]
         );
         assert_eq!(

@@ -5,42 +5,42 @@
 //! 0, 1, …     those contents, byte for byte
 //! ```
 //!
-//! Part of the act's own placement, so there is never an act without it. Never removed.
+//! Part of the act's own publication, so there is never an act without it. Never removed.
 
 use runner_engine::digest::Digest;
-use runner_engine::scope::Looks;
+use runner_engine::scope::FileLook;
 use serde::{Deserialize, Serialize};
 
 use super::super::decisions::Decision;
 use super::super::spec::DreamSpec;
-use super::plan::{Change, Plan, Source};
+use super::plan::{ActionPlan, FileChange, Source};
 
 /// What a file held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Held {
+pub(super) struct FileContent {
     /// Its content.
     pub sha256: Digest,
     /// Where that lies in the backup.
     pub file: String,
     /// Its looks.
     #[serde(flatten)]
-    pub looks: Looks,
+    pub looks: FileLook,
 }
 
 /// One file that an act changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Touched {
+pub(super) struct ChangedFile {
     /// Relative to the project.
     pub path: String,
     /// Before; absent where there was nothing.
-    pub before: Option<Held>,
+    pub before: Option<FileContent>,
     /// After; absent where it was removed.
     pub after: Option<Digest>,
 }
 
 /// What `state.json` said of an idea.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Stood {
+pub(super) struct IdeaState {
     /// The idea.
     pub path: String,
     /// Its status; absent where it was not known.
@@ -51,13 +51,13 @@ pub(super) struct Stood {
 
 /// `act.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Act {
+pub(super) struct DecisionRecord {
     /// The decision's own line.
     pub decision: Decision,
     /// Every file but the decisions and the state.
-    pub changes: Vec<Touched>,
+    pub changes: Vec<ChangedFile>,
     /// The ideas that the state knew.
-    pub state: Vec<Stood>,
+    pub state: Vec<IdeaState>,
 }
 
 /// Where the backups of all acts lie, below the folder of the dreams, by proposal and run.
@@ -70,15 +70,15 @@ pub(super) fn folder(spec: &DreamSpec, id: &str) -> String {
 
 /// The backup of a plan, and the contents that belong to it.
 pub(super) fn of<'p>(
-    plan: &'p Plan,
+    plan: &'p ActionPlan,
     decision: &Decision,
-    state: Vec<Stood>,
-) -> (Act, Vec<&'p Source>) {
+    state: Vec<IdeaState>,
+) -> (DecisionRecord, Vec<&'p Source>) {
     let mut kept: Vec<&Source> = Vec::new();
     let mut hold = |source: &'p Source| {
         let file = kept.len().to_string();
         kept.push(source);
-        Held {
+        FileContent {
             sha256: source.digest(),
             file,
             looks: source.looks,
@@ -88,21 +88,21 @@ pub(super) fn of<'p>(
         .changes
         .iter()
         .map(|change| match change {
-            Change::Put {
+            FileChange::Put {
                 path, bytes, over, ..
-            } => Touched {
+            } => ChangedFile {
                 path: path.clone(),
                 before: over.as_ref().map(&mut hold),
                 after: Some(Digest::of(bytes)),
             },
-            Change::Remove(source) => Touched {
+            FileChange::Remove(source) => ChangedFile {
                 path: source.path.clone(),
                 before: Some(hold(source)),
                 after: None,
             },
         })
         .collect();
-    let act = Act {
+    let act = DecisionRecord {
         decision: decision.clone(),
         changes,
         state,

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use runner_engine::git::changes::literal;
 use runner_engine::git::{Git, GitError, Read};
-use runner_engine::placement::{RealFs, RelPath};
 use runner_engine::process::Stdin;
+use runner_engine::publish::{RealFs, RelPath};
 
 use super::super::spec::DreamSpec;
 
@@ -82,7 +82,7 @@ pub(super) fn check(
         if private {
             return refuse(format!(
                 "{} is ignored by git and {path} is not: its text could be committed there; \
-                 add /{folder}/ to .git/info/exclude, or move it by hand",
+                 add /{folder}/ to .git/info/exclude, or move it manually",
                 from.join(" and ")
             ));
         }

@@ -6,15 +6,15 @@
 //! the ideas as they are ───┘                                                     │
 //!                              ┌──────────────── plan (pure) <───────────────────┘
 //!                              ▼
-//!   one placement: backup, new files, removals, state.json, the decision's line at the very end
+//!   one publication: backup, new files, removals, state.json, the decision's line at the very end
 //! ```
 //!
-//! **An act is a run.** It is a person's and takes milliseconds, so a log of placements of its own
+//! **An act is a run.** It is a person's and takes milliseconds, so a log of publications of its own
 //! was weighed: a file of manifests under the state folder, with a recovery that some command calls.
 //! That would be a second journal beside the one in the house, with its own rules for what a dead
-//! process leaves. Instead each act enters an occurrence by hand of the project's job
+//! process leaves. Instead each act enters an occurrence manually of the project's job
 //! [`JOB`], is admitted with a budget of nothing, places, and is settled, all in the process that
-//! was asked and under that job's deciding lock. So the ledger has the manifest, every tick rolls a
+//! was asked and under that job's deciding lock. So the database has the manifest, every tick rolls a
 //! half-done act forward by the code that does so for all runs, and `runner runs show` tells what a
 //! decision did. The job is in no file, so no clock, queue or retry starts it, and lists of runs
 //! leave it out unless asked. It must never be performed by another process: who decides is there.
@@ -30,19 +30,19 @@
 //! not in a backup, in the archive, in a spec or in another idea.
 
 mod backup;
-mod book;
-mod desk;
+mod decide;
 mod guard;
-mod place;
 mod plan;
+mod proposals;
+mod publish;
 mod undo;
 
 use std::path::{Path, PathBuf};
 
 pub use backup::BACKUPS;
-pub use book::{Book, BookError, Item, Stale};
-pub use desk::{Ask, Desk, Done, ReviewError, Verdict};
-pub use plan::{Change, Kind, Line, MARKER, Plan, Source, plan};
+pub use decide::{AppliedDecision, Decider, DecisionInput, DecisionRequest, ReviewError};
+pub use plan::{ActionPlan, FileChange, LineKind, MARKER, PreviewLine, Source, plan};
+pub use proposals::{ProposalItem, Proposals, ProposalsError, Stale};
 
 /// The job of all acts of a project; no configured job can have this name.
 pub const JOB: &str = "dream:review";

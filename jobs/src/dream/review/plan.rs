@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
-use runner_engine::scope::Looks;
+use runner_engine::scope::FileLook;
 use runner_text::front_matter;
 use serde_json::json;
 
@@ -23,7 +23,7 @@ pub struct Source {
     /// Its content.
     pub bytes: Vec<u8>,
     /// Its looks.
-    pub looks: Looks,
+    pub looks: FileLook,
 }
 
 impl Source {
@@ -35,7 +35,7 @@ impl Source {
 
 /// One change to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum FileChange {
     /// New content, over what is there or in a new place.
     Put {
         /// Where.
@@ -45,13 +45,13 @@ pub enum Change {
         /// What it replaces.
         over: Option<Source>,
         /// The looks of a file that is moved or comes back.
-        looks: Option<Looks>,
+        looks: Option<FileLook>,
     },
     /// An end.
     Remove(Source),
 }
 
-impl Change {
+impl FileChange {
     /// The file.
     pub fn path(&self) -> &str {
         match self {
@@ -63,7 +63,7 @@ impl Change {
 
 /// What a line of a preview is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LineKind {
     /// A file.
     File,
     /// Comes in.
@@ -74,24 +74,24 @@ pub enum Kind {
 
 /// A line of a preview.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct PreviewLine {
     /// What it is.
-    pub kind: Kind,
+    pub kind: LineKind,
     /// Its text, as it stands in the file: not safe for a terminal yet.
     pub text: String,
 }
 
 /// What is to be done.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
+pub struct ActionPlan {
     /// In this order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FileChange>,
     /// What `state.json` learns, by path.
     pub marks: Vec<(String, Mark)>,
     /// In a few words.
     pub says: String,
     /// For a person to look at.
-    pub preview: Vec<Line>,
+    pub preview: Vec<PreviewLine>,
 }
 
 /// Who acts: told in what is written.
@@ -116,8 +116,8 @@ pub fn plan(
     spec: &DreamSpec,
     stamp: Stamp<'_>,
     taken: impl Fn(&str) -> bool,
-) -> Result<Plan, String> {
-    let mut plan = Plan::default();
+) -> Result<ActionPlan, String> {
+    let mut plan = ActionPlan::default();
     match action {
         Action::Keep => plan.says = format!("{} stays as it is", source.path),
         Action::Archive => {
@@ -164,33 +164,33 @@ pub fn plan(
     Ok(plan)
 }
 
-impl Plan {
+impl ActionPlan {
     /// A file goes elsewhere, perhaps with new lines before it.
     fn moves(&mut self, source: &Source, to: String, bytes: Vec<u8>) {
-        self.preview.push(Line {
-            kind: Kind::File,
+        self.preview.push(PreviewLine {
+            kind: LineKind::File,
             text: format!("{} → {to}", source.path),
         });
         if bytes != source.bytes {
             self.compare(&source.bytes, &bytes);
         }
-        self.changes.push(Change::Put {
+        self.changes.push(FileChange::Put {
             path: to,
             bytes,
             over: None,
             looks: Some(source.looks),
         });
-        self.changes.push(Change::Remove(source.clone()));
+        self.changes.push(FileChange::Remove(source.clone()));
     }
 
     /// A file gets more.
     fn grows(&mut self, source: &Source, bytes: Vec<u8>) {
-        self.preview.push(Line {
-            kind: Kind::File,
+        self.preview.push(PreviewLine {
+            kind: LineKind::File,
             text: source.path.clone(),
         });
         self.compare(&source.bytes, &bytes);
-        self.changes.push(Change::Put {
+        self.changes.push(FileChange::Put {
             path: source.path.clone(),
             bytes,
             over: Some(source.clone()),
@@ -209,16 +209,17 @@ impl Plan {
         let rest = old.iter().rev().zip(new.iter().rev());
         let tail = rest.take_while(same).count().min(old.len() - head);
         let end = new.len() - tail;
-        let kept = |text: &&str| Line {
-            kind: Kind::Kept,
+        let kept = |text: &&str| PreviewLine {
+            kind: LineKind::Kept,
             text: (*text).to_owned(),
         };
         self.preview
             .extend(new[head.saturating_sub(AROUND)..head].iter().map(kept));
-        self.preview.extend(new[head..end].iter().map(|text| Line {
-            kind: Kind::Added,
-            text: (*text).to_owned(),
-        }));
+        self.preview
+            .extend(new[head..end].iter().map(|text| PreviewLine {
+                kind: LineKind::Added,
+                text: (*text).to_owned(),
+            }));
         self.preview
             .extend(new[end..].iter().take(AROUND).map(kept));
     }
@@ -234,7 +235,7 @@ impl Plan {
     ) {
         let mut happened = json!({
             "at": stamp.at.to_string(), "proposal_id": stamp.id,
-            "decision": stamp.decision, "action": action.word(),
+            "decision": stamp.decision, "action": action.as_str(),
         });
         if let Some(to) = to {
             happened["to"] = to.into();
@@ -341,7 +342,7 @@ mod tests {
     use super::*;
 
     fn source(path: &str, text: &str) -> Source {
-        let looks = Looks {
+        let looks = FileLook {
             mode: 0o640,
             modified: 7,
         };
@@ -358,14 +359,14 @@ mod tests {
         at: Timestamp::UNIX_EPOCH,
     };
 
-    fn made(action: Action, one: &Source, into: Option<&Source>, taken: &[&str]) -> Plan {
+    fn made(action: Action, one: &Source, into: Option<&Source>, taken: &[&str]) -> ActionPlan {
         let taken = |path: &str| taken.contains(&path);
         plan(action, one, into, &DreamSpec::default(), STAMP, taken).unwrap()
     }
 
-    fn put(plan: &Plan, at: usize) -> (&str, &str) {
+    fn put(plan: &ActionPlan, at: usize) -> (&str, &str) {
         match &plan.changes[at] {
-            Change::Put { path, bytes, .. } => (path, std::str::from_utf8(bytes).unwrap()),
+            FileChange::Put { path, bytes, .. } => (path, std::str::from_utf8(bytes).unwrap()),
             other => panic!("{other:?}"),
         }
     }
@@ -375,10 +376,10 @@ mod tests {
         let one = source("ideas/sub/a.b.md", "text");
         let plan = made(Action::Archive, &one, None, &[]);
         assert_eq!(put(&plan, 0), ("ideas/done/sub/a.b.md", "text"));
-        assert_eq!(plan.changes[1], Change::Remove(one.clone()));
+        assert_eq!(plan.changes[1], FileChange::Remove(one.clone()));
         assert_eq!(plan.marks[0].1.status, "archived");
         assert!(
-            matches!(&plan.changes[0], Change::Put { looks: Some(looks), .. } if *looks == one.looks)
+            matches!(&plan.changes[0], FileChange::Put { looks: Some(looks), .. } if *looks == one.looks)
         );
         let taken = ["ideas/done/sub/a.b.md", "ideas/done/sub/a.b-2.md"];
         let plan = made(Action::Archive, &one, None, &taken);
@@ -394,7 +395,7 @@ mod tests {
         assert!(all.unwrap_err().contains("ideas/done"));
     }
 
-    fn plan_of_all_taken(one: &Source) -> Result<Plan, String> {
+    fn plan_of_all_taken(one: &Source) -> Result<ActionPlan, String> {
         plan(
             Action::Archive,
             one,
@@ -421,7 +422,10 @@ mod tests {
             ("ideas/done/a--b.md", "---\nt: 1\n---\n\n# A\nlast")
         );
         assert_eq!(plan.changes.len(), 3);
-        let added = plan.preview.iter().filter(|line| line.kind == Kind::Added);
+        let added = plan
+            .preview
+            .iter()
+            .filter(|line| line.kind == LineKind::Added);
         assert_eq!(added.count(), 5);
         let nowhere = super::plan(
             Action::Merge,

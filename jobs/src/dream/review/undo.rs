@@ -7,29 +7,29 @@
 //! something else  leave (forced)   keep that in a backup, bring back (forced)
 //! ```
 //!
-//! An undo is an act of its own: one placement, with a backup of what it replaces. A backup is never
+//! An undo is an act of its own: one publication, with a backup of what it replaces. A backup is never
 //! spent, so an undo that turns out wrong costs nothing.
 
 use runner_engine::digest::Digest;
-use runner_engine::placement::{PlacementFs as _, RealFs, RelPath};
+use runner_engine::publish::{PublishFs as _, RealFs, RelPath};
 use runner_engine::scope::Scope;
 use serde_json::json;
 
 use super::super::LONGEST;
 use super::super::decisions::{Decision, UNDONE};
+use super::super::inventory::Reader;
 use super::super::state::Mark;
-use super::super::survey::Reader;
-use super::backup::{self, Act, Touched};
-use super::book;
-use super::desk::{Desk, Done, ReviewError, source};
-use super::plan::{Change, Kind, Line, Plan, Source};
+use super::backup::{self, ChangedFile, DecisionRecord};
+use super::decide::{AppliedDecision, Decider, ReviewError, source};
+use super::plan::{ActionPlan, FileChange, LineKind, PreviewLine, Source};
+use super::proposals;
 
-impl Desk<'_> {
+impl Decider<'_> {
     /// Takes back the decision that stands on a proposal.
     ///
     /// # Errors
     /// [`ReviewError`]; `Stale` when a file was changed since, unless forced.
-    pub fn undo(&mut self, id: &str, force: bool) -> Result<Done, ReviewError> {
+    pub fn undo(&mut self, id: &str, force: bool) -> Result<AppliedDecision, ReviewError> {
         let mut held = self.sit_down()?;
         let mut tries = 0;
         loop {
@@ -45,9 +45,9 @@ impl Desk<'_> {
                     );
                     return Err(ReviewError::Cannot(why));
                 }
-                None => Plan {
+                None => ActionPlan {
                     says: format!("{} is to be decided again", before.proposal_id),
-                    ..Plan::default()
+                    ..ActionPlan::default()
                 },
             };
             let mut plan = plan;
@@ -63,7 +63,7 @@ impl Desk<'_> {
             match self.place(&mut held, &plan, &decision) {
                 Ok(run) => {
                     let changes = plan.changes.iter().map(|it| it.path().to_owned()).collect();
-                    return Ok(Done {
+                    return Ok(AppliedDecision {
                         decision,
                         says: plan.says,
                         changes,
@@ -79,8 +79,8 @@ impl Desk<'_> {
 
     /// The decision that stands on the proposal of this id, or of the only one that begins so.
     fn decision(&self, id: &str) -> Result<Decision, ReviewError> {
-        let reader = Reader::open(self.root, LONGEST).map_err(book::BookError::from)?;
-        let decisions = book::decisions(&reader, self.spec)?;
+        let reader = Reader::open(self.root, LONGEST).map_err(proposals::ProposalsError::from)?;
+        let decisions = proposals::decisions(&reader, self.spec)?;
         if let Some(found) = decisions.of(id, None) {
             return Ok(found.clone());
         }
@@ -99,26 +99,26 @@ impl Desk<'_> {
     }
 
     /// The backup of a decision's act, and its folder.
-    fn act(&self, decision: &Decision) -> Result<Option<(String, Act)>, ReviewError> {
-        if !book::good_id(&decision.proposal_id) {
+    fn act(&self, decision: &Decision) -> Result<Option<(String, DecisionRecord)>, ReviewError> {
+        if !proposals::good_id(&decision.proposal_id) {
             return Ok(None);
         }
         let folder = backup::folder(self.spec, &decision.proposal_id);
-        let fs = RealFs::open(self.root).map_err(book::BookError::from)?;
+        let fs = RealFs::open(self.root).map_err(proposals::ProposalsError::from)?;
         let rel = RelPath::new(&folder).map_err(|bad| ReviewError::Guard(bad.to_string()))?;
         let mut runs = fs
             .list(&rel)
-            .map_err(book::BookError::from)?
+            .map_err(proposals::ProposalsError::from)?
             .unwrap_or_default();
         // The newest first: ids sort by time.
         runs.sort_unstable_by(|a, b| b.cmp(a));
-        let reader = Reader::open(self.root, LONGEST).map_err(book::BookError::from)?;
+        let reader = Reader::open(self.root, LONGEST).map_err(proposals::ProposalsError::from)?;
         for run in runs {
             let folder = format!("{folder}/{run}");
             let Ok((bytes, _)) = reader.read(&format!("{folder}/act.json")) else {
                 continue;
             };
-            let act: Act = serde_json::from_slice(&bytes)
+            let act: DecisionRecord = serde_json::from_slice(&bytes)
                 .map_err(|error| ReviewError::Cannot(format!("{folder}/act.json: {error}")))?;
             if act.decision.at == decision.at && act.decision.decision == decision.decision {
                 return Ok(Some((folder, act)));
@@ -131,21 +131,21 @@ impl Desk<'_> {
     fn back(
         &self,
         folder: &str,
-        act: &Act,
+        act: &DecisionRecord,
         force: bool,
         before: &Decision,
-    ) -> Result<Plan, ReviewError> {
+    ) -> Result<ActionPlan, ReviewError> {
         let scope = self.looker()?;
-        let mut plan = Plan::default();
+        let mut plan = ActionPlan::default();
         // First what comes back, then what goes: there is always one of the two.
         let (mut comes, mut goes) = (Vec::new(), Vec::new());
         for touched in &act.changes {
-            book::idea(&touched.path, self.spec)
+            proposals::idea(&touched.path, self.spec)
                 .or_else(|why| self.own_place(&touched.path).then_some(()).ok_or(why))
                 .map_err(ReviewError::Guard)?;
             match self.one_back(&scope, folder, touched, force)? {
-                Some(change @ Change::Put { .. }) => comes.push(change),
-                Some(change @ Change::Remove(_)) => goes.push(change),
+                Some(change @ FileChange::Put { .. }) => comes.push(change),
+                Some(change @ FileChange::Remove(_)) => goes.push(change),
                 None => {}
             }
         }
@@ -167,8 +167,8 @@ impl Desk<'_> {
             .changes
             .iter()
             .filter_map(|change| match change {
-                Change::Put { path, .. } => Some(path.as_str()),
-                Change::Remove(_) => None,
+                FileChange::Put { path, .. } => Some(path.as_str()),
+                FileChange::Remove(_) => None,
             })
             .collect();
         plan.says = match back.as_slice() {
@@ -178,8 +178,8 @@ impl Desk<'_> {
         plan.preview = plan
             .changes
             .iter()
-            .map(|change| Line {
-                kind: Kind::File,
+            .map(|change| PreviewLine {
+                kind: LineKind::File,
                 text: change.path().to_owned(),
             })
             .collect();
@@ -200,9 +200,9 @@ impl Desk<'_> {
         &self,
         scope: &Scope,
         folder: &str,
-        touched: &Touched,
+        touched: &ChangedFile,
         force: bool,
-    ) -> Result<Option<Change>, ReviewError> {
+    ) -> Result<Option<FileChange>, ReviewError> {
         let path = &touched.path;
         let now = match source(scope, path) {
             Ok(source) => Some(source),
@@ -224,14 +224,14 @@ impl Desk<'_> {
         let Some(held) = &touched.before else {
             // What somebody made of our file is theirs.
             let ours = holds == touched.after;
-            return Ok(now.filter(|_| ours).map(Change::Remove));
+            return Ok(now.filter(|_| ours).map(FileChange::Remove));
         };
         let kept = source(scope, &format!("{folder}/{}", held.file))?;
         if Digest::of(&kept.bytes) != held.sha256 {
             let why = format!("{folder}/{}, the backup of {path}, is damaged", held.file);
             return Err(ReviewError::Cannot(why));
         }
-        Ok(Some(Change::Put {
+        Ok(Some(FileChange::Put {
             path: path.clone(),
             bytes: kept.bytes,
             over: now,

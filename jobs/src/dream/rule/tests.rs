@@ -2,10 +2,10 @@ use super::*;
 use crate::evidence::Commit;
 
 const SPEC: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls fail at night, and a person has to start \
-                    them again by hand in the morning, which nobody likes to do.\n\n## Proposal\n\n- Add jitter \
+                    them again manually in the morning, which nobody likes to do.\n\n## Proposal\n\n- Add jitter \
                     to each wait\n- Cap the wait at an hour\n- Write every retry to the report\n";
 
-fn room(subjects: &[(&str, &[&str])]) -> Room {
+fn room(subjects: &[(&str, &[&str])]) -> ProjectEvidence {
     let filler = [
         ("chore: newer tools", &["Cargo.toml"][..]),
         ("docs: tidy the readme", &["README.md"]),
@@ -26,10 +26,10 @@ fn room(subjects: &[(&str, &[&str])]) -> Room {
             touched: paths.len(),
             created: Vec::new(),
         });
-    Room::of(all.collect(), Vec::new()).unwrap()
+    ProjectEvidence::of(all.collect(), Vec::new()).unwrap()
 }
 
-fn judged(room: &Room, path: &str, text: &str) -> Verdict {
+fn judged(room: &ProjectEvidence, path: &str, text: &str) -> RuleVerdict {
     let features = Features::of(text, path);
     judge(room, &features, &room.about(path, text).unwrap(), None)
 }
@@ -40,14 +40,14 @@ fn done_only_when_a_commit_did_it() {
     let open = judged(&room(&[]), path, SPEC);
     assert_eq!(
         (open.status, open.action),
-        (Status::Meritorious, Action::Promote),
+        (IdeaStatus::Meritorious, Action::Promote),
         "{open:?}"
     );
     let done = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
     let found = judged(&done, path, SPEC);
     assert_eq!(
         (found.status, found.action),
-        (Status::Implemented, Action::Archive),
+        (IdeaStatus::Implemented, Action::Archive),
         "{found:?}"
     );
     assert!(
@@ -70,7 +70,11 @@ fn done_only_when_a_commit_did_it() {
         ("feat: add a retry policy to the client", &["src/retry.rs"]),
     ] {
         let found = judged(&room(&[weaker]), path, SPEC);
-        assert_eq!(found.status, Status::Meritorious, "{weaker:?} {found:?}");
+        assert_eq!(
+            found.status,
+            IdeaStatus::Meritorious,
+            "{weaker:?} {found:?}"
+        );
     }
 }
 
@@ -81,9 +85,9 @@ fn parts_forms_and_posts_are_never_archived() {
     let form = SPEC.replacen("jitter", "{jitter}", 1);
     let post = SPEC.replacen("# ", "# Blog: ", 1);
     for (text, status) in [
-        (part, Status::Sidenote),
-        (form, Status::Sidenote),
-        (post, Status::BlogCandidate),
+        (part, IdeaStatus::Sidenote),
+        (form, IdeaStatus::Sidenote),
+        (post, IdeaStatus::BlogCandidate),
     ] {
         let found = judged(&done, "ideas/retry-policy.md", &text);
         assert_eq!(found.status, status, "{text} {found:?}");
@@ -97,7 +101,7 @@ fn notes_stories_and_twins_have_their_places() {
     let note = judged(&room, "ideas/n.md", "Coffee is better in the morning.\n");
     assert_eq!(
         (note.status, note.confidence),
-        (Status::Sidenote, Confidence::High)
+        (IdeaStatus::Sidenote, Confidence::High)
     );
     assert!(!note.evidence.is_empty());
     let story = format!(
@@ -117,7 +121,7 @@ fn notes_stories_and_twins_have_their_places() {
     let found = judge(&room, &features, &grounds, Some(&twin));
     assert_eq!(
         (found.status, found.into.as_deref()),
-        (Status::Duplicate, Some("ideas/b.md"))
+        (IdeaStatus::Duplicate, Some("ideas/b.md"))
     );
     assert!(
         found.evidence.contains("ideas/b.md: similarity 0.90"),
@@ -147,10 +151,10 @@ const FILLER: [(&str, &str); 6] = [
     ("test: cover the lexer", "src/lexer.rs"),
 ];
 
-fn with_filler(mut commits: Vec<Commit>) -> Room {
+fn with_filler(mut commits: Vec<Commit>) -> ProjectEvidence {
     let filler = FILLER.iter().enumerate();
     commits.extend(filler.map(|(n, (subject, path))| at(-1 - n as i64, subject, &[path])));
-    Room::of(commits, Vec::new()).unwrap()
+    ProjectEvidence::of(commits, Vec::new()).unwrap()
 }
 
 const PLACED: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls in `src/net/retry.rs` fail at night, and \
@@ -167,10 +171,13 @@ fn who_was_where_the_idea_says_counts_in_other_words_too() {
         &["src/net/retry.rs", "src/net/wait.rs"],
     )]);
     let elsewhere = with_filler(vec![at(9, subject, &["src/other/a.rs", "src/other/b.rs"])]);
-    let found = |room: &Room| room.about(path, PLACED).unwrap().candidates[0].clone();
+    let found = |room: &ProjectEvidence| room.about(path, PLACED).unwrap().candidates[0].clone();
     assert!(found(&there).strength > 1.5 * found(&elsewhere).strength);
     assert!(found(&there).overlap.share > 0.9);
-    assert_eq!(judged(&elsewhere, path, PLACED).status, Status::Meritorious);
+    assert_eq!(
+        judged(&elsewhere, path, PLACED).status,
+        IdeaStatus::Meritorious
+    );
 }
 
 #[test]
@@ -185,10 +192,10 @@ fn what_was_there_before_the_idea_has_not_done_it() {
     let room = with_filler(vec![later, at(9, subject, &paths)]);
     let dated = |date: &str| format!("---\ndate: {date}\n---\n{PLACED}");
     for (text, status) in [
-        (dated("2023-11-10"), Status::Implemented),
-        (dated("2023-11-14"), Status::Implemented),
-        (dated("2023-12-24"), Status::Meritorious),
-        (PLACED.to_owned(), Status::Implemented),
+        (dated("2023-11-10"), IdeaStatus::Implemented),
+        (dated("2023-11-14"), IdeaStatus::Implemented),
+        (dated("2023-12-24"), IdeaStatus::Meritorious),
+        (PLACED.to_owned(), IdeaStatus::Implemented),
     ] {
         assert_eq!(judged(&room, path, &text).status, status, "{text}");
     }
@@ -201,7 +208,7 @@ fn what_was_there_before_the_idea_has_not_done_it() {
     let found = judged(&room, path, &dated("2023-12-24"));
     assert_eq!(
         found.status,
-        Status::Implemented,
+        IdeaStatus::Implemented,
         "it names the idea itself"
     );
 }
@@ -245,13 +252,13 @@ fn more_doubt_takes_more_strength() {
     )]);
     let path = "ideas/retry-policy.md";
     let strength = room.about(path, PLACED).unwrap().candidates[0].strength;
-    let bar = Bar::default();
+    let bar = DoneThreshold::default();
     assert!(bar.declared < bar.plain && bar.plain < bar.open && bar.open < bar.phased);
     let phased = format!("{PLACED}\n## Phase 1\n\n## Phase 2\n\n## Phase 3\n");
     let features = |text: &str| Features::of(text, "retry-policy");
     let grounds = room.about(path, PLACED).unwrap();
     let at_least = |text: &str, plain: f64| {
-        let bar = Bar {
+        let bar = DoneThreshold {
             plain,
             phased: plain + 0.01,
             ..bar
@@ -325,7 +332,7 @@ mod properties {
         })
     }
 
-    fn room(commits: Vec<Commit>, others: usize) -> Room {
+    fn room(commits: Vec<Commit>, others: usize) -> ProjectEvidence {
         let mut all = commits;
         for (n, name) in OTHERS.iter().enumerate() {
             let path = format!("other/{}.x", name[others]);
@@ -337,7 +344,7 @@ mod properties {
         }
         let mut tracked: Vec<String> = PATHS.iter().map(|path| (*path).to_owned()).collect();
         tracked.sort_unstable();
-        Room::of(all, tracked).unwrap()
+        ProjectEvidence::of(all, tracked).unwrap()
     }
 
     proptest! {

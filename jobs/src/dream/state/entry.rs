@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, to_string};
 
-use super::{Change, Mark};
+use super::{IdeaUpdate, Mark};
 
 /// The keys of an entry with their values, as they are written.
 #[derive(Default)]
@@ -100,7 +100,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Keys<'a> {
 }
 
 /// One element as it stands in the array, indented by two.
-pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &Change) -> String {
+pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &IdeaUpdate) -> String {
     let known = !keys.0.is_empty();
     keys.set("path", path.into(), !known);
     match &change.triaged {

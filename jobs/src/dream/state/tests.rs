@@ -8,13 +8,13 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn triaged(content: &[u8]) -> Change {
+fn triaged(content: &[u8]) -> IdeaUpdate {
     let triaged = Triaged {
         hash: Digest::of(content),
         modified: at(5),
         merit: 0.5,
     };
-    Change {
+    IdeaUpdate {
         surfaced: at(10),
         triaged: Some(triaged),
     }
@@ -22,8 +22,8 @@ fn triaged(content: &[u8]) -> Change {
 
 #[test]
 fn a_new_state_has_the_contracts_form() {
-    let state = State::parse(b"").unwrap();
-    let shown = Change {
+    let state = DreamState::parse(b"").unwrap();
+    let shown = IdeaUpdate {
         surfaced: at(10),
         triaged: None,
     };
@@ -39,7 +39,7 @@ fn a_new_state_has_the_contracts_form() {
          \"last_modified\": \"1970-01-01T00:00:00Z\",\n    \"last_surfaced\": \"1970-01-01T00:00:10Z\",\n    \"merit\": 0.0,\n    \
          \"status\": \"active\"\n  }\n]\n"
     );
-    let again = State::parse(text.as_bytes()).unwrap();
+    let again = DreamState::parse(text.as_bytes()).unwrap();
     assert_eq!(
         again.triaged("ideas/a.md", &mut 0),
         Some(Digest::of(b"abc"))
@@ -49,7 +49,7 @@ fn a_new_state_has_the_contracts_form() {
     assert_eq!(again.surfaced("ideas/c.md"), None);
     assert_eq!(again.with(&BTreeMap::new()), text);
     assert_eq!(
-        State::parse(b" [ ] ").unwrap().with(&BTreeMap::new()),
+        DreamState::parse(b" [ ] ").unwrap().with(&BTreeMap::new()),
         "[]\n"
     );
 }
@@ -57,7 +57,7 @@ fn a_new_state_has_the_contracts_form() {
 #[test]
 fn an_act_marks_an_idea_and_keeps_the_rest() {
     let file = r#"[{"path":"a.md","hash":"x","n":1e999,"status":"active","history":[ {"at":1} ]},{"path":"b.md","history":"none"}]"#;
-    let state = State::parse(file.as_bytes()).unwrap();
+    let state = DreamState::parse(file.as_bytes()).unwrap();
     let mark = |hash: Option<&str>| Mark {
         status: "archived".into(),
         hash: hash.map(str::to_owned),
@@ -74,7 +74,7 @@ fn an_act_marks_an_idea_and_keeps_the_rest() {
         text.contains(r#""history": [ {"at":1},{"at":2}]"#),
         "{text}"
     );
-    let again = State::parse(text.as_bytes()).unwrap();
+    let again = DreamState::parse(text.as_bytes()).unwrap();
     let archived = Some("archived".to_owned());
     for path in ["a.md", "b.md", "c.md"] {
         assert_eq!(again.standing(path).unwrap().status, archived, "{path}");
@@ -93,7 +93,7 @@ fn what_others_wrote_stays() {
     let other = r#"{"path":"z.md","hash":"x","last_surfaced":"2026-06-07T12:00:00.5-07:00","big":12345678901234567890123}"#;
     let own = r#"{ "path": "a.md", "status": "archived", "history": [{"proposal_id": "1"}], "merit": 0.9, "x": {"y": [1]} }"#;
     let file = format!("[{other},\n{own}]");
-    let state = State::parse(file.as_bytes()).unwrap();
+    let state = DreamState::parse(file.as_bytes()).unwrap();
     assert_eq!((state.len(), state.triaged("z.md", &mut 0)), (2, None));
     assert_eq!(
         state.surfaced("z.md").unwrap().to_string(),
@@ -109,7 +109,7 @@ fn what_others_wrote_stays() {
     assert_eq!(values[1]["hash"], Digest::of(b"new").to_string());
     let shown = state.with(&BTreeMap::from([(
         "a.md",
-        Change {
+        IdeaUpdate {
             surfaced: at(9),
             triaged: None,
         },
@@ -135,11 +135,11 @@ fn what_a_touched_entry_says_besides_stays_as_it_is_written() {
         &nested,
     ] {
         let file = format!(r#"[{{"path": "a.md", "x": {value}, "p\u00e9": 1, "x": 2}}]"#);
-        let state = State::parse(file.as_bytes()).unwrap();
+        let state = DreamState::parse(file.as_bytes()).unwrap();
         let text = state.with(&BTreeMap::from([("a.md", triaged(b"new"))]));
         let kept = format!("    \"x\": {value},\n    \"p\\u00e9\": 1,\n    \"x\": 2,\n");
         assert!(text.contains(&kept), "{text}");
-        let again = State::parse(text.as_bytes()).unwrap();
+        let again = DreamState::parse(text.as_bytes()).unwrap();
         assert_eq!(again.triaged("a.md", &mut 0), Some(Digest::of(b"new")));
         let twice = again.with(&BTreeMap::from([("a.md", triaged(b"new"))]));
         assert_eq!(twice, text, "a file in this form keeps it");
@@ -157,7 +157,7 @@ fn what_no_pass_can_use_is_found_when_it_is_read() {
         r#"{"path": "a.md", "x": 01}"#,
         r#"{"path": "a.md", "x": "\q"}"#,
     ] {
-        let why = State::parse(format!("[{entry}]").as_bytes()).unwrap_err();
+        let why = DreamState::parse(format!("[{entry}]").as_bytes()).unwrap_err();
         assert!(why.to_string().contains("entry 0"), "{entry}: {why}");
     }
 }
@@ -174,8 +174,8 @@ fn what_is_no_state_says_where() {
         ("[] trailing", "more after the array"),
         ("[{\"path\": \"a\"} {\"path\": \"b\"}]", "no comma"),
     ] {
-        let why = State::parse(text.as_bytes()).unwrap_err().to_string();
+        let why = DreamState::parse(text.as_bytes()).unwrap_err().to_string();
         assert!(why.contains(expected), "{text}: {why}");
     }
-    assert!(State::parse(b"\xff").is_err());
+    assert!(DreamState::parse(b"\xff").is_err());
 }

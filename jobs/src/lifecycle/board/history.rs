@@ -13,7 +13,7 @@ const KEPT: usize = 5000;
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum HistoryEvent {
     /// An entry's verdicts.
     Apply,
     /// The next task was begun.
@@ -26,7 +26,7 @@ pub enum What {
 
 /// A task that was moved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Move {
+pub struct TaskMove {
     /// Its heading before.
     pub task: String,
     /// Its line, from 1.
@@ -44,7 +44,7 @@ pub struct Move {
 
 /// A verdict that was understood and moves nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct UnappliedVerdict {
     /// The verdict.
     pub said: String,
     /// Why nothing moves.
@@ -62,7 +62,7 @@ pub struct Unresolved {
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct HistoryRecord {
     /// When.
     pub ts: Timestamp,
     /// The run that placed it.
@@ -73,16 +73,16 @@ pub struct Record {
     /// The board, below the project.
     pub board: String,
     /// What was done.
-    pub what: What,
+    pub what: HistoryEvent,
     /// The entry whose verdicts these were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
     /// What moved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub moves: Vec<Move>,
+    pub moves: Vec<TaskMove>,
     /// What was understood and moved nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<Kept>,
+    pub kept: Vec<UnappliedVerdict>,
     /// What could not be understood.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<Unresolved>,
@@ -90,15 +90,15 @@ pub struct Record {
 
 /// All that was done, oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct History {
+pub struct BoardHistory {
     /// The records.
-    pub records: Vec<Record>,
+    pub records: Vec<HistoryRecord>,
     /// Lines that are none; they are kept as they are.
     pub unreadable: usize,
     lines: Vec<String>,
 }
 
-impl History {
+impl BoardHistory {
     /// Reads it; a line that is no record is counted and kept.
     pub fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
@@ -107,7 +107,7 @@ impl History {
             .filter(|line| !line.trim().is_empty())
             .map(str::to_owned)
             .collect();
-        let records: Vec<Record> = lines
+        let records: Vec<HistoryRecord> = lines
             .iter()
             .filter_map(|line| serde_json::from_str(line).ok())
             .collect();
@@ -119,16 +119,16 @@ impl History {
     }
 
     /// When the verdicts of an agent's entry were applied.
-    pub fn applied(&self, agent: &str, entry: &str) -> Option<&Record> {
+    pub fn applied(&self, agent: &str, entry: &str) -> Option<&HistoryRecord> {
         self.records.iter().rev().find(|record| {
-            record.what == What::Apply
+            record.what == HistoryEvent::Apply
                 && record.agent == agent
                 && record.entry.as_deref() == Some(entry)
         })
     }
 
     /// Its text with further records at its end, and without the oldest beyond what is kept.
-    pub fn with(&self, more: &[Record]) -> String {
+    pub fn with(&self, more: &[HistoryRecord]) -> String {
         let more = more
             .iter()
             .map(|record| serde_json::to_string(record).expect("a record has string keys only"));
@@ -149,7 +149,7 @@ mod keyword {
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         match value {
-            Some(keyword) => serializer.serialize_str(keyword.word()),
+            Some(keyword) => serializer.serialize_str(keyword.as_str()),
             None => serializer.serialize_none(),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! newest entry ─verdicts─┐                      ┌─> the board's text, by ranges
-//! board ────────────────┴─ apply, pick (pure) ─┤                                  one placement
+//! board ────────────────┴─ apply, pick (pure) ─┤                                  one publication
 //! history: applied before? ─────────────────────┴─> one more line of the history ─┘
 //! ```
 //!
@@ -10,15 +10,19 @@
 //! applied stands there and nowhere else, and both are placed together, so that a verdict is applied
 //! once whatever dies when. Must never guess what a verdict means, and never remove a task.
 
-mod acts;
+mod change;
 mod history;
 mod moves;
 #[cfg(test)]
 mod tests;
 
-pub use acts::{BoardError, Desk, Done, JOB, Wish, history, lines, read, read_in};
-pub use history::{History, Kept, Move, PATH, Record, Unresolved, What};
-pub use moves::{Change, add, apply, done, pick};
+pub use change::{
+    BoardChange, BoardEditor, BoardError, BoardRequest, JOB, history, lines, read, read_in,
+};
+pub use history::{
+    BoardHistory, HistoryEvent, HistoryRecord, PATH, TaskMove, UnappliedVerdict, Unresolved,
+};
+pub use moves::{BoardEdit, add, apply, done, pick};
 
 /// The longest board that is read, in bytes.
 pub const LARGEST: u64 = 16 << 20;

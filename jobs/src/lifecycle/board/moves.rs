@@ -4,23 +4,23 @@ use std::collections::BTreeSet;
 
 use runner_text::org::{self, Board, Edit, Keyword, Resolved, Task, fold};
 
-use super::history::{Kept, Move, Unresolved};
-use crate::lifecycle::entry::{Act, Verdict};
+use super::history::{TaskMove, UnappliedVerdict, Unresolved};
+use crate::lifecycle::entry::{Verdict, VerdictMove};
 
 /// What becomes of a board.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct BoardEdit {
     /// What changes in its text.
     pub edits: Vec<Edit>,
     /// What moves.
-    pub moves: Vec<Move>,
+    pub moves: Vec<TaskMove>,
     /// What was understood and moves nothing.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<UnappliedVerdict>,
     /// What names no one task.
     pub unresolved: Vec<Unresolved>,
 }
 
-impl Change {
+impl BoardEdit {
     /// The text with the change. That the board then says what was meant, and nothing else moved, is
     /// looked at here once more.
     ///
@@ -47,14 +47,14 @@ impl Change {
 }
 
 /// Applies verdicts, each to the board as it was; two of one task are one too many.
-pub fn apply(board: &Board, verdicts: &[Verdict]) -> Change {
-    let mut change = Change::default();
+pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
+    let mut change = BoardEdit::default();
     let mut touched = BTreeSet::new();
     for verdict in verdicts {
-        let said = format!("{}: {}", verdict.act.words(), verdict.said);
-        if verdict.act == Act::KeepCourse {
+        let said = format!("{}: {}", verdict.act.describe(), verdict.said);
+        if verdict.act == VerdictMove::KeepCourse {
             let why = "the order stands".to_owned();
-            change.kept.push(Kept { said, why });
+            change.kept.push(UnappliedVerdict { said, why });
             continue;
         }
         let (task, rest) = match board.resolve(&verdict.said) {
@@ -75,12 +75,14 @@ pub fn apply(board: &Board, verdicts: &[Verdict]) -> Change {
             }
         };
         let to = match (verdict.act, task.keyword) {
-            (Act::PickUp, Keyword::Todo) => Keyword::Next,
-            (Act::PutDown, Keyword::Next | Keyword::Doing) => Keyword::Todo,
-            (Act::Cancel, Keyword::Todo | Keyword::Next | Keyword::Doing) => Keyword::Cancelled,
+            (VerdictMove::PickUp, Keyword::Todo) => Keyword::Next,
+            (VerdictMove::PutDown, Keyword::Next | Keyword::Doing) => Keyword::Todo,
+            (VerdictMove::Cancel, Keyword::Todo | Keyword::Next | Keyword::Doing) => {
+                Keyword::Cancelled
+            }
             (_, stands) => {
                 let why = format!("{:?} (line {}) is {stands}", task.heading, task.line);
-                change.kept.push(Kept { said, why });
+                change.kept.push(UnappliedVerdict { said, why });
                 continue;
             }
         };
@@ -122,13 +124,13 @@ fn unknown(board: &Board, said: &str) -> String {
 
 /// Begins the next task: the first that is NEXT; else one that is DOING already stays; else the first
 /// TODO. `None` where nothing is open.
-pub fn pick(board: &Board) -> Option<(&Task, Change)> {
+pub fn pick(board: &Board) -> Option<(&Task, BoardEdit)> {
     let stays = |task: &&Task| task.keyword == Keyword::Doing;
     if let Some(task) = board.first(Keyword::Next) {
         return Some((task, one(board, task, Keyword::Doing, "first NEXT")));
     }
     if let Some(task) = board.tasks.iter().find(stays) {
-        return Some((task, Change::default()));
+        return Some((task, BoardEdit::default()));
     }
     let task = board.first(Keyword::Todo)?;
     Some((task, one(board, task, Keyword::Doing, "top TODO")))
@@ -138,7 +140,7 @@ pub fn pick(board: &Board) -> Option<(&Task, Change)> {
 ///
 /// # Errors
 /// The words cannot be a task's heading here, or there is one already.
-pub fn add(board: &Board, text: &str, heading: &str) -> Result<Change, String> {
+pub fn add(board: &Board, text: &str, heading: &str) -> Result<BoardEdit, String> {
     match board.resolve(heading) {
         Resolved::Unknown => {}
         _ => return Err(format!("there is a task {heading:?} already")),
@@ -154,16 +156,16 @@ pub fn add(board: &Board, text: &str, heading: &str) -> Result<Change, String> {
     if task.keyword != Keyword::Todo || new.tasks.len() != board.tasks.len() + 1 {
         return Err(format!("{heading:?} would not stand as an open task"));
     }
-    Ok(Change {
+    Ok(BoardEdit {
         edits: vec![edit],
-        moves: vec![Move {
+        moves: vec![TaskMove {
             task: task.heading.clone(),
             line: task.line,
             from: None,
             to: Some(Keyword::Todo),
             why: String::new(),
         }],
-        ..Change::default()
+        ..BoardEdit::default()
     })
 }
 
@@ -171,7 +173,7 @@ pub fn add(board: &Board, text: &str, heading: &str) -> Result<Change, String> {
 ///
 /// # Errors
 /// The words name no one task, or it is closed.
-pub fn done(board: &Board, said: &str) -> Result<Change, String> {
+pub fn done(board: &Board, said: &str) -> Result<BoardEdit, String> {
     match board.resolve(said) {
         Resolved::One { task, .. } if task.keyword.is_closed() => {
             Err(format!("{:?} is {} already", task.heading, task.keyword))
@@ -188,16 +190,16 @@ pub fn done(board: &Board, said: &str) -> Result<Change, String> {
     }
 }
 
-fn one(board: &Board, task: &Task, to: Keyword, why: &str) -> Change {
-    Change {
+fn one(board: &Board, task: &Task, to: Keyword, why: &str) -> BoardEdit {
+    BoardEdit {
         edits: board.moved(task, to, None),
         moves: vec![moved(task, to, why.to_owned())],
-        ..Change::default()
+        ..BoardEdit::default()
     }
 }
 
-fn moved(task: &Task, to: Keyword, why: String) -> Move {
-    Move {
+fn moved(task: &Task, to: Keyword, why: String) -> TaskMove {
+    TaskMove {
         task: task.heading.clone(),
         line: task.line,
         from: Some(task.keyword),

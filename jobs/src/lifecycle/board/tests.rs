@@ -1,10 +1,12 @@
 //! Verdicts on boards: each case of bad input once.
 
 use proptest::prelude::*;
-use runner_text::org::{Board, Form, Keyword};
+use runner_text::org::{Board, BoardForm, Keyword};
 
-use super::{Change, History, Move, Record, What, add, apply, done, pick};
-use crate::lifecycle::entry::{Act, Verdict, parse_sections};
+use super::{
+    BoardEdit, BoardHistory, HistoryEvent, HistoryRecord, TaskMove, add, apply, done, pick,
+};
+use crate::lifecycle::entry::{Verdict, VerdictMove, parse_sections};
 
 /// The verdicts of a dream that says this below its heading.
 fn said(lines: &str) -> Vec<Verdict> {
@@ -14,7 +16,7 @@ fn said(lines: &str) -> Vec<Verdict> {
 }
 
 /// Applies them: what the board says then, and the change.
-fn after(board: &str, form: Form, lines: &str) -> (String, Change) {
+fn after(board: &str, form: BoardForm, lines: &str) -> (String, BoardEdit) {
     let read = Board::read(board, form);
     let change = apply(&read, &said(lines));
     (change.text(board, &read).unwrap(), change)
@@ -41,7 +43,7 @@ fn each_move_goes_where_the_contract_says_and_nowhere_else() {
         ("keep course — y", Keyword::Doing, None),
     ] {
         let board = stands(from);
-        let (text, change) = after(&board, Form::Org, &format!("- {line}"));
+        let (text, change) = after(&board, BoardForm::Org, &format!("- {line}"));
         match to {
             Some(to) => {
                 assert_eq!(text, to, "{line} from {from}");
@@ -61,7 +63,7 @@ fn what_names_no_one_task_is_reported_and_never_guessed() {
     let board = "* TODO twin\n* NEXT twin\n* WAITING for rain\n* TODO clean the tank\n";
     let (text, change) = after(
         board,
-        Form::Org,
+        BoardForm::Org,
         "- pick up: twin — x\n- cancel: for rain — y\n- pick up: clean the tanks — z\n- pick up: nothing like it — z\n- cancel: clean — z",
     );
     assert_eq!(text, board);
@@ -76,7 +78,7 @@ fn headings_with_dashes_and_other_hyphens_are_met() {
     let board = "* TODO tables — offline\n* TODO tables\n* TODO re\u{2011}read the “log”\n";
     let (text, change) = after(
         board,
-        Form::Org,
+        BoardForm::Org,
         "- pick up: tables — offline — the data is there\n- cancel: tables — too old — really\n- pick up: re-read the \"log\" – now",
     );
     assert_eq!(
@@ -88,7 +90,11 @@ fn headings_with_dashes_and_other_hyphens_are_met() {
 
 #[test]
 fn two_verdicts_on_one_task_are_one_too_many() {
-    let (text, change) = after("* TODO X\n", Form::Org, "- pick up: X — a\n- cancel: X — b");
+    let (text, change) = after(
+        "* TODO X\n",
+        BoardForm::Org,
+        "- pick up: X — a\n- cancel: X — b",
+    );
     assert_eq!(text, "* NEXT X\n");
     assert_eq!(change.unresolved.len(), 1);
 }
@@ -97,7 +103,7 @@ fn two_verdicts_on_one_task_are_one_too_many() {
 fn an_entry_older_than_the_board_moves_what_is_still_there() {
     let (text, change) = after(
         "- [x] was done since\n- [ ] still open\n",
-        Form::Markdown,
+        BoardForm::Markdown,
         "- pick up: was done since — a\n- pick up: still open — b\n- pick up: was removed since — c",
     );
     assert_eq!(text, "- [x] was done since\n- [ ] NEXT still open\n");
@@ -107,7 +113,7 @@ fn an_entry_older_than_the_board_moves_what_is_still_there() {
 #[test]
 fn the_first_next_is_picked_then_what_is_in_flight_then_the_top_todo() {
     let picked = |text: &str| {
-        let board = Board::read(text, Form::Org);
+        let board = Board::read(text, BoardForm::Org);
         let (task, change) = pick(&board)?;
         let after = change.text(text, &board).unwrap();
         Some((task.heading.clone(), after))
@@ -132,7 +138,7 @@ fn the_first_next_is_picked_then_what_is_in_flight_then_the_top_todo() {
 #[test]
 fn tasks_are_added_and_finished_by_name() {
     let text = "* Work\n** DOING X\n";
-    let board = Board::read(text, Form::Org);
+    let board = Board::read(text, BoardForm::Org);
     let finished = done(&board, "X").unwrap();
     assert_eq!(finished.text(text, &board).unwrap(), "* Work\n** DONE X\n");
     assert!(done(&board, "Y").is_err());
@@ -143,7 +149,7 @@ fn tasks_are_added_and_finished_by_name() {
     );
     assert!(add(&board, text, "X").is_err());
     assert!(add(&board, text, " \n").is_err());
-    let list = Board::read("- [ ] X\n", Form::Markdown);
+    let list = Board::read("- [ ] X\n", BoardForm::Markdown);
     assert!(add(&list, "- [ ] X\n", "DONE already").is_err());
 }
 
@@ -155,7 +161,7 @@ fn ten_thousand_tasks_keep_every_other_byte() {
     let lines: String = (0..40)
         .map(|n| format!("- pick up: task {} — of many — reason\n", n * 250))
         .collect();
-    let (text, change) = after(&board, Form::Org, &lines);
+    let (text, change) = after(&board, BoardForm::Org, &lines);
     assert_eq!((change.moves.len(), change.unresolved.len()), (40, 0));
     let pairs = board.split_inclusive('\n').zip(text.split_inclusive('\n'));
     assert_eq!(pairs.filter(|(old, new)| old != new).count(), 40);
@@ -164,14 +170,14 @@ fn ten_thousand_tasks_keep_every_other_byte() {
 
 #[test]
 fn history_knows_what_was_applied_and_keeps_what_it_cannot_read() {
-    let record = |agent: &str, entry: &str| Record {
+    let record = |agent: &str, entry: &str| HistoryRecord {
         ts: "2026-06-10T14:30:00Z".parse().unwrap(),
         run: "01".to_owned(),
         agent: agent.to_owned(),
         board: "plan.org".to_owned(),
-        what: What::Apply,
+        what: HistoryEvent::Apply,
         entry: Some(entry.to_owned()),
-        moves: vec![Move {
+        moves: vec![TaskMove {
             task: "X".to_owned(),
             line: 1,
             from: Some(Keyword::Todo),
@@ -181,21 +187,21 @@ fn history_knows_what_was_applied_and_keeps_what_it_cannot_read() {
         kept: Vec::new(),
         unresolved: Vec::new(),
     };
-    let first = History::parse(b"what is this?\n\n").with(&[record("", "a")]);
-    let read = History::parse(first.as_bytes());
+    let first = BoardHistory::parse(b"what is this?\n\n").with(&[record("", "a")]);
+    let read = BoardHistory::parse(first.as_bytes());
     assert_eq!((read.records.len(), read.unreadable), (1, 1));
     assert_eq!(read.records[0], record("", "a"));
     assert!(read.applied("", "a").is_some());
     assert!(read.applied("two", "a").is_none() && read.applied("", "b").is_none());
-    let many: Vec<Record> = (0..6000).map(|n| record("two", &n.to_string())).collect();
-    let read = History::parse(read.with(&many).as_bytes());
+    let many: Vec<HistoryRecord> = (0..6000).map(|n| record("two", &n.to_string())).collect();
+    let read = BoardHistory::parse(read.with(&many).as_bytes());
     assert_eq!(read.records.len(), 5000);
     assert!(read.applied("two", "5999").is_some());
 }
 
 #[test]
 fn a_dream_that_is_read_keeps_the_act() {
-    assert_eq!(said("- put down: X — y")[0].act, Act::PutDown);
+    assert_eq!(said("- put down: X — y")[0].act, VerdictMove::PutDown);
 }
 
 fn piece() -> impl Strategy<Value = String> {
@@ -224,12 +230,12 @@ proptest! {
         said in prop::collection::vec(("[abc —:\u{2011}-]{0,8}", 0..4_usize), 0..6),
     ) {
         let text = pieces.concat();
-        for form in [Form::Org, Form::Markdown] {
+        for form in [BoardForm::Org, BoardForm::Markdown] {
             let board = Board::read(&text, form);
             let named = board.tasks.iter().map(|task| task.heading.clone());
             let verdicts: Vec<Verdict> = named
                 .chain(said.iter().map(|(words, _)| words.clone()))
-                .zip(said.iter().map(|(_, act)| Act::ALL[*act]).cycle())
+                .zip(said.iter().map(|(_, act)| VerdictMove::ALL[*act]).cycle())
                 .map(|(task, act)| Verdict::new(act, Some(&task), &text))
                 .collect();
             let change = apply(&board, &verdicts);

@@ -62,9 +62,9 @@ pub struct Sections {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Which move.
-    pub act: Act,
+    pub act: VerdictMove,
     /// The task as the line names it, up to the first dash between spaces; `None` for
-    /// [`Act::KeepCourse`]. Headings hold such dashes too, so what decides is [`Verdict::said`].
+    /// [`VerdictMove::KeepCourse`]. Headings hold such dashes too, so what decides is [`Verdict::said`].
     pub task: Option<String>,
     /// Why. What follows the first dash; empty when nothing does.
     pub why: String,
@@ -76,7 +76,7 @@ pub struct Verdict {
 /// The four moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Act {
+pub enum VerdictMove {
     /// TODO to NEXT.
     PickUp,
     /// NEXT or DOING to TODO.
@@ -87,12 +87,12 @@ pub enum Act {
     KeepCourse,
 }
 
-impl Act {
+impl VerdictMove {
     /// All of them, in the contract's order.
     pub const ALL: [Self; 4] = [Self::PickUp, Self::PutDown, Self::Cancel, Self::KeepCourse];
 
     /// The words in an entry.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::PickUp => "pick up",
             Self::PutDown => "put down",
@@ -104,9 +104,9 @@ impl Act {
 
 impl Verdict {
     /// A verdict on `task`, for those that are made and not read.
-    pub fn new(act: Act, task: Option<&str>, why: &str) -> Self {
+    pub fn new(act: VerdictMove, task: Option<&str>, why: &str) -> Self {
         let (task, why) = (task.map(render::one_line), render::one_line(why));
-        let task = task.filter(|it| !it.is_empty() && act != Act::KeepCourse);
+        let task = task.filter(|it| !it.is_empty() && act != VerdictMove::KeepCourse);
         let said = match &task {
             None => why.clone(),
             Some(task) if why.is_empty() => task.clone(),
@@ -124,12 +124,12 @@ impl Verdict {
 impl Sections {
     /// What of the limits on words and lines it does not keep, one line each.
     pub fn warnings(&self) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let words = self.tale.split_whitespace().count();
         if words == 0 {
-            told.push("tale is empty".to_owned());
+            reported.push("tale is empty".to_owned());
         } else if words > TALE_WORDS {
-            told.push(format!("tale has {words} words, more than {TALE_WORDS}"));
+            reported.push(format!("tale has {words} words, more than {TALE_WORDS}"));
         }
         for (name, lines, least, most) in [
             ("goals", self.goals.len(), 3, 5),
@@ -137,17 +137,17 @@ impl Sections {
             ("fears", self.fears.len(), 2, 3),
         ] {
             if !(least..=most).contains(&lines) {
-                told.push(format!("{name} has {lines} lines, not {least} to {most}"));
+                reported.push(format!("{name} has {lines} lines, not {least} to {most}"));
             }
         }
         if self.verdicts.is_empty() {
-            told.push("no verdict".to_owned());
+            reported.push("no verdict".to_owned());
         }
-        told.extend((self.unread.iter()).map(|line| format!("not a verdict: {line}")));
+        reported.extend((self.unread.iter()).map(|line| format!("not a verdict: {line}")));
         if self.carry.is_empty() {
-            told.push("carry is empty".to_owned());
+            reported.push("carry is empty".to_owned());
         }
-        told
+        reported
     }
 }
 

@@ -3,7 +3,7 @@
 //! Must never take time beyond linear in the text, and never repair it.
 
 use super::render::{clean, one_line};
-use super::{Act, Entry, HEADINGS, Sections, Verdict};
+use super::{Entry, HEADINGS, Sections, Verdict, VerdictMove};
 
 /// The largest entry that is read, in bytes.
 pub const LARGEST: usize = 256 * 1024;
@@ -145,13 +145,13 @@ fn items(lines: &[&str]) -> Vec<String> {
 
 /// A line below `verdicts`, read by its first words; `None` when it is no verdict.
 fn verdict(item: &str) -> Option<Verdict> {
-    let (act, rest) = Act::ALL.into_iter().find_map(|act| {
-        let head = item.get(..act.words().len())?;
+    let (act, rest) = VerdictMove::ALL.into_iter().find_map(|act| {
+        let head = item.get(..act.describe().len())?;
         let rest = &item[head.len()..];
-        head.eq_ignore_ascii_case(act.words())
+        head.eq_ignore_ascii_case(act.describe())
             .then_some((act, rest))
     })?;
-    if act == Act::KeepCourse {
+    if act == VerdictMove::KeepCourse {
         // `keep course`, `keep course — why`, `keep course: why`; not `keep coursebook`.
         let padded = format!("{rest} ");
         let why = DASHES.iter().find_map(|dash| padded.strip_prefix(dash));

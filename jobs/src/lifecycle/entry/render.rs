@@ -4,7 +4,7 @@
 //! hyphen, a line of the tale never begins with a star or a keyword.
 
 use super::parse::prose;
-use super::{Act, Entry, HEADINGS};
+use super::{Entry, HEADINGS, VerdictMove};
 
 /// The entry as a file.
 pub fn render(entry: &Entry) -> String {
@@ -18,9 +18,9 @@ pub fn render(entry: &Entry) -> String {
         .verdicts
         .iter()
         .map(|it| match (it.act, it.said.as_str()) {
-            (act @ Act::KeepCourse, "") => act.words().to_owned(),
-            (act @ Act::KeepCourse, why) => format!("{} — {why}", act.words()),
-            (act, said) => format!("{}: {said}", act.words()),
+            (act @ VerdictMove::KeepCourse, "") => act.describe().to_owned(),
+            (act @ VerdictMove::KeepCourse, why) => format!("{} — {why}", act.describe()),
+            (act, said) => format!("{}: {said}", act.describe()),
         });
     let verdicts: Vec<String> = verdicts.chain(sections.unread.iter().cloned()).collect();
     for (at, name) in HEADINGS.iter().enumerate() {

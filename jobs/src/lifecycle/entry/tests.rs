@@ -54,8 +54,8 @@ fn an_entry_reads_as_it_is_written() {
         (said.goals.len(), said.blue_sky.len(), said.fears.len()),
         (3, 2, 2)
     );
-    let acts: Vec<Act> = said.verdicts.iter().map(|it| it.act).collect();
-    assert_eq!(acts, Act::ALL);
+    let acts: Vec<VerdictMove> = said.verdicts.iter().map(|it| it.act).collect();
+    assert_eq!(acts, VerdictMove::ALL);
     // A heading may hold the dash: all of it is kept for whoever knows the board.
     assert_eq!(said.verdicts[0].task.as_deref(), Some("table"));
     assert_eq!(
@@ -139,7 +139,7 @@ fn an_idea_that_imitates_a_heading_discards_as_text_and_stays_an_idea_as_data() 
         sections: Sections {
             tale: format!("It was.\n{hostile}\n#+TITLE: other"),
             goals: vec![hostile.into(), "- - * goals".into(), "\n".into()],
-            verdicts: vec![Verdict::new(Act::Cancel, Some(hostile), hostile)],
+            verdicts: vec![Verdict::new(VerdictMove::Cancel, Some(hostile), hostile)],
             ..Sections::default()
         },
         title: format!("rem\n{hostile}"),
@@ -215,7 +215,7 @@ fn broken_counts_warn() {
         goals: vec!["one".into()],
         ..Sections::default()
     };
-    let told = said.warnings().join("\n");
+    let reported = said.warnings().join("\n");
     for word in [
         "121 words",
         "goals has 1",
@@ -224,7 +224,7 @@ fn broken_counts_warn() {
         "no verdict",
         "carry is empty",
     ] {
-        assert!(told.contains(word), "{told}");
+        assert!(reported.contains(word), "{reported}");
     }
 }
 
@@ -309,7 +309,7 @@ proptest! {
                 tale: texts[2].clone(),
                 goals: vec![texts[3].clone()],
                 blue_sky: vec![texts[4].clone(), texts[5].clone()],
-                verdicts: vec![Verdict::new(Act::PickUp, Some(&texts[6]), &texts[7])],
+                verdicts: vec![Verdict::new(VerdictMove::PickUp, Some(&texts[6]), &texts[7])],
                 carry: vec![texts[7].clone()],
                 ..Sections::default()
             },

@@ -6,7 +6,7 @@
 use runner_text::near::{Sets, jaccard};
 use runner_text::org::{Board, Resolved};
 
-use super::super::entry::{Act, Entry, Sections, render};
+use super::super::entry::{Entry, Sections, VerdictMove, render};
 use super::gather::Slice;
 
 /// From this similarity on, a tale repeats the previous one.
@@ -41,7 +41,7 @@ pub fn check(sections: &Sections, slice: &Slice) -> Result<(), String> {
         .into_iter()
         .map(|(_, text)| text)
         .collect();
-    let known: Vec<Named<'_>> = seen.iter().flat_map(|text| named(text)).collect();
+    let known: Vec<NamedHash<'_>> = seen.iter().flat_map(|text| named(text)).collect();
     let text = render(&entry);
     for hash in named(&text).filter(|it| it.certain) {
         let in_log = slice
@@ -60,7 +60,7 @@ pub fn check(sections: &Sections, slice: &Slice) -> Result<(), String> {
 
 fn verdicts(sections: &Sections, board: &Board) -> Result<(), String> {
     for verdict in &sections.verdicts {
-        if verdict.act == Act::KeepCourse {
+        if verdict.act == VerdictMove::KeepCourse {
             continue;
         }
         let said = &verdict.said;
@@ -70,12 +70,12 @@ fn verdicts(sections: &Sections, board: &Board) -> Result<(), String> {
                 let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
                 return Err(format!(
                     "{:?} names {heading:?}, which stands on the lines {} of the board",
-                    verdict.act.words(),
+                    verdict.act.describe(),
                     lines.join(", ")
                 ));
             }
             Resolved::Unknown => {
-                let act = verdict.act.words();
+                let act = verdict.act.describe();
                 return Err(format!("`{act}: {said}` names no task of the board"));
             }
         }
@@ -85,13 +85,13 @@ fn verdicts(sections: &Sections, board: &Board) -> Result<(), String> {
 
 /// A word that may be a commit's hash.
 #[derive(Clone, Copy, Debug)]
-struct Named<'t> {
+struct NamedHash<'t> {
     word: &'t str,
     /// It is one: it has letters and digits, or stands behind `commit`.
     certain: bool,
 }
 
-impl Named<'_> {
+impl NamedHash<'_> {
     fn lower(&self) -> String {
         self.word.to_ascii_lowercase()
     }
@@ -99,7 +99,7 @@ impl Named<'_> {
 
 /// The words of a text that look like hashes. `1048576` and `defaced` are none unless the text calls
 /// them commits.
-fn named(text: &str) -> impl Iterator<Item = Named<'_>> {
+fn named(text: &str) -> impl Iterator<Item = NamedHash<'_>> {
     let mut called = false;
     text.split(|c: char| !c.is_alphanumeric())
         .filter_map(move |word| {
@@ -116,7 +116,7 @@ fn named(text: &str) -> impl Iterator<Item = Named<'_>> {
                 (7..=40).contains(&word.len()) && word.bytes().all(|it| it.is_ascii_hexdigit());
             let digits = word.bytes().any(|it| it.is_ascii_digit());
             let letters = word.bytes().any(|it| it.is_ascii_alphabetic());
-            hex.then_some(Named {
+            hex.then_some(NamedHash {
                 word,
                 certain: behind || (digits && letters),
             })

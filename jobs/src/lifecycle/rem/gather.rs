@@ -11,13 +11,13 @@
 
 use jiff::Timestamp;
 use runner_engine::outcome::Class;
-use runner_text::org::{Board, Form};
+use runner_text::org::{Board, BoardForm};
 
 use super::super::entry::Entry;
-use super::super::manifest::{self, Listed, Read};
+use super::super::manifest::{self, Listed, ReadManifest};
 use super::super::{audit, audit::Audit};
 use super::RemSpec;
-use crate::steps::Step;
+use crate::steps::ToolStep;
 use crate::{Context, JobError};
 
 /// How many commits.
@@ -74,13 +74,13 @@ pub struct Slice {
     /// All of the board: what verdicts are resolved against.
     pub board: Board,
     /// The oldest first.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ToolStep>,
     /// The newest entry, where there is one that can be read.
     pub previous: Option<Previous>,
     /// The list of entries, to be replaced.
-    pub listed: Read,
+    pub listed: ReadManifest,
     /// What could not be read, for the report.
-    pub told: Vec<String>,
+    pub reported: Vec<String>,
 }
 
 /// Reads the four sources.
@@ -88,26 +88,31 @@ pub struct Slice {
 /// # Errors
 /// Git gives no answer, or a source is there and cannot be read.
 pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let folder = manifest::folder(spec.agent.as_deref());
     let listed = manifest::read(&ctx.scope, &folder)?;
     let previous = listed.manifest.entries.first().and_then(|newest| {
         let read = manifest::entry_of(&ctx.scope, &folder, newest);
         let (entry, text) = read
-            .map_err(|error| told.push(format!("the newest entry is not shown: {}", error.whole())))
+            .map_err(|error| {
+                reported.push(format!("the newest entry is not shown: {}", error.whole()))
+            })
             .ok()?;
         Some(Previous {
             listed: newest.clone(),
             text: beginning(&text, ENTRY),
-            audit: audit::of(&ctx.scope, &folder, &entry.id),
+            audit: audit::read_record(&ctx.scope, &folder, &entry.id),
             entry,
         })
     });
     let plan = plan(ctx, spec)?;
-    let board = Board::read(plan.as_deref().unwrap_or_default(), Form::of(&spec.board));
+    let board = Board::read(
+        plan.as_deref().unwrap_or_default(),
+        BoardForm::of(&spec.board),
+    );
     let steps = ctx.last_steps(&spec.files.steps, spec.agent.as_deref(), STEPS)?;
     let steps = steps.unwrap_or_else(|error| {
-        told.push(format!("{} is not shown: {error}", spec.files.steps));
+        reported.push(format!("{} is not shown: {error}", spec.files.steps));
         Vec::new()
     });
     Ok(Slice {
@@ -117,13 +122,13 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
         steps,
         previous,
         listed,
-        told,
+        reported,
     })
 }
 
 fn plan(ctx: &Context<'_>, spec: &RemSpec) -> Result<Option<String>, JobError> {
     let path = &spec.board;
-    let Some((bytes, _)) = ctx.scope.look(path, LARGEST_BOARD)? else {
+    let Some((bytes, _)) = ctx.scope.inspect(path, LARGEST_BOARD)? else {
         return Ok(None);
     };
     let text = String::from_utf8(bytes)
@@ -168,7 +173,7 @@ impl Slice {
     }
 
     /// The tools that were used after that; a row without a time counts.
-    pub fn new_steps(&self) -> impl Iterator<Item = &Step> {
+    pub fn new_steps(&self) -> impl Iterator<Item = &ToolStep> {
         let since = self.since();
         self.steps.iter().filter(move |it| {
             let at = it.ts.parse::<Timestamp>().ok();
@@ -194,7 +199,7 @@ impl Slice {
             ),
             (
                 "the last 25 tools".to_owned(),
-                lines(self.steps.iter().map(Step::line).collect()),
+                lines(self.steps.iter().map(ToolStep::line).collect()),
             ),
         ];
         if let Some(previous) = self.previous.as_ref().filter(|_| with_previous) {

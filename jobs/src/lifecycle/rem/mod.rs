@@ -4,7 +4,7 @@
 //! ```text
 //! due? ──no──> skipped
 //!  │ yes
-//! gather ──> ask ──> read strictly ──> checks ──> rem/<id>.org + rem/manifest.json, one placement
+//! gather ──> ask ──> read strictly ──> checks ──> rem/<id>.org + rem/manifest.json, one publication
 //!                        │                │ a tale that repeats: asked once more without the previous
 //!                        └────────────────┴──> failed (malformed): nothing is placed
 //! ```
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::cycle::CycleSpec;
-use super::entry::{self, Act, Entry, Sections};
+use super::entry::{self, Entry, Sections, VerdictMove};
 use super::manifest::{self, Listed};
 use super::{Files, publish};
 use crate::{Context, Finished, JobError};
@@ -35,7 +35,7 @@ use gather::Slice;
 /// How a model is to give its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Form {
+pub enum AnswerForm {
     /// As JSON whose schema has the board's headings.
     #[default]
     Data,
@@ -56,7 +56,7 @@ pub struct RemSpec {
     /// How long after the last dream that succeeded the next may come, in minutes.
     pub interval_minutes: u32,
     /// How the answer is given.
-    pub answer: Form,
+    pub answer: AnswerForm,
     /// What the project's own settings say of files and commits.
     #[serde(skip)]
     pub files: Files,
@@ -69,7 +69,7 @@ impl Default for RemSpec {
             board: super::BOARD.to_owned(),
             after_audit: true,
             interval_minutes: 50,
-            answer: Form::Data,
+            answer: AnswerForm::Data,
             files: Files::default(),
         }
     }
@@ -82,7 +82,7 @@ impl Default for RemSpec {
 /// the checks.
 pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
     let slice = gather::gather(ctx, spec)?;
-    if !ctx.admitted.by_hand() {
+    if !ctx.admitted.manual() {
         due(&slice, spec, ctx.now)?;
     }
     dream(ctx, spec, &slice)
@@ -103,7 +103,7 @@ pub fn of_cycle(ctx: &mut Context<'_>, cycle: &CycleSpec) -> Result<Finished, Jo
     dream(ctx, &spec, &slice)
 }
 
-/// Whether a dream that nobody asked for by hand is due.
+/// Whether a dream that nobody asked for manually is due.
 fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
     let last = slice.since();
     let interval = SignedDuration::from_mins(i64::from(spec.interval_minutes));
@@ -138,7 +138,7 @@ pub(crate) fn question(
 ) -> Result<(Request, Vec<String>), JobError> {
     let slice = gather::gather(ctx, spec)?;
     let request = ask(ctx, spec, &slice, 1, true);
-    Ok((request, slice.told))
+    Ok((request, slice.reported))
 }
 
 fn ask(
@@ -165,9 +165,9 @@ fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finishe
     let malformed = |why: String| JobError::failed(Class::Malformed, why);
     let reply = ctx.ask(&ask(ctx, spec, slice, 1, true), 0)?;
     let (mut sections, mut by_rule) = read(&reply, slice).map_err(malformed)?;
-    let mut told = slice.told.clone();
+    let mut reported = slice.reported.clone();
     if !by_rule && checks::is_parrot(&sections.tale, slice) {
-        told.push("the tale repeated the previous one; it was asked for once more".to_owned());
+        reported.push("the tale repeated the previous one; it was asked for once more".to_owned());
         let reply = ctx.ask(&ask(ctx, spec, slice, 2, false), 0)?;
         (sections, by_rule) = read(&reply, slice).map_err(malformed)?;
         if !by_rule && checks::is_parrot(&sections.tale, slice) {
@@ -178,7 +178,7 @@ fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finishe
     // What is checked is what is placed.
     let sections = clean(&sections, |text| ctx.redactor.redact(text).into_owned());
     checks::check(&sections, slice).map_err(malformed)?;
-    place(ctx, spec, slice, sections, by_rule, told)
+    publish_entry(ctx, spec, slice, sections, by_rule, reported)
 }
 
 /// The sections of an answer, and whether it is the one by rule.
@@ -205,7 +205,7 @@ fn same_tasks(sections: &Sections, board: &org::Board) -> Result<(), String> {
     for verdict in sections
         .verdicts
         .iter()
-        .filter(|it| it.act != Act::KeepCourse)
+        .filter(|it| it.act != VerdictMove::KeepCourse)
     {
         let named = verdict.task.as_deref().unwrap_or_default();
         if let org::Resolved::One { task, .. } = board.resolve(&verdict.said)
@@ -240,13 +240,13 @@ fn clean(sections: &Sections, text: impl Fn(&str) -> String) -> Sections {
     out
 }
 
-fn place(
+fn publish_entry(
     ctx: &mut Context<'_>,
     spec: &RemSpec,
     slice: &Slice,
     sections: Sections,
     by_rule: bool,
-    mut told: Vec<String>,
+    mut reported: Vec<String>,
 ) -> Result<Finished, JobError> {
     let folder = manifest::folder(spec.agent.as_deref());
     let file = |id: &str| format!("{folder}/{id}.org");
@@ -266,7 +266,7 @@ fn place(
         (false, None) => ctx.backend_name().to_owned(),
     };
     if !by_rule {
-        told.extend(sections.warnings());
+        reported.extend(sections.warnings());
     }
     let entry = Entry {
         title: format!("rem — {}", now.strftime("%Y-%m-%d %H:%M UTC")),
@@ -302,7 +302,7 @@ fn place(
     });
     Ok(Finished {
         headline: format!("{} dreamt {}", ctx.backend_name(), file(&id)),
-        lines: told,
+        lines: reported,
         facts: facts.as_object().cloned().unwrap_or_default(),
         ..Finished::default()
     })

@@ -15,9 +15,9 @@ use runner_text::redact::Redactor;
 use serde_json::{Value, json};
 
 use super::super::entry::render;
-use super::super::entry::{Act, Entry, HEADINGS, Sections, TALE_WORDS, Verdict};
+use super::super::entry::{Entry, HEADINGS, Sections, TALE_WORDS, Verdict, VerdictMove};
 use super::gather::Slice;
-use super::{Form, rule};
+use super::{AnswerForm, rule};
 
 /// How the dream is drawn.
 const TEMPERATURE: Temperature = Temperature::hundredths(80);
@@ -39,7 +39,7 @@ pub struct Frame<'a> {
     /// Takes the secrets out of every text.
     pub redactor: &'a Redactor,
     /// How the answer is to be given.
-    pub form: Form,
+    pub form: AnswerForm,
     /// Whether the newest entry is shown.
     pub with_previous: bool,
 }
@@ -76,10 +76,10 @@ pub fn build(frame: &Frame<'_>, slice: &Slice) -> Request {
         sources,
         rule_answer: Value::String(BY_RULE.to_owned()),
         offer: match frame.form {
-            Form::Data => json!({}),
-            Form::Org => json!({ "tasks": headings }),
+            AnswerForm::Data => json!({}),
+            AnswerForm::Org => json!({ "tasks": headings }),
         },
-        schema: (frame.form == Form::Data).then(|| schema(&headings)),
+        schema: (frame.form == AnswerForm::Data).then(|| schema(&headings)),
         limits: RequestLimits {
             total: frame.total,
             temperature: Some(TEMPERATURE),
@@ -109,14 +109,14 @@ fn headings(slice: &Slice, redactor: &Redactor) -> BTreeSet<String> {
     sole.map(|it| it.heading.clone()).collect()
 }
 
-fn instructions(nonce: &str, form: Form) -> String {
+fn instructions(nonce: &str, form: AnswerForm) -> String {
     let answer = match form {
-        Form::Data => {
+        AnswerForm::Data => {
             "Answer with one JSON object that fits the schema. task is one of the headings that are \
              listed there, word for word, or \"\" for keep-course."
                 .to_owned()
         }
-        Form::Org => format!(
+        AnswerForm::Org => format!(
             "Answer with org text and nothing else: exactly these six headings in this order, each on \
              a line of its own, `* {}`. Every section but the tale is a list, one line each, `- …`. \
              A verdict is `- pick up: TASK — why`, `- put down: TASK — why`, `- cancel: TASK — why` or \
@@ -205,14 +205,14 @@ struct Data {
     goals: Vec<String>,
     blue_sky: Vec<String>,
     fears: Vec<String>,
-    verdicts: Vec<Move>,
+    verdicts: Vec<VerdictMoveData>,
     carry: Carry,
 }
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Move {
-    act: Act,
+struct VerdictMoveData {
+    act: VerdictMove,
     task: String,
     why: String,
 }
@@ -236,13 +236,13 @@ pub fn sections_of(answer: &Value) -> Result<Sections, String> {
     let mut verdicts = Vec::new();
     for it in data.verdicts {
         let named = !it.task.trim().is_empty();
-        if named == (it.act == Act::KeepCourse) {
+        if named == (it.act == VerdictMove::KeepCourse) {
             let what = if named {
                 "names a task"
             } else {
                 "names no task"
             };
-            return Err(format!("a verdict {:?} {what}", it.act.words()));
+            return Err(format!("a verdict {:?} {what}", it.act.describe()));
         }
         verdicts.push(Verdict::new(it.act, named.then_some(&*it.task), &it.why));
     }

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use runner_text::org::Keyword;
 
-use super::super::entry::{Act, Sections, Verdict};
+use super::super::entry::{Sections, Verdict, VerdictMove};
 use super::gather::Slice;
-use crate::steps::Step;
+use crate::steps::ToolStep;
 
 /// Words that a command has which looks whether something is so.
 const LOOKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
@@ -21,7 +21,7 @@ pub fn sections(slice: &Slice) -> Sections {
     let task = |keyword| slice.board.first(keyword).map(|it| it.heading.clone());
     let doing = task(Keyword::Doing);
     let next = task(Keyword::Next).or_else(|| task(Keyword::Todo));
-    let failed: Vec<&Step> = slice.new_steps().filter(|it| it.exit_code != 0).collect();
+    let failed: Vec<&ToolStep> = slice.new_steps().filter(|it| it.exit_code != 0).collect();
     Sections {
         tale: tale(slice, &failed),
         goals: goals(slice),
@@ -30,7 +30,7 @@ pub fn sections(slice: &Slice) -> Sections {
         ],
         fears: fears(slice, &failed),
         verdicts: vec![Verdict::new(
-            Act::KeepCourse,
+            VerdictMove::KeepCourse,
             None,
             "by rule nothing is moved without a judge",
         )],
@@ -39,14 +39,14 @@ pub fn sections(slice: &Slice) -> Sections {
     }
 }
 
-fn tale(slice: &Slice, failed: &[&Step]) -> String {
+fn tale(slice: &Slice, failed: &[&ToolStep]) -> String {
     let since = match slice.since() {
         Some(at) => format!("Since {}", at.strftime("%Y-%m-%d %H:%M UTC")),
         None => "Until now".to_owned(),
     };
     let commits: Vec<String> = slice
         .new_commits()
-        .map(|it| format!("{} ({})", words(&it.subject, 12), it.short))
+        .map(|it| format!("{} ({})", limit_words(&it.subject, 12), it.short))
         .collect();
     let used = slice.new_steps().count();
     let mut lines = vec![match commits.len() {
@@ -60,7 +60,7 @@ fn tale(slice: &Slice, failed: &[&Step]) -> String {
         (used, failed) => format!("{} used, and {failed} failed.", were(used)),
     });
     let last = failed.iter().rev().take(2);
-    lines.extend(last.map(|it| format!("Failed: {}.", words(&it.line(), 12))));
+    lines.extend(last.map(|it| format!("Failed: {}.", limit_words(&it.line(), 12))));
     lines.join("\n")
 }
 
@@ -79,7 +79,7 @@ fn goals(slice: &Slice) -> Vec<String> {
     goals
 }
 
-fn fears(slice: &Slice, failed: &[&Step]) -> Vec<String> {
+fn fears(slice: &Slice, failed: &[&ToolStep]) -> Vec<String> {
     let mut fears = Vec::new();
     if let Some(last) = failed.last() {
         fears.push(format!("What failed may fail again: {}", last.line()));
@@ -120,7 +120,7 @@ fn carry(slice: &Slice, doing: Option<String>, next: Option<String>) -> Vec<Stri
         format!("DOING: {}", doing.as_deref().unwrap_or("nothing")),
         format!("next action: {action}"),
     ];
-    let changes = |it: &&Step| {
+    let changes = |it: &&ToolStep| {
         let reads = ["Read", "Glob", "Grep", "LS", "read"];
         !reads.contains(&it.tool.as_str())
     };
@@ -139,7 +139,7 @@ fn carry(slice: &Slice, doing: Option<String>, next: Option<String>) -> Vec<Stri
     let sound = looked.iter().filter(|(_, code)| **code == 0);
     let sound: Vec<String> = sound
         .take(3)
-        .map(|(cmd, _)| format!("`{}` ended with 0", words(cmd, 12).replace(';', ",")))
+        .map(|(cmd, _)| format!("`{}` ended with 0", limit_words(cmd, 12).replace(';', ",")))
         .collect();
     if !sound.is_empty() {
         carry.push(format!("verified this cycle: {}", sound.join("; ")));
@@ -162,7 +162,7 @@ fn were(used: usize) -> String {
 }
 
 /// At most so many words.
-fn words(text: &str, most: usize) -> String {
+fn limit_words(text: &str, most: usize) -> String {
     let mut words = text.split_whitespace();
     let mut out: Vec<&str> = words.by_ref().take(most).collect();
     if words.next().is_some() {

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use runner_text::nearest::nearest;
 
-use super::{Kind, Mistake, Spec};
+use super::{Spec, SpecError, StateKind};
 
 /// Adds every mistake that single states do not show.
-pub(super) fn check(spec: &Spec, mistakes: &mut Vec<Mistake>) {
+pub(super) fn check(spec: &Spec, mistakes: &mut Vec<SpecError>) {
     let mut names = BTreeMap::new();
     for state in &spec.states {
         if let Some(line) = names.insert(state.name.as_str(), state.line) {
             let why = format!("{} is declared in line {line} already", state.name);
-            mistakes.push(Mistake {
+            mistakes.push(SpecError {
                 line: state.line,
                 why,
             });
@@ -26,7 +26,7 @@ pub(super) fn check(spec: &Spec, mistakes: &mut Vec<Mistake>) {
                 "NEXT of {} is {:?}, and there is no such state{near}",
                 state.name, state.next
             );
-            mistakes.push(Mistake {
+            mistakes.push(SpecError {
                 line: state.line,
                 why,
             });
@@ -47,27 +47,27 @@ pub(super) fn check(spec: &Spec, mistakes: &mut Vec<Mistake>) {
     for state in &spec.states {
         if !seen.contains(state.name.as_str()) {
             let why = format!("{} is never reached from {}", state.name, spec.first().name);
-            mistakes.push(Mistake {
+            mistakes.push(SpecError {
                 line: state.line,
                 why,
             });
         }
     }
-    let of = |kind: Kind| {
+    let of = |kind: StateKind| {
         let looped = way[begin..].iter().filter_map(|name| spec.state(name));
         looped.filter(|state| state.kind == kind).count()
     };
     let line = at.line;
     let round = way[begin..].join(" → ");
-    if !spec.states.iter().any(|state| state.kind == Kind::Rem) {
+    if !spec.states.iter().any(|state| state.kind == StateKind::Rem) {
         let why = "there is no state of KIND rem: it would never dream".to_owned();
-        mistakes.push(Mistake { line: 1, why });
-    } else if of(Kind::Rem) == 0 {
+        mistakes.push(SpecError { line: 1, why });
+    } else if of(StateKind::Rem) == 0 {
         let why = format!("no state of KIND rem in the loop {round}: it would dream only once");
-        mistakes.push(Mistake { line, why });
+        mistakes.push(SpecError { line, why });
     }
-    if of(Kind::Wake) == 0 {
+    if of(StateKind::Wake) == 0 {
         let why = format!("no state of KIND wake in the loop {round}: nothing would be worked on");
-        mistakes.push(Mistake { line, why });
+        mistakes.push(SpecError { line, why });
     }
 }

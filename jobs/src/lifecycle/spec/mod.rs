@@ -22,7 +22,7 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use runner_engine::ledger::Budget;
+use runner_engine::store::Budget;
 use serde::{Deserialize, Serialize};
 
 pub use parse::{LARGEST, parse};
@@ -33,7 +33,7 @@ pub const DEFAULT: &str = include_str!("../../../../config/lifecycle.org");
 /// What happens in a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum StateKind {
     /// An agent works on the picked task.
     #[default]
     Wake,
@@ -45,12 +45,12 @@ pub enum Kind {
     Plan,
 }
 
-impl Kind {
+impl StateKind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Wake, Self::Audit, Self::Rem, Self::Plan];
 
     /// As it is written.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Wake => "wake",
             Self::Audit => "audit",
@@ -70,19 +70,19 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for StateKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
 /// One state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
+pub struct CycleState {
     /// Its heading.
     pub name: String,
     /// What happens in it.
-    pub kind: Kind,
+    pub kind: StateKind,
     /// The state that follows.
     pub next: String,
     /// How many runs that achieved something it takes before that; 1 at least.
@@ -107,31 +107,31 @@ pub struct State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// All states; the first is where it begins.
-    pub states: Vec<State>,
+    pub states: Vec<CycleState>,
 }
 
 impl Spec {
     /// The state of a name.
-    pub fn state(&self, name: &str) -> Option<&State> {
+    pub fn state(&self, name: &str) -> Option<&CycleState> {
         self.states.iter().find(|state| state.name == name)
     }
 
     /// Where it begins.
-    pub fn first(&self) -> &State {
+    pub fn first(&self) -> &CycleState {
         &self.states[0]
     }
 }
 
 /// A mistake in a declaration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Mistake {
+pub struct SpecError {
     /// Where, from 1.
     pub line: usize,
     /// What, and what would be right.
     pub why: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.why)
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use runner_engine::ledger::Budget;
+use runner_engine::store::Budget;
 use runner_text::nearest::nearest;
-use runner_text::org::{Form, Line, headings, lines};
+use runner_text::org::{BoardForm, Line, headings, lines};
 
-use super::{Kind, Mistake, Spec, State, graph};
+use super::{CycleState, Spec, SpecError, StateKind, graph};
 
 /// The longest text that is read as a declaration, in bytes.
 pub const LARGEST: usize = 1 << 18;
@@ -31,10 +31,10 @@ const KEYS: [&str; 8] = [
 ///
 /// # Errors
 /// All mistakes, in the order of their lines; never an empty list.
-pub fn parse(text: &str, form: Form) -> Result<Spec, Vec<Mistake>> {
+pub fn parse(text: &str, form: BoardForm) -> Result<Spec, Vec<SpecError>> {
     if text.len() > LARGEST {
         let why = format!("it has {} bytes; {LARGEST} are read", text.len());
-        return Err(vec![Mistake { line: 1, why }]);
+        return Err(vec![SpecError { line: 1, why }]);
     }
     let mut mistakes = Vec::new();
     let all: Vec<Line<'_>> = lines(text).collect();
@@ -44,8 +44,8 @@ pub fn parse(text: &str, form: Form) -> Result<Spec, Vec<Mistake>> {
         let end = heads.get(at + 1).map_or(all.len(), |next| next.line - 1);
         let body = &all[head.line..end.max(head.line)];
         let found = match form {
-            Form::Org => drawer(body, &mut mistakes),
-            Form::Markdown => items(body),
+            BoardForm::Org => drawer(body, &mut mistakes),
+            BoardForm::Markdown => items(body),
         };
         let Some((properties, rest)) = found else {
             continue;
@@ -62,11 +62,11 @@ pub fn parse(text: &str, form: Form) -> Result<Spec, Vec<Mistake>> {
     }
     if states.is_empty() {
         let example = match form {
-            Form::Org => "a heading with a drawer that says :NEXT:",
-            Form::Markdown => "a heading with a list that says - NEXT:",
+            BoardForm::Org => "a heading with a drawer that says :NEXT:",
+            BoardForm::Markdown => "a heading with a list that says - NEXT:",
         };
         let why = format!("it declares no state ({example})");
-        mistakes.push(Mistake { line: 1, why });
+        mistakes.push(SpecError { line: 1, why });
     }
     let spec = Spec { states };
     if mistakes.is_empty() {
@@ -86,10 +86,13 @@ struct Property<'t> {
     value: &'t str,
 }
 
-type Found<'a, 't> = (Vec<Property<'t>>, &'a [Line<'t>]);
+type DrawerParts<'a, 't> = (Vec<Property<'t>>, &'a [Line<'t>]);
 
 /// The drawer right below an org heading, and what follows it.
-fn drawer<'a, 't>(body: &'a [Line<'t>], mistakes: &mut Vec<Mistake>) -> Option<Found<'a, 't>> {
+fn drawer<'a, 't>(
+    body: &'a [Line<'t>],
+    mistakes: &mut Vec<SpecError>,
+) -> Option<DrawerParts<'a, 't>> {
     let first = body.first()?;
     if !first.text.trim().eq_ignore_ascii_case(":PROPERTIES:") {
         return None;
@@ -108,13 +111,13 @@ fn drawer<'a, 't>(body: &'a [Line<'t>], mistakes: &mut Vec<Mistake>) -> Option<F
                 value: value.trim(),
             }),
             None if text.is_empty() => {}
-            None => mistakes.push(Mistake {
+            None => mistakes.push(SpecError {
                 line: line.number,
                 why: format!("{text:?} is no property (like :NEXT: rem)"),
             }),
         }
     }
-    mistakes.push(Mistake {
+    mistakes.push(SpecError {
         line: first.number,
         why: "this drawer has no :END:".to_owned(),
     });
@@ -122,7 +125,7 @@ fn drawer<'a, 't>(body: &'a [Line<'t>], mistakes: &mut Vec<Mistake>) -> Option<F
 }
 
 /// The list below a markdown heading, if its first item is a property; and what follows it.
-fn items<'a, 't>(body: &'a [Line<'t>]) -> Option<Found<'a, 't>> {
+fn items<'a, 't>(body: &'a [Line<'t>]) -> Option<DrawerParts<'a, 't>> {
     let blank = |line: &&Line<'_>| line.text.trim().is_empty();
     let skipped = body.iter().take_while(blank).count();
     let mut out = Vec::new();
@@ -156,11 +159,11 @@ fn state(
     line: usize,
     properties: &[Property<'_>],
     about: String,
-    mistakes: &mut Vec<Mistake>,
-) -> State {
-    let mut state = State {
+    mistakes: &mut Vec<SpecError>,
+) -> CycleState {
+    let mut state = CycleState {
         name: name.to_owned(),
-        kind: Kind::default(),
+        kind: StateKind::default(),
         next: String::new(),
         repeat: 1,
         min_interval: None,
@@ -171,7 +174,7 @@ fn state(
         about,
         line,
     };
-    let mut wrong = |line: usize, why: String| mistakes.push(Mistake { line, why });
+    let mut wrong = |line: usize, why: String| mistakes.push(SpecError { line, why });
     let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(letters) {
         wrong(
@@ -208,12 +211,14 @@ fn state(
     state
 }
 
-fn put(state: &mut State, key: &str, value: &str) -> Result<(), String> {
+fn put(state: &mut CycleState, key: &str, value: &str) -> Result<(), String> {
     match key {
         "KIND" => {
-            let known = Kind::ALL.into_iter().find(|kind| kind.word() == value);
+            let known = StateKind::ALL
+                .into_iter()
+                .find(|kind| kind.as_str() == value);
             state.kind = known.ok_or_else(|| {
-                let words = Kind::ALL.map(Kind::word);
+                let words = StateKind::ALL.map(StateKind::as_str);
                 let near = near(value, &words);
                 format!("there is no kind {value:?} ({}){near}", words.join(", "))
             })?;

@@ -1,16 +1,16 @@
 use proptest::prelude::*;
-use runner_text::org::Form;
+use runner_text::org::BoardForm;
 
 use super::*;
 
-fn mistakes(text: &str, form: Form) -> Vec<(usize, String)> {
+fn mistakes(text: &str, form: BoardForm) -> Vec<(usize, String)> {
     let found = parse(text, form).unwrap_err();
     found.into_iter().map(|it| (it.line, it.why)).collect()
 }
 
 #[test]
 fn the_default_cycle_goes_round() {
-    let spec = parse(DEFAULT, Form::Org).unwrap();
+    let spec = parse(DEFAULT, BoardForm::Org).unwrap();
     let names: Vec<_> = spec
         .states
         .iter()
@@ -19,10 +19,10 @@ fn the_default_cycle_goes_round() {
     assert_eq!(
         names,
         [
-            ("wake_add", Kind::Wake, 3),
-            ("wake_audit", Kind::Audit, 1),
-            ("rem", Kind::Rem, 1),
-            ("wake_plan", Kind::Plan, 1)
+            ("wake_add", StateKind::Wake, 3),
+            ("wake_audit", StateKind::Audit, 1),
+            ("rem", StateKind::Rem, 1),
+            ("wake_plan", StateKind::Plan, 1)
         ]
     );
     let rem = spec.state("rem").unwrap();
@@ -35,7 +35,7 @@ fn markdown_says_the_same_with_crlf_tabs_and_no_last_newline() {
     let text = "# Our cycle\r\n\r\n- a list of prose: yes\r\n\r\n## add\r\n\r\n- KIND: wake\r\n-\tNEXT: rem\r\n\
                 - REPEAT: 2\r\n- BACKEND: claude\r\n- BUDGET: calls=3, money=0.50 time=10m\r\n- TIMEOUT: 12m\r\n\
                 - PROMPT: prompts/add.md\r\n\r\nWork.\r\n\r\n## rem\r\n* KIND: rem\r\n* NEXT: add\r\n* MIN-INTERVAL: 1h30m";
-    let spec = parse(text, Form::Markdown).unwrap();
+    let spec = parse(text, BoardForm::Markdown).unwrap();
     let add = &spec.states[0];
     assert_eq!((add.repeat, add.about.as_str(), add.line), (2, "Work.", 5));
     assert_eq!(add.backend.as_deref(), Some("claude"));
@@ -56,7 +56,7 @@ fn markdown_says_the_same_with_crlf_tabs_and_no_last_newline() {
 
 #[test]
 fn every_mistake_is_told_with_its_line() {
-    let org = |text: &str| mistakes(text, Form::Org);
+    let org = |text: &str| mistakes(text, BoardForm::Org);
     let one = |text: &str, line: usize, part: &str| {
         let found = org(text);
         assert!(
@@ -130,7 +130,7 @@ proptest! {
         any::<char>().prop_map(String::from), "[ -~]{0,12}\n",
     ], 0..20)) {
         let text = pieces.concat();
-        for form in [Form::Org, Form::Markdown] {
+        for form in [BoardForm::Org, BoardForm::Markdown] {
             match parse(&text, form) {
                 Ok(spec) => prop_assert!(spec.states.iter().all(|it| spec.state(&it.next).is_some())),
                 Err(found) => prop_assert!(!found.is_empty()),

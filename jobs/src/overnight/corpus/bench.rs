@@ -11,7 +11,7 @@ use runner_text::terms::terms;
 use serde::{Deserialize, Serialize};
 
 use super::index::{Index, IndexError};
-use super::{Corpus, Kind, Node, rounded};
+use super::{Corpus, Node, NodeKind, rounded};
 
 /// How many answers are looked at.
 const DEPTH: usize = 10;
@@ -115,7 +115,7 @@ const QUESTIONS: [(&str, &[&str]); 24] = [
 
 /// A question of a fixture.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Judged {
+pub struct JudgedQuestion {
     /// What is asked.
     pub query: String,
     /// The ids of the nodes that answer it.
@@ -175,10 +175,14 @@ pub struct Bench {
 ///
 /// # Errors
 /// The index could not be used.
-pub fn bench(corpus: &Corpus, date: Date, judged: Option<&[Judged]>) -> Result<Bench, IndexError> {
+pub fn bench(
+    corpus: &Corpus,
+    date: Date,
+    judged: Option<&[JudgedQuestion]>,
+) -> Result<Bench, IndexError> {
     let searched: Vec<&Node> = corpus
         .active()
-        .filter(|node| node.kind == Kind::Learning)
+        .filter(|node| node.kind == NodeKind::Learning)
         .collect();
     let index = Index::build(searched.iter().copied(), date)?;
     let own: Vec<(BTreeSet<String>, &Node)> = match judged {

@@ -5,7 +5,7 @@ use runner_text::markdown;
 use serde::Serialize;
 
 use super::index::{Index, IndexError};
-use super::{Corpus, Kind};
+use super::{Corpus, NodeKind};
 
 /// The most nodes that are cited.
 const MOST: usize = 8;
@@ -20,7 +20,7 @@ pub struct Cited {
     /// Its file.
     pub path: String,
     /// Which folder it is in.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// Its title.
     pub title: String,
     /// How well it fits, from 0 to 1.

@@ -16,7 +16,7 @@ use runner_text::markdown;
 use serde::Serialize;
 
 use super::links::{Links, has_evidence};
-use super::{Changes, Corpus, Kind, MOST, Maturity, Node};
+use super::{Changes, Corpus, MOST, Maturity, Node, NodeKind};
 
 /// The fewest words of a text that says something.
 const WORDS: usize = 20;
@@ -38,7 +38,7 @@ pub struct Promotion {
 
 /// One that was not, and why.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Held {
+pub struct HeldBack {
     /// Its file.
     pub path: String,
     /// What its gate still asks for.
@@ -61,7 +61,7 @@ pub struct CloseLoop {
     /// How many did not, by reason.
     pub held: BTreeMap<String, usize>,
     /// The first of them.
-    pub held_examples: Vec<Held>,
+    pub held_examples: Vec<HeldBack>,
 }
 
 /// Promotes what passes its gate.
@@ -74,7 +74,7 @@ pub fn close_loop(corpus: &Corpus, date: Date, threshold_hours: u64) -> (CloseLo
     };
     let mut changes = Changes::new();
     for (at, node) in corpus.nodes.iter().enumerate() {
-        if node.kind != Kind::Learning || !node.is_active() {
+        if node.kind != NodeKind::Learning || !node.is_active() {
             continue;
         }
         let (to, verdict) = match node.maturity {
@@ -87,7 +87,7 @@ pub fn close_loop(corpus: &Corpus, date: Date, threshold_hours: u64) -> (CloseLo
         };
         report.considered += 1;
         let done = verdict.and_then(|()| {
-            edit::set(&node.text, "maturity", to.word())
+            edit::set(&node.text, "maturity", to.as_str())
                 .and_then(|text| edit::set(&text, "promoted_at", &date.to_string()))
                 .ok_or("its front matter cannot be edited")
         });
@@ -104,7 +104,7 @@ pub fn close_loop(corpus: &Corpus, date: Date, threshold_hours: u64) -> (CloseLo
             Err(why) => {
                 *report.held.entry(why.to_owned()).or_default() += 1;
                 if report.held_examples.len() < 20 {
-                    report.held_examples.push(Held {
+                    report.held_examples.push(HeldBack {
                         path: node.path.clone(),
                         why: why.to_owned(),
                     });

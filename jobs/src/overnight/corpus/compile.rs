@@ -12,7 +12,7 @@ use runner_text::markdown;
 use serde::Serialize;
 
 use super::node::GENERATOR;
-use super::{Changes, Corpus, Kind, Maturity, Node};
+use super::{Changes, Corpus, Maturity, Node, NodeKind};
 
 /// The fewest nodes that make a subject.
 const FEWEST: usize = 3;
@@ -36,7 +36,7 @@ pub struct Compiled {
 pub fn compile(corpus: &Corpus, date: Date) -> (Vec<Compiled>, Changes) {
     let mut by_subject: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
     for node in corpus.active() {
-        let fits = matches!(node.kind, Kind::Learning | Kind::Finding)
+        let fits = matches!(node.kind, NodeKind::Learning | NodeKind::Finding)
             && !node.generated
             && node.maturity >= Maturity::Candidate;
         if fits {

@@ -13,7 +13,7 @@ use runner_text::front_matter::edit;
 use serde::Serialize;
 
 use super::health::repeats;
-use super::oscillation::History;
+use super::oscillation::FileHistory;
 use super::{Changes, Corpus, Node};
 
 /// What is to be done.
@@ -73,7 +73,7 @@ pub struct Defrag {
 /// Finds what is to be done, and the changes that do it.
 pub fn defrag(
     corpus: &Corpus,
-    history: &History,
+    history: &FileHistory,
     date: Date,
     options: Options,
 ) -> (Defrag, Changes) {
@@ -160,7 +160,7 @@ fn change(
 
 /// Nodes of one kind with the very same bytes: each but the best, with that one.
 fn same_bytes(corpus: &Corpus) -> BTreeMap<String, String> {
-    let mut by_digest: BTreeMap<(super::Kind, String), Vec<&Node>> = BTreeMap::new();
+    let mut by_digest: BTreeMap<(super::NodeKind, String), Vec<&Node>> = BTreeMap::new();
     for node in &corpus.nodes {
         let key = (node.kind, node.digest.to_string());
         by_digest.entry(key).or_default().push(node);

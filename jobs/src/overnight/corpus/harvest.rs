@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::compile::slug;
 use super::index::{Index, IndexError};
 use super::node::{GENERATOR, is_own};
-use super::oscillation::History;
+use super::oscillation::FileHistory;
 use super::work::{Claim, short_hash};
 use super::{Changes, Corpus};
 
@@ -94,7 +94,7 @@ pub struct Harvest {
     pub left_out: Vec<String>,
 }
 
-struct Found {
+struct HarvestItem {
     key: String,
     title: String,
     text: String,
@@ -112,7 +112,7 @@ struct Found {
 pub fn harvest(
     corpus: &Corpus,
     sources: &Sources,
-    history: &History,
+    history: &FileHistory,
     date: Date,
 ) -> Result<(Harvest, Changes), IndexError> {
     let mut report = Harvest {
@@ -134,7 +134,7 @@ pub fn harvest(
         if word_count(note) < WORDS {
             continue;
         }
-        found.push(Found {
+        found.push(HarvestItem {
             key: short_hash(&format!("work {} {note}", item.dedup_key)),
             title: item.title.clone(),
             text: note.clone(),
@@ -233,7 +233,7 @@ const MARKS: [&str; 6] = [
     "takeaway:",
 ];
 
-fn of_commit(commit: &CommitSource) -> Option<Found> {
+fn of_commit(commit: &CommitSource) -> Option<HarvestItem> {
     // Runner's own commits there are none; this is what a tool in its name would leave.
     if commit.body.to_lowercase().contains("generated-by: runner") {
         return None;
@@ -259,7 +259,7 @@ fn of_commit(commit: &CommitSource) -> Option<Found> {
             true => String::new(),
             false => format!("\nTouched: {}\n", touched.join(", ")),
         };
-        Found {
+        HarvestItem {
             key: short_hash(&format!("commit {}", commit.hash)),
             title: commit.subject.clone(),
             text: format!("{text}{touched}"),
@@ -274,7 +274,7 @@ fn of_commit(commit: &CommitSource) -> Option<Found> {
 /// The headings under which notes keep what was learned.
 const HEADINGS: [&str; 5] = ["learned", "learnings", "lessons", "takeaways", "lesson"];
 
-fn of_note(note: &NoteSource, date: Date) -> Vec<Found> {
+fn of_note(note: &NoteSource, date: Date) -> Vec<HarvestItem> {
     let doc = front_matter::split(&note.text);
     if doc.get("generated_by").is_some_and(is_own) {
         return Vec::new();
@@ -301,7 +301,7 @@ fn of_note(note: &NoteSource, date: Date) -> Vec<Found> {
             Line::Item(text) if under.is_some() => {
                 let text = plain(text);
                 if word_count(&text) >= WORDS {
-                    found.push(Found {
+                    found.push(HarvestItem {
                         key: short_hash(&format!("note {} {text}", note.path)),
                         title: summary(&text, 80),
                         date: when,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::bench::{Bench, bench};
 use super::index::IndexError;
 use super::links::{Links, has_evidence};
-use super::{Corpus, Kind, Maturity, Trouble, rounded};
+use super::{Corpus, CorpusProblem, Maturity, NodeKind, rounded};
 
 /// From this similarity on two nodes of one kind say the same.
 pub const SAME: f64 = 0.8;
@@ -134,7 +134,7 @@ pub struct Health {
     /// Nodes that nothing connects.
     pub orphans: Vec<String>,
     /// What could not be read.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<CorpusProblem>,
 }
 
 /// Health and bench of one corpus.
@@ -167,12 +167,12 @@ pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
     let (mut cited, mut evident, mut connected) = (0, 0, 0);
     let (mut stale, mut orphans) = (Vec::new(), Vec::new());
     for (at, node) in &active {
-        *mix.entry(node.maturity.word()).or_default() += 1;
+        *mix.entry(node.maturity.as_str()).or_default() += 1;
         let kind = match node.kind {
-            Kind::Learning => "learnings",
-            Kind::Finding => "findings",
-            Kind::Pattern => "patterns",
-            Kind::Knowledge => "knowledge",
+            NodeKind::Learning => "learnings",
+            NodeKind::Finding => "findings",
+            NodeKind::Pattern => "patterns",
+            NodeKind::Knowledge => "knowledge",
         };
         *kinds.entry(kind).or_default() += 1;
         let linked =
@@ -269,10 +269,10 @@ pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
 pub fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
     let mut repeated = BTreeMap::new();
     for kind in [
-        Kind::Learning,
-        Kind::Finding,
-        Kind::Pattern,
-        Kind::Knowledge,
+        NodeKind::Learning,
+        NodeKind::Finding,
+        NodeKind::Pattern,
+        NodeKind::Knowledge,
     ] {
         let docs: Vec<Doc<'_>> = corpus
             .active()

@@ -62,7 +62,7 @@ impl Links {
 
 /// What in a text might name a node.
 fn names(text: &str) -> impl Iterator<Item = &str> {
-    words(text).map(|word| {
+    strip_marks(text).map(|word| {
         let name = word.rsplit('/').next().unwrap_or(word);
         let name = name.split('#').next().unwrap_or(name);
         name.strip_suffix(".md").unwrap_or(name)
@@ -70,7 +70,7 @@ fn names(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The words of a text without what surrounds them.
-fn words(text: &str) -> impl Iterator<Item = &str> {
+fn strip_marks(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| c.is_whitespace() || "()[]{}<>\"'`,;|*".contains(c))
         // A dot in front is a path's.
         .map(|word| word.trim_end_matches(|c: char| ".:!?".contains(c)))
@@ -79,7 +79,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 /// The paths that a text names: something with a folder and an ending, as people write them.
 pub fn paths(text: &str) -> impl Iterator<Item = &str> {
-    words(text)
+    strip_marks(text)
         .filter(|word| {
             let word = word.split(':').next().unwrap_or(word);
             let Some((folders, name)) = word.rsplit_once('/') else {
@@ -96,7 +96,7 @@ pub fn paths(text: &str) -> impl Iterator<Item = &str> {
 
 /// The commits that a text names: at least seven hexadecimal digits with a digit and a letter.
 pub fn commits(text: &str) -> impl Iterator<Item = &str> {
-    words(text).filter(|word| {
+    strip_marks(text).filter(|word| {
         (7..=40).contains(&word.len())
             && word
                 .bytes()

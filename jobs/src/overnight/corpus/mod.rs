@@ -1,7 +1,7 @@
 //! The corpus: what a project's agents have learned, as files below `.agents/`.
 //!
 //! ```text
-//! read ──> Corpus ──> close_loop | defrag | compile | harvest ──> Changes ──> staging, or a placement
+//! read ──> Corpus ──> close_loop | defrag | compile | harvest ──> Changes ──> staging, or a publication
 //!            └──────> health, bench, brief                       (data only: nothing here writes)
 //! ```
 //!
@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub use node::{Kind, Maturity, Node};
+pub use node::{Maturity, Node, NodeKind};
 pub use read::read;
 
 /// Where a corpus lies in its project.
@@ -54,7 +54,7 @@ pub type Changes = BTreeMap<String, Option<Vec<u8>>>;
 
 /// Something that could not be read, or not be understood; it was left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Trouble {
+pub struct CorpusProblem {
     /// The file, below [`FOLDER`].
     pub path: String,
     /// What is wrong with it.
@@ -67,9 +67,9 @@ pub struct Corpus {
     /// The nodes, by path.
     pub nodes: Vec<Node>,
     /// The work to do, as the file has it.
-    pub work: work::Work,
+    pub work: work::WorkFile,
     /// What was left out, by path.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<CorpusProblem>,
     /// Files below the five paths that are no nodes and are only kept.
     pub others: usize,
     /// Bytes of all files below the five paths.
@@ -99,8 +99,9 @@ impl Corpus {
         for (path, content) in changes {
             let Some(bytes) = content else { continue };
             if path == NEXT_WORK {
-                self.work = work::Work::parse(bytes);
-            } else if let (Some(kind), Ok(text)) = (Kind::of(path), std::str::from_utf8(bytes)) {
+                self.work = work::WorkFile::parse(bytes);
+            } else if let (Some(kind), Ok(text)) = (NodeKind::of(path), std::str::from_utf8(bytes))
+            {
                 self.nodes.push(Node::parse(path, kind, text.to_owned()));
             }
         }

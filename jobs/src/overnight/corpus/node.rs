@@ -11,7 +11,7 @@ use serde::Serialize;
 /// Which of the folders it lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum NodeKind {
     /// Something that was learned.
     Learning,
     /// Something that was found wrong.
@@ -22,7 +22,7 @@ pub enum Kind {
     Knowledge,
 }
 
-impl Kind {
+impl NodeKind {
     /// The kind of a file, by its folder; `None` where it is no node.
     pub fn of(path: &str) -> Option<Self> {
         let (folder, rest) = path.split_once('/')?;
@@ -65,7 +65,7 @@ impl Maturity {
     }
 
     /// The word in front matter.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
             Self::Provisional => "provisional",
@@ -103,7 +103,7 @@ pub struct Node {
     /// Its file, below `.agents`.
     pub path: String,
     /// Which folder it is in.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// What it calls itself, or the stem of its file.
     pub id: String,
     /// Its title.
@@ -140,7 +140,7 @@ pub struct Node {
 
 impl Node {
     /// Reads what a file says.
-    pub fn parse(path: &str, kind: Kind, text: String) -> Self {
+    pub fn parse(path: &str, kind: NodeKind, text: String) -> Self {
         let doc = front_matter::split(&text);
         let stem = stem_of(path);
         let word = |key: &str| doc.get(key).map(|value| value.trim().to_lowercase());

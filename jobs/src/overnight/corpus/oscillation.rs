@@ -14,7 +14,7 @@ const KEPT: usize = 8;
 
 /// What happened to a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Act {
+pub struct FileEvent {
     /// In which iteration.
     pub iteration: String,
     /// Whether it was added; else it was removed.
@@ -23,16 +23,16 @@ pub struct Act {
 
 /// The acts by file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct History {
+pub struct FileHistory {
     /// The form of this document.
     #[serde(default)]
     pub schema_version: u32,
     /// The newest last.
     #[serde(default)]
-    pub acts: BTreeMap<String, Vec<Act>>,
+    pub acts: BTreeMap<String, Vec<FileEvent>>,
 }
 
-impl History {
+impl FileHistory {
     /// Reads a history; of a damaged one nothing.
     pub fn parse(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_default()
@@ -43,7 +43,7 @@ impl History {
         self.schema_version = 1;
         for (path, added) in changes {
             let acts = self.acts.entry(path.to_owned()).or_default();
-            acts.push(Act {
+            acts.push(FileEvent {
                 iteration: iteration.to_owned(),
                 added,
             });
@@ -54,7 +54,7 @@ impl History {
 
     /// The files that were added and removed in turns.
     pub fn oscillating(&self) -> BTreeSet<&str> {
-        let turns = |acts: &[Act]| {
+        let turns = |acts: &[FileEvent]| {
             acts.windows(2)
                 .filter(|it| it[0].added != it[1].added)
                 .count()

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use runner_text::front_matter;
 
-use super::{Corpus, Kind, NEXT_WORK, Node, SUBPATHS, Trouble, work::Work};
+use super::{Corpus, CorpusProblem, NEXT_WORK, Node, NodeKind, SUBPATHS, work::WorkFile};
 use runner_engine::files::read_in;
 
 /// The longest node that is read, in bytes; a longer one is kept and told of.
@@ -44,16 +44,17 @@ pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
                 );
                 continue;
             }
-            corpus.work = Work::parse(&read_in(folder, &path, LONGEST_WORK).map_err(fail(&path))?);
+            corpus.work =
+                WorkFile::parse(&read_in(folder, &path, LONGEST_WORK).map_err(fail(&path))?);
             for (line, why) in corpus.work.kept.broken() {
-                corpus.troubles.push(Trouble {
+                corpus.troubles.push(CorpusProblem {
                     path: NEXT_WORK.to_owned(),
                     what: format!("line {line} is kept as it is: {why}"),
                 });
             }
             continue;
         }
-        let Some(kind) = Kind::of(&file.path) else {
+        let Some(kind) = NodeKind::of(&file.path) else {
             corpus.others += 1;
             continue;
         };
@@ -92,7 +93,7 @@ pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
     let mut twice = Vec::new();
     for node in &corpus.nodes {
         match by_id.get(node.id.as_str()) {
-            Some(first) => twice.push(Trouble {
+            Some(first) => twice.push(CorpusProblem {
                 path: node.path.clone(),
                 what: format!("has the id {} of {first}", node.id),
             }),
@@ -108,7 +109,7 @@ pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
 
 impl Corpus {
     fn trouble(&mut self, path: &str, what: String) {
-        self.troubles.push(Trouble {
+        self.troubles.push(CorpusProblem {
             path: path.to_owned(),
             what,
         });
@@ -128,7 +129,7 @@ pub struct Plain {
 ///
 /// # Errors
 /// A folder is there and cannot be listed.
-pub fn files(folder: &Path, troubles: &mut Vec<Trouble>) -> Result<Vec<Plain>, ReadError> {
+pub fn files(folder: &Path, troubles: &mut Vec<CorpusProblem>) -> Result<Vec<Plain>, ReadError> {
     let mut found = Vec::new();
     for subpath in SUBPATHS {
         // A link on the way would lead anywhere.
@@ -138,7 +139,7 @@ pub fn files(folder: &Path, troubles: &mut Vec<Trouble>) -> Result<Vec<Plain>, R
             at.push(part);
             match fs::symlink_metadata(&at) {
                 Ok(data) if data.is_symlink() => {
-                    troubles.push(Trouble {
+                    troubles.push(CorpusProblem {
                         path: subpath.to_owned(),
                         what: "is a symbolic link, or behind one, and is not followed".to_owned(),
                     });
@@ -165,10 +166,10 @@ fn walk(
     path: &str,
     depth: usize,
     found: &mut Vec<Plain>,
-    troubles: &mut Vec<Trouble>,
+    troubles: &mut Vec<CorpusProblem>,
 ) -> Result<(), ReadError> {
     let full = folder.join(path);
-    let odd = |what: &str| Trouble {
+    let odd = |what: &str| CorpusProblem {
         path: path.to_owned(),
         what: what.to_owned(),
     };

@@ -3,7 +3,7 @@
 //! What is claimed or done belongs to whoever claimed it: nothing here changes such an item. A row is
 //! edited through `text`'s kept lines, so that every byte of the others stays.
 
-use runner_text::jsonl::keep::{Kept, Object};
+use runner_text::jsonl::keep::{KeptLines, Object};
 use serde_json::Value;
 
 use runner_engine::digest::Digest;
@@ -21,7 +21,7 @@ pub enum Claim {
 
 /// One item, with where it stands.
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct WorkItem {
     /// Its line, from 1.
     pub line: usize,
     /// Its place in the row's items; `None`: the row itself is the item.
@@ -62,7 +62,7 @@ pub struct Item {
     pub dedup_key: String,
 }
 
-impl Item {
+impl WorkItem {
     /// Whether somebody may begin with it now.
     pub fn is_free(&self) -> bool {
         self.claim == Claim::Available
@@ -71,17 +71,17 @@ impl Item {
 
 /// The file and its items.
 #[derive(Clone, Debug, Default)]
-pub struct Work {
+pub struct WorkFile {
     /// The lines, to be edited and written.
-    pub kept: Kept,
+    pub kept: KeptLines,
     /// The items in their order.
-    pub items: Vec<Item>,
+    pub items: Vec<WorkItem>,
 }
 
-impl Work {
+impl WorkFile {
     /// Reads the file.
     pub fn parse(bytes: &[u8]) -> Self {
-        let kept = Kept::parse(bytes);
+        let kept = KeptLines::parse(bytes);
         let mut items = Vec::new();
         for (line, row) in kept.rows() {
             match row.objects("items") {
@@ -97,7 +97,7 @@ impl Work {
 
     /// Changes one item in its place. Says whether anything changed; an item that somebody has is
     /// never touched.
-    pub fn edit(&mut self, item: &Item, fields: &[(&str, Value)]) -> bool {
+    pub fn edit(&mut self, item: &WorkItem, fields: &[(&str, Value)]) -> bool {
         if !item.is_free() {
             return false;
         }
@@ -134,7 +134,7 @@ impl Work {
     }
 }
 
-fn item(line: usize, at: Option<usize>, own: &Object, row: &Object) -> Option<Item> {
+fn item(line: usize, at: Option<usize>, own: &Object, row: &Object) -> Option<WorkItem> {
     let text = |key: &str| own.text_of(key).filter(|it| !it.trim().is_empty());
     let title = text("title")?;
     let claim = |object: &Object| {
@@ -162,7 +162,7 @@ fn item(line: usize, at: Option<usize>, own: &Object, row: &Object) -> Option<It
         _ => String::new(),
     };
     let kind = text("type").unwrap_or_else(|| "task".to_owned());
-    Some(Item {
+    Some(WorkItem {
         line,
         at,
         dedup_key: text("dedup_key").unwrap_or_else(|| dedup_key(&kind, &title)),
@@ -221,7 +221,7 @@ mod tests {
             "{\"title\":\"Flat\",\"severity\":\"high\",\"consumed\":false}\n",
             "{\"items\":[{\"title\":\"Old\",\"claim_status\":\"available\"}],\"consumed\":true}\n",
         );
-        let mut work = Work::parse(file.as_bytes());
+        let mut work = WorkFile::parse(file.as_bytes());
         let seen: Vec<_> = work
             .items
             .iter()

@@ -29,9 +29,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::packet::CouncilPacket;
-use self::record::{LEDGER, Pass, Record, Shown};
+use self::record::{CouncilRecord, LEDGER, Pass, ShownArtifact};
 use self::report::{Report, Wildcard};
-use self::synthesis::{Synthesis, Unheard, synthesize};
+use self::synthesis::{NoReply, Synthesis, synthesize};
 use super::corpus::health::Measured;
 use super::night::Night;
 use super::output::pretty;
@@ -66,13 +66,13 @@ const WILD: &str = "You look at what a night over a project's notes brought. The
 
 /// What the council came to.
 #[derive(Debug, Default)]
-pub struct Counsel {
+pub struct CouncilResult {
     /// What they said together.
     pub synthesis: Option<Synthesis>,
     /// What the creative lane said.
     pub wildcard: Option<Wildcard>,
     /// Who said what.
-    pub record: Option<Record>,
+    pub record: Option<CouncilRecord>,
 }
 
 /// The file of a councillor's words, below the output folder.
@@ -89,7 +89,7 @@ pub fn file_of(runner: &str) -> String {
 }
 
 /// One pass before it is made.
-struct Planned {
+struct PlannedPass {
     /// Its place among the voices.
     at: usize,
     runner: String,
@@ -102,22 +102,22 @@ impl Night<'_, '_> {
     /// The packet, the passes and the synthesis.
     ///
     /// # Errors
-    /// The ledger cannot be used: nothing can be paid, and nothing can be settled.
+    /// The database cannot be used: nothing can be paid, and nothing can be settled.
     pub(super) fn council(
         &mut self,
         candidates: &[Packet],
         measured: &Measured,
-    ) -> Result<Counsel, JobError> {
+    ) -> Result<CouncilResult, JobError> {
         if self.spec.runners.is_empty() {
             for step in STEPS {
                 self.skip(step, "no councillor is configured (runners)");
             }
-            return Ok(Counsel::default());
+            return Ok(CouncilResult::default());
         }
         let date = self.date.to_string();
         let packet = CouncilPacket::of(&self.summary, measured, &date, candidates);
         let bytes = self.ctx.redactor.redact(&pretty(&packet)).into_owned();
-        let shown = Shown {
+        let shown = ShownArtifact {
             artifact: "council/packet.json".to_owned(),
             sha256: Digest::of(bytes.as_bytes()).to_string(),
         };
@@ -126,28 +126,28 @@ impl Night<'_, '_> {
             for step in &STEPS[1..] {
                 self.skip(step, "there is no packet");
             }
-            return Ok(Counsel::default());
+            return Ok(CouncilResult::default());
         }
         self.finish(STEPS[0], Some(&shown.artifact), None);
         self.at(STEPS[0]);
         self.at(STEPS[1]);
-        let mut record = Record {
+        let mut record = CouncilRecord {
             schema_version: 1,
             run_id: self.summary.run_id.clone(),
             packet: shown,
             question: packet.question(),
-            ..Record::default()
+            ..CouncilRecord::default()
         };
         let (reports, wildcard) = self.passes(&packet, &bytes, &mut record)?;
         let answered = reports.len();
-        let mut unheard: Vec<Unheard> = Vec::new();
+        let mut unheard: Vec<NoReply> = Vec::new();
         for pass in record.passes.iter().filter(|it| it.said.is_none()) {
             let why = pass.why.clone().unwrap_or_default();
             let who = match pass.lane == WILDCARD {
                 true => format!("{} (creative lane)", pass.runner),
                 false => pass.runner.clone(),
             };
-            unheard.push(Unheard { runner: who, why });
+            unheard.push(NoReply { runner: who, why });
         }
         self.passed(answered, &unheard);
         let synthesis = synthesize(&self.summary.run_id, &reports, wildcard.as_ref(), &unheard);
@@ -172,7 +172,7 @@ impl Night<'_, '_> {
             "backed": synthesis.as_ref().map(|it| &it.backed),
             "wildcards": synthesis.as_ref().map(|it| &it.wildcards),
         }));
-        Ok(Counsel {
+        Ok(CouncilResult {
             synthesis,
             wildcard,
             record: Some(record),
@@ -184,10 +184,10 @@ impl Night<'_, '_> {
         &mut self,
         packet: &CouncilPacket,
         bytes: &str,
-        record: &mut Record,
+        record: &mut CouncilRecord,
     ) -> Result<(Vec<Report>, Option<Wildcard>), JobError> {
         let (mut reports, mut wildcard) = (Vec::new(), None);
-        let earlier: Option<Record> = self.out.read(LEDGER);
+        let earlier: Option<CouncilRecord> = self.out.read(LEDGER);
         let earlier = earlier.filter(|it| it.run_id == record.run_id);
         let mut planned = Vec::new();
         for one in self.plan(packet, bytes)? {
@@ -264,7 +264,7 @@ impl Night<'_, '_> {
             let said = said.and_then(|bytes| {
                 let written = self.out.text(&one.file, &bytes);
                 written.map_err(|error| (Class::Environment, error.to_string()))?;
-                Ok(Shown {
+                Ok(ShownArtifact {
                     artifact: one.file.clone(),
                     sha256: Digest::of(bytes.as_bytes()).to_string(),
                 })
@@ -275,7 +275,7 @@ impl Night<'_, '_> {
                     pass.said = Some(said);
                 }
                 Err((class, why)) => {
-                    pass.status = class.word().to_owned();
+                    pass.status = class.as_str().to_owned();
                     pass.why = Some(redact(&format!("{class}: {why}")));
                     // What could not be kept was not heard.
                     reports.retain(|it| it.runner != one.runner || one.lane == WILDCARD);
@@ -304,7 +304,7 @@ impl Night<'_, '_> {
     }
 
     /// What each is asked.
-    fn plan(&self, packet: &CouncilPacket, bytes: &str) -> Result<Vec<Planned>, JobError> {
+    fn plan(&self, packet: &CouncilPacket, bytes: &str) -> Result<Vec<PlannedPass>, JobError> {
         let fence = Fence::around(self.ctx.admitted.seed(), &[bytes]);
         let label = "the night, as packet.json";
         let fenced = fence
@@ -346,10 +346,10 @@ impl Night<'_, '_> {
             run_dir: Some(self.ctx.voices().ready[at].place.join(lane)),
         };
         let voices = self.ctx.voices().ready.iter().enumerate();
-        let mut all: Vec<Planned> = voices
+        let mut all: Vec<PlannedPass> = voices
             .map(|(at, voice)| {
                 let runner = voice.backend.name().to_owned();
-                Planned {
+                PlannedPass {
                     at,
                     lane: COUNCIL,
                     file: file_of(&runner),
@@ -366,7 +366,7 @@ impl Night<'_, '_> {
                 .position(|it| it.backend.describe().kind != "builtin");
             if let Some(one) = model.and_then(|at| all.get(at)) {
                 let (at, runner) = (one.at, one.runner.clone());
-                all.push(Planned {
+                all.push(PlannedPass {
                     at,
                     lane: WILDCARD,
                     file: format!("council/{WILDCARD}.json"),
@@ -384,22 +384,22 @@ impl Night<'_, '_> {
     }
 
     /// Tells how the passes went.
-    fn passed(&mut self, answered: usize, unheard: &[Unheard]) {
+    fn passed(&mut self, answered: usize, unheard: &[NoReply]) {
         let of = self.spec.runners.len();
-        let told = format!("{answered} of {of} councillors were heard");
+        let reported = format!("{answered} of {of} councillors were heard");
         if unheard.is_empty() {
-            self.finish(STEPS[1], Some(LEDGER), Some(told));
+            self.finish(STEPS[1], Some(LEDGER), Some(reported));
             return;
         }
         let each: Vec<String> = unheard
             .iter()
             .map(|it| format!("{}: {}", it.runner, it.why))
             .collect();
-        self.soft(STEPS[1], &format!("{told}; {}", each.join("; ")));
+        self.soft(STEPS[1], &format!("{reported}; {}", each.join("; ")));
     }
 
     /// Notes where each packet of the morning comes from.
-    pub(super) fn trace(&mut self, counsel: &mut Counsel, packets: &[Packet]) {
+    pub(super) fn trace(&mut self, counsel: &mut CouncilResult, packets: &[Packet]) {
         if let Some(record) = &mut counsel.record {
             record.trace(packets, counsel.synthesis.as_ref());
             let record = record.clone();
@@ -407,7 +407,7 @@ impl Night<'_, '_> {
         }
     }
 
-    fn keep_record(&mut self, record: &Record) {
+    fn keep_record(&mut self, record: &CouncilRecord) {
         match self.out.json(LEDGER, record) {
             Ok(()) => {
                 self.summary
@@ -425,7 +425,7 @@ impl Night<'_, '_> {
         }
     }
 
-    fn is_so(&self, said: &Shown) -> bool {
+    fn is_so(&self, said: &ShownArtifact) -> bool {
         let bytes = read_in(self.ctx.root, self.out.path_of(&said.artifact), DOCUMENT);
         bytes.is_ok_and(|bytes| Digest::of(&bytes).to_string() == said.sha256)
     }
@@ -466,7 +466,7 @@ pub fn refused(council: Option<&Value>) -> Vec<String> {
 }
 
 /// The words of the dreamscape: how many spoke, and what for.
-pub fn in_words(council: Option<&Value>) -> String {
+pub fn describe(council: Option<&Value>) -> String {
     let Some(council) = council else {
         return "not convened".to_owned();
     };

@@ -17,24 +17,24 @@ pub const LEDGER: &str = "council/ledger.json";
 
 /// The record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct CouncilRecord {
     /// The form of this document.
     pub schema_version: u32,
     /// Of which run.
     pub run_id: String,
     /// What all of them were shown.
-    pub packet: Shown,
+    pub packet: ShownArtifact,
     /// The digest of what they were asked about: of the packet without how the night went so far.
     pub question: String,
     /// Each pass, in the order of the configuration.
     pub passes: Vec<Pass>,
     /// Each packet of the morning, by rank.
-    pub packets: Vec<Traced>,
+    pub packets: Vec<TracedPacket>,
 }
 
 /// An artifact and its digest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shown {
+pub struct ShownArtifact {
     /// Below the output folder.
     pub artifact: String,
     /// Of its bytes.
@@ -67,12 +67,12 @@ pub struct Pass {
     pub tokens: Option<u64>,
     /// Where its words are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub said: Option<Shown>,
+    pub said: Option<ShownArtifact>,
 }
 
 /// One packet of the morning, and where it comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Traced {
+pub struct TracedPacket {
     /// The packet.
     pub id: String,
     /// Its place.
@@ -85,19 +85,19 @@ pub struct Traced {
     /// What it rests on.
     pub evidence: Vec<String>,
     /// Who speaks for it, each with the artifact of its words.
-    pub voices: Vec<Spoke>,
+    pub voices: Vec<CouncillorText>,
 }
 
 /// A voice and its words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spoke {
+pub struct CouncillorText {
     /// Who.
     pub runner: String,
     /// Below the output folder.
     pub artifact: String,
 }
 
-impl Record {
+impl CouncilRecord {
     /// Notes where the packets come from.
     pub fn trace(&mut self, packets: &[Packet], synthesis: Option<&Synthesis>) {
         let mut voices: BTreeMap<&str, &[String]> = BTreeMap::new();
@@ -123,7 +123,7 @@ impl Record {
                         voices.get(packet.id.as_str()).copied().unwrap_or(&[]),
                     ),
                 };
-                Traced {
+                TracedPacket {
                     id: packet.id.clone(),
                     rank: packet.rank,
                     title: packet.title.clone(),
@@ -135,11 +135,11 @@ impl Record {
             .collect();
     }
 
-    fn spoke(&self, lane: &str, voices: &[String]) -> Vec<Spoke> {
+    fn spoke(&self, lane: &str, voices: &[String]) -> Vec<CouncillorText> {
         let own = |runner: &String| {
             let mut passes = self.passes.iter();
             let pass = passes.find(|it| it.lane == lane && it.runner == *runner)?;
-            Some(Spoke {
+            Some(CouncillorText {
                 runner: runner.clone(),
                 artifact: pass.said.as_ref()?.artifact.clone(),
             })
@@ -148,7 +148,12 @@ impl Record {
     }
 
     /// The pass of an earlier attempt of this run over the very same question, with its artifact.
-    pub fn again(&self, question: &str, runner: &str, lane: &str) -> Option<(&Pass, &Shown)> {
+    pub fn again(
+        &self,
+        question: &str,
+        runner: &str,
+        lane: &str,
+    ) -> Option<(&Pass, &ShownArtifact)> {
         if self.question != question {
             return None;
         }

@@ -32,7 +32,7 @@ pub struct Synthesis {
     /// Who was heard, by name.
     pub voices: Vec<String>,
     /// Who was not, and why.
-    pub unheard: Vec<Unheard>,
+    pub unheard: Vec<NoReply>,
     /// What most of them would do.
     pub recommended_kind: String,
     /// In the words of one of them.
@@ -49,18 +49,18 @@ pub struct Synthesis {
     /// Every position, the one with most voices first.
     pub positions: Vec<Position>,
     /// The candidates that anybody backs, with who does.
-    pub backed: Vec<Backed>,
+    pub backed: Vec<BackedCandidate>,
     /// What could go wrong, with who says so.
-    pub risks: Vec<Said>,
+    pub risks: Vec<Statement>,
     /// What could be won, with who says so.
-    pub opportunities: Vec<Said>,
+    pub opportunities: Vec<Statement>,
     /// What nobody asked for: last, and in no count.
-    pub wildcards: Vec<Idea>,
+    pub wildcards: Vec<WildcardIdea>,
 }
 
 /// Somebody who was asked in vain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Unheard {
+pub struct NoReply {
     /// Who.
     pub runner: String,
     /// Why.
@@ -82,12 +82,12 @@ pub struct Position {
     /// What they would do.
     pub recommended_kind: String,
     /// Who takes it, in their own words.
-    pub voices: Vec<Voice>,
+    pub voices: Vec<PositionVote>,
 }
 
 /// One voice of a position.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Voice {
+pub struct PositionVote {
     /// Who.
     pub runner: String,
     /// How sure.
@@ -102,7 +102,7 @@ pub struct Voice {
 
 /// A candidate that somebody backs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Backed {
+pub struct BackedCandidate {
     /// Which.
     pub id: String,
     /// Who.
@@ -111,7 +111,7 @@ pub struct Backed {
 
 /// Something that was said, and by whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct Statement {
     /// What.
     pub text: String,
     /// Who.
@@ -120,7 +120,7 @@ pub struct Said {
 
 /// Something that nobody asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Idea {
+pub struct WildcardIdea {
     /// What.
     pub text: String,
     /// Who.
@@ -136,7 +136,7 @@ pub fn synthesize(
     run_id: &str,
     reports: &[Report],
     lane: Option<&Wildcard>,
-    unheard: &[Unheard],
+    unheard: &[NoReply],
 ) -> Option<Synthesis> {
     let mut reports: Vec<&Report> = reports.iter().collect();
     reports.sort();
@@ -160,9 +160,9 @@ pub fn synthesize(
             backed.entry(id).or_default().push(report.runner.clone());
         }
     }
-    let mut backed: Vec<Backed> = backed
+    let mut backed: Vec<BackedCandidate> = backed
         .into_iter()
-        .map(|(id, voices)| Backed {
+        .map(|(id, voices)| BackedCandidate {
             id: id.to_owned(),
             voices,
         })
@@ -188,8 +188,8 @@ pub fn synthesize(
         },
         tension: tension(&positions).map(|it| clean(&it, TENSION)),
         backed,
-        risks: said(&reports, |it| &it.risks),
-        opportunities: said(&reports, |it| &it.opportunities),
+        risks: merge_statements(&reports, |it| &it.risks),
+        opportunities: merge_statements(&reports, |it| &it.opportunities),
         wildcards: wildcards(&reports, lane),
         positions,
     })
@@ -203,12 +203,12 @@ fn sure(confidence: &str) -> usize {
 }
 
 fn positions(reports: &[&Report]) -> Vec<Position> {
-    let mut kinds: BTreeMap<&str, Vec<Voice>> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, Vec<PositionVote>> = BTreeMap::new();
     for report in reports {
         kinds
             .entry(&report.recommended_kind)
             .or_default()
-            .push(Voice {
+            .push(PositionVote {
                 runner: report.runner.clone(),
                 confidence: report.confidence.clone(),
                 headline: report.headline.clone(),
@@ -243,7 +243,7 @@ fn positions(reports: &[&Report]) -> Vec<Position> {
 
 /// What they do not agree on, in words: what to do; where to begin; how sure that is.
 fn tension(positions: &[Position]) -> Option<String> {
-    let quote = |it: &Voice| clean(&it.recommended_first_action, QUOTE);
+    let quote = |it: &PositionVote| clean(&it.recommended_first_action, QUOTE);
     if positions.len() > 1 {
         let each: Vec<String> = positions
             .iter()
@@ -269,13 +269,14 @@ fn tension(positions: &[Position]) -> Option<String> {
     }
     let voices = &positions[0].voices;
     let kind = &positions[0].recommended_kind;
-    let first = |it: &Voice| it.backs.first().cloned();
+    let first = |it: &PositionVote| it.backs.first().cloned();
     let begun: BTreeSet<Option<String>> = voices.iter().map(first).collect();
     if voices.len() > 1 && begun.len() > 1 {
         let each: Vec<String> = begun
             .iter()
             .filter_map(|id| {
-                let those: Vec<&Voice> = voices.iter().filter(|it| first(it) == *id).collect();
+                let those: Vec<&PositionVote> =
+                    voices.iter().filter(|it| first(it) == *id).collect();
                 let who = names(those.iter().map(|it| it.runner.as_str()));
                 Some(format!("{who} with “{}”", quote(those.first()?)))
             })
@@ -312,16 +313,16 @@ fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// What was said, once each, what most say first.
-fn said(reports: &[&Report], of: impl Fn(&Report) -> &Vec<String>) -> Vec<Said> {
+fn merge_statements(reports: &[&Report], of: impl Fn(&Report) -> &Vec<String>) -> Vec<Statement> {
     let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for report in reports {
         for text in of(report) {
             all.entry(text).or_default().insert(&report.runner);
         }
     }
-    let mut all: Vec<Said> = all
+    let mut all: Vec<Statement> = all
         .into_iter()
-        .map(|(text, voices)| Said {
+        .map(|(text, voices)| Statement {
             text: text.to_owned(),
             voices: voices.into_iter().map(str::to_owned).collect(),
         })
@@ -335,8 +336,8 @@ fn said(reports: &[&Report], of: impl Fn(&Report) -> &Vec<String>) -> Vec<Said> 
     all
 }
 
-fn wildcards(reports: &[&Report], lane: Option<&Wildcard>) -> Vec<Idea> {
-    let idea = |text: &str, runner: &str, lane: &str| Idea {
+fn wildcards(reports: &[&Report], lane: Option<&Wildcard>) -> Vec<WildcardIdea> {
+    let idea = |text: &str, runner: &str, lane: &str| WildcardIdea {
         text: text.to_owned(),
         runner: runner.to_owned(),
         lane: lane.to_owned(),
@@ -345,7 +346,7 @@ fn wildcards(reports: &[&Report], lane: Option<&Wildcard>) -> Vec<Idea> {
     let own = reports.iter().filter(|it| !it.wildcard_idea.is_empty());
     let own = own.map(|it| idea(&it.wildcard_idea, &it.runner, "council"));
     let lane = lane.map(|it| idea(&it.wildcard_idea, &it.runner, super::WILDCARD));
-    let mut all: Vec<Idea> = own.chain(lane).collect();
+    let mut all: Vec<WildcardIdea> = own.chain(lane).collect();
     all.sort();
     all
 }

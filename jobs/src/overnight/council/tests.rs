@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::packet::{CouncilPacket, Offer};
 use super::report::{CONFIDENCES, KINDS, Report, Wildcard, read, read_wildcard, schema};
-use super::synthesis::{Synthesis, Unheard, synthesize};
+use super::synthesis::{NoReply, Synthesis, synthesize};
 use crate::overnight::output::pretty;
 use crate::overnight::schema::check;
 
@@ -59,8 +59,8 @@ fn an_answer_is_whole_and_of_the_offer_or_it_is_refused() {
     ] {
         let mut value = answer();
         value[key] = bad;
-        let told = read(&value, "claude", &packet(), &same).unwrap_err();
-        assert!(told.contains(why), "{key}: {told}");
+        let reported = read(&value, "claude", &packet(), &same).unwrap_err();
+        assert!(reported.contains(why), "{key}: {reported}");
     }
     for nothing in [json!(null), json!([]), json!("text"), json!({})] {
         assert!(read(&nothing, "claude", &packet(), &same).is_err());
@@ -74,17 +74,23 @@ fn words_are_one_short_line_each_and_without_secrets() {
     value["headline"] = json!(format!("a\u{1b}[31m\nb\u{202e} {}", "x".repeat(9_000)));
     value["risks"] = json!(vec!["key-4711"; 50]);
     let redact = |text: &str| text.replace("4711", "[redacted]");
-    let told = read(&value, "claude", &packet(), &redact).unwrap();
-    assert!(told.headline.chars().count() <= 200 && !told.headline.chars().any(char::is_control));
-    assert_eq!(told.risks, vec!["key-[redacted]"; 5]);
+    let reported = read(&value, "claude", &packet(), &redact).unwrap();
+    assert!(
+        reported.headline.chars().count() <= 200
+            && !reported.headline.chars().any(char::is_control)
+    );
+    assert_eq!(reported.risks, vec!["key-[redacted]"; 5]);
 }
 
 #[test]
 fn the_answer_by_rule_is_one_that_would_be_taken() {
     let empty = CouncilPacket::default();
-    let told = read(&empty.by_rule(), "builtin", &empty, &same).unwrap();
+    let reported = read(&empty.by_rule(), "builtin", &empty, &same).unwrap();
     assert_eq!(
-        (told.recommended_kind.as_str(), told.confidence.as_str()),
+        (
+            reported.recommended_kind.as_str(),
+            reported.confidence.as_str()
+        ),
         ("research", "low")
     );
     let form = schema(&empty);
@@ -136,35 +142,38 @@ fn most_voices_lead_and_the_others_stay_with_their_words() {
         wildcard_idea: "Delete it".into(),
         ..Wildcard::default()
     };
-    let unheard = [Unheard {
+    let unheard = [NoReply {
         runner: "d".into(),
         why: "auth: no key".into(),
     }];
-    let told = synthesize("R", &reports, Some(&lane), &unheard).unwrap();
-    assert_eq!(told.recommended_kind, "repair");
-    assert_eq!((told.agreement.voices, told.agreement.of), (2, 3));
+    let reported = synthesize("R", &reports, Some(&lane), &unheard).unwrap();
+    assert_eq!(reported.recommended_kind, "repair");
+    assert_eq!((reported.agreement.voices, reported.agreement.of), (2, 3));
     // The surest of the leading position speaks; it is as sure as its least sure.
     assert_eq!(
-        (told.said_by.as_str(), told.confidence.as_str()),
+        (reported.said_by.as_str(), reported.confidence.as_str()),
         ("c", "low")
     );
     assert_eq!(
-        told.positions[1].voices[0].recommended_first_action,
+        reported.positions[1].voices[0].recommended_first_action,
         "Read more"
     );
-    assert_eq!(told.backed[0].voices, ["b", "c"]);
-    assert_eq!(told.risks[0].voices, ["a", "b", "c"]);
-    let tension = told.tension.clone().unwrap();
+    assert_eq!(reported.backed[0].voices, ["b", "c"]);
+    assert_eq!(reported.risks[0].voices, ["a", "b", "c"]);
+    let tension = reported.tension.clone().unwrap();
     assert_eq!(
         tension,
         "b and c would both repair (“Mend it”); a would research (“Read more”)"
     );
-    assert_eq!(told.unheard, unheard);
+    assert_eq!(reported.unheard, unheard);
     // A wildcard is marked, and is nobody's first action.
-    assert_eq!(told.wildcards.len(), 4);
-    assert!(told.wildcards.iter().all(|it| it.wildcard));
+    assert_eq!(reported.wildcards.len(), 4);
+    assert!(reported.wildcards.iter().all(|it| it.wildcard));
     assert_eq!(
-        check(&serde_json::to_value(&told).unwrap(), "council-synthesis"),
+        check(
+            &serde_json::to_value(&reported).unwrap(),
+            "council-synthesis"
+        ),
         []
     );
     assert_eq!(synthesize("R", &[], Some(&lane), &unheard), None);
@@ -180,14 +189,17 @@ fn a_tension_is_also_where_to_begin_and_how_sure() {
         "one voice has nobody against it"
     );
     let other = report("b", "repair", "Mend that", "high", &["dream-2"]);
-    let told = of(&[one.clone(), other]).unwrap();
+    let reported = of(&[one.clone(), other]).unwrap();
     assert!(
-        told.starts_with("all would repair, but begin elsewhere: "),
-        "{told}"
+        reported.starts_with("all would repair, but begin elsewhere: "),
+        "{reported}"
     );
     let unsure = report("b", "repair", "Mend it", "low", &["dream-1"]);
-    let told = of(&[one.clone(), unsure]).unwrap();
-    assert!(told.contains("a is sure of it and b is not"), "{told}");
+    let reported = of(&[one.clone(), unsure]).unwrap();
+    assert!(
+        reported.contains("a is sure of it and b is not"),
+        "{reported}"
+    );
     assert_eq!(
         of(&[
             one,
@@ -240,8 +252,8 @@ proptest! {
         }
         let unheard = |turned: bool| {
             let mut all = vec![
-                Unheard { runner: "x".into(), why: "1".into() },
-                Unheard { runner: "y".into(), why: "2".into() },
+                NoReply { runner: "x".into(), why: "1".into() },
+                NoReply { runner: "y".into(), why: "2".into() },
             ];
             if turned {
                 all.reverse();
@@ -262,19 +274,20 @@ proptest! {
 }
 
 /// Nobody is lost, nobody is counted twice, and no wildcard counts.
-fn told_whole(told: &Synthesis, reports: &[Report]) -> Result<(), TestCaseError> {
-    let voices: usize = told.positions.iter().map(|it| it.voices.len()).sum();
+fn told_whole(reported: &Synthesis, reports: &[Report]) -> Result<(), TestCaseError> {
+    let voices: usize = reported.positions.iter().map(|it| it.voices.len()).sum();
     prop_assert_eq!(voices, reports.len());
-    prop_assert_eq!(told.agreement.of as usize, reports.len());
+    prop_assert_eq!(reported.agreement.of as usize, reports.len());
     let kinds: std::collections::BTreeSet<_> =
         reports.iter().map(|it| &it.recommended_kind).collect();
-    prop_assert_eq!(kinds.len(), told.positions.len());
-    prop_assert!(kinds.len() == 1 || told.tension.is_some());
+    prop_assert_eq!(kinds.len(), reported.positions.len());
+    prop_assert!(kinds.len() == 1 || reported.tension.is_some());
     prop_assert!(
-        told.positions
+        reported
+            .positions
             .iter()
-            .all(|it| it.voices.len() <= told.positions[0].voices.len())
+            .all(|it| it.voices.len() <= reported.positions[0].voices.len())
     );
-    prop_assert!(told.wildcards.iter().all(|it| it.wildcard));
+    prop_assert!(reported.wildcards.iter().all(|it| it.wildcard));
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! Packets as beads, through `bd` where that is installed; each packet once.
 //!
-//! `bd` is asked with words of ours alone, behind the run's walls, and with a short time. Soft: whatever
+//! `bd` is asked with words of ours alone, behind the run's sandbox, and with a short time. Soft: whatever
 //! it says or does not say only degrades the report. Must never be asked twice for one packet.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner_engine::process::{self, ChildSpec, Limits, Stdin, Verdict, find_program};
+use runner_engine::process::{self, ChildSpec, Limits, OutputVerdict, Stdin, find_program};
 use serde_json::Value;
 
 use super::Packet;
@@ -74,9 +74,9 @@ fn create(ctx: &Context<'_>, program: &Path, packet: &Packet) -> Result<String, 
             ..Limits::default()
         },
         marker: ctx.admitted.run().to_string(),
-        sandbox: ctx.confine.cloned().into(),
+        sandbox: ctx.sandbox_start.cloned().into(),
     };
-    let ended = process::run(&child, &ctx.cancel, &mut |_, _| Verdict::Continue)
+    let ended = process::run(&child, &ctx.cancel, &mut |_, _| OutputVerdict::Continue)
         .map_err(|error| format!("bd could not be started: {error}"))?;
     if !ended.is_success() {
         let words = String::from_utf8_lossy(&ended.stderr);

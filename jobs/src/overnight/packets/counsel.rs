@@ -4,7 +4,7 @@
 //! Their words are looked up like anybody's: a file or commit that they name counts only where it is
 //! there. Must never let a wildcard be the first.
 
-use super::{Candidate, Ground, MOST, Packet, dedup_key, id_of};
+use super::{Candidate, MOST, Packet, PacketSources, dedup_key, id_of};
 use crate::dream::proposal::clean;
 use crate::overnight::council::{self, SOURCE, WILDCARD_SOURCE};
 
@@ -13,7 +13,7 @@ const VOICE: f64 = 4.0;
 /// The longest title, in characters.
 const TITLE: usize = 120;
 
-impl Ground<'_> {
+impl PacketSources<'_> {
     /// What voices for a packet add to its score.
     pub(super) fn weight_of_voices(&self, id: &str) -> f64 {
         let synthesis = self.counsel.synthesis.as_ref();

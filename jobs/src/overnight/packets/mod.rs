@@ -24,9 +24,9 @@ use super::corpus::compile::slug;
 use super::corpus::health::Health;
 use super::corpus::index::Index;
 use super::corpus::links;
-use super::corpus::work::{Item, dedup_key, short_hash};
-use super::corpus::{Corpus, FOLDER as CORPUS, Kind, NEXT_WORK};
-use super::council::Counsel;
+use super::corpus::work::{WorkItem, dedup_key, short_hash};
+use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, NodeKind};
+use super::council::CouncilResult;
 use super::facts::Facts;
 use crate::report::{code, one_line};
 use queue::Pinned;
@@ -106,7 +106,7 @@ pub struct PacketIndex {
 }
 
 /// What packets are made from.
-pub struct Ground<'a> {
+pub struct PacketSources<'a> {
     /// The project.
     pub root: &'a Path,
     /// The corpus as it stands.
@@ -128,7 +128,7 @@ pub struct Ground<'a> {
     /// How to begin: `{title}`, `{packet}` and `{id}` are put in, each as one word of a shell.
     pub command: &'a str,
     /// What councillors said.
-    pub counsel: &'a Counsel,
+    pub counsel: &'a CouncilResult,
 }
 
 struct Candidate {
@@ -138,11 +138,11 @@ struct Candidate {
     pinned: bool,
 }
 
-impl Ground<'_> {
+impl PacketSources<'_> {
     /// The packets, by rank.
     pub fn packets(&self) -> Vec<Packet> {
         let mut found: Vec<Candidate> = self.pinned.iter().map(|it| self.of_pinned(it)).collect();
-        let free: Vec<&Item> = self
+        let free: Vec<&WorkItem> = self
             .corpus
             .work
             .items
@@ -212,7 +212,7 @@ impl Ground<'_> {
     }
 
     /// Nobody has it, and what it waits for is done.
-    fn is_ready(&self, item: &Item) -> bool {
+    fn is_ready(&self, item: &WorkItem) -> bool {
         let done = |title: &String| {
             let mut all = self.corpus.work.items.iter();
             !all.any(|it| it.is_free() && (it.title == *title || it.id.as_ref() == Some(title)))
@@ -220,7 +220,7 @@ impl Ground<'_> {
         item.is_free() && item.requires.iter().all(done)
     }
 
-    fn of_item(&self, item: &Item) -> Candidate {
+    fn of_item(&self, item: &WorkItem) -> Candidate {
         let line = format!("{CORPUS}/{NEXT_WORK}:{}", item.line);
         let words = format!("{}\n{}\n{}", item.title, item.description, item.evidence);
         let mut packet = Packet {
@@ -304,7 +304,7 @@ impl Ground<'_> {
 
     fn of_findings(&self) -> impl Iterator<Item = Candidate> {
         let open = self.corpus.active().filter(|node| {
-            node.kind == Kind::Finding
+            node.kind == NodeKind::Finding
                 && !node.generated
                 && node.value("severity").is_some_and(|it| weight(it) >= 3.0)
         });

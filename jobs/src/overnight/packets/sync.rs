@@ -7,11 +7,11 @@ use runner_text::jsonl::keep::Object;
 use serde_json::{Value, json};
 
 use super::Packet;
-use crate::overnight::corpus::work::Work;
+use crate::overnight::corpus::work::WorkFile;
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Synced {
+pub struct SyncResult {
     /// Items that were amended.
     pub amended: usize,
     /// Items that were added.
@@ -19,8 +19,8 @@ pub struct Synced {
 }
 
 /// Brings the work file up to the packets; `at` is the moment that a new row names.
-pub fn sync(work: &mut Work, packets: &[Packet], at: &str) -> Synced {
-    let mut synced = Synced::default();
+pub fn sync(work: &mut WorkFile, packets: &[Packet], at: &str) -> SyncResult {
+    let mut synced = SyncResult::default();
     let mut fresh: Vec<Object> = Vec::new();
     // What nobody asked for is nobody's work before somebody takes it up.
     for packet in packets.iter().filter(|it| it.queue_backed != Some(false)) {
@@ -88,8 +88,8 @@ pub fn sync(work: &mut Work, packets: &[Packet], at: &str) -> Synced {
         row.set_objects("items", &fresh);
         work.kept.push(row);
     }
-    if synced != Synced::default() {
-        *work = Work::parse(&work.kept.to_bytes());
+    if synced != SyncResult::default() {
+        *work = WorkFile::parse(&work.kept.to_bytes());
     }
     synced
 }
@@ -104,7 +104,7 @@ mod tests {
             "{\"items\":[{\"title\":\"Mine\",\"type\":\"bug\",\"claim_status\":\"in_progress\"},{\"title\":\"Free\",\"type\":\"bug\",\"odd\":1.50}]}\n",
             "broken\n",
         );
-        let mut work = Work::parse(file.as_bytes());
+        let mut work = WorkFile::parse(file.as_bytes());
         let packet = |title: &str, id: &str| Packet {
             id: id.to_owned(),
             title: title.to_owned(),
@@ -121,7 +121,7 @@ mod tests {
         let text = String::from_utf8(work.kept.to_bytes()).unwrap();
         assert!(text.starts_with("{\"items\":[{\"title\":\"Mine\",\"type\":\"bug\",\"claim_status\":\"in_progress\"},{\"title\":\"Free\",\"type\":\"bug\",\"odd\":1.50,\"id\":\"dream-2\""), "{text}");
         assert!(text.contains("\nbroken\n") && !text.contains("dream-1"));
-        assert_eq!(sync(&mut work, &packets, "later"), Synced::default());
+        assert_eq!(sync(&mut work, &packets, "later"), SyncResult::default());
         assert_eq!(String::from_utf8(work.kept.to_bytes()).unwrap(), text);
     }
 }

@@ -4,15 +4,15 @@ use runner_text::counted;
 use std::collections::BTreeMap;
 
 use super::write::{Page, put};
-use crate::report::accounts::{Account, words};
+use crate::report::budget_usage::{UnitUsage, format_amount};
 use crate::report::model::{NightReport, RunLine};
 
 /// More refusals than this are folded.
 const UNFOLDED: usize = 15;
 /// How a run says that nothing held its program.
 const OFF: &str = "walls off";
-/// How a line of a run begins that tells what its walls did not cover.
-const GAP: &str = "not held by its walls: ";
+/// How a line of a run begins that tells what its sandbox did not cover.
+const GAP: &str = "not held by its sandbox: ";
 
 /// Writes it.
 pub(super) fn write(page: &mut Page, report: &NightReport) {
@@ -22,7 +22,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
     alerts(page, report);
 }
 
-/// How many runs started a program with its walls off.
+/// How many runs started a program with its sandbox off.
 pub(super) fn unconfined(report: &NightReport) -> usize {
     let off = |run: &&RunLine| run.containment.starts_with(OFF);
     report.runs.iter().filter(off).count()
@@ -58,19 +58,19 @@ fn accounts(page: &mut Page, report: &NightReport) {
     put!(page, "</section>\n");
 }
 
-fn account(page: &mut Page, it: &Account) {
+fn account(page: &mut Page, it: &UnitUsage) {
     let bound = it.cap.map(|cap| cap.saturating_add(it.granted));
     let amount = |amount: Option<u64>| {
-        amount.map_or_else(|| "—".to_owned(), |amount| words(&it.unit, amount))
+        amount.map_or_else(|| "—".to_owned(), |amount| format_amount(&it.unit, amount))
     };
     put!(
         page,
         "<tr><th scope=\"row\">",
         it.unit,
         "</th><td>",
-        words(&it.unit, it.spent),
+        format_amount(&it.unit, it.spent),
         "</td><td>",
-        words(&it.unit, it.planned),
+        format_amount(&it.unit, it.planned),
         "</td><td>",
         amount(bound)
     );
@@ -78,7 +78,7 @@ fn account(page: &mut Page, it: &Account) {
         put!(
             page,
             " <small>(",
-            words(&it.unit, it.granted),
+            format_amount(&it.unit, it.granted),
             " granted)</small>"
         );
     }
@@ -137,7 +137,7 @@ fn refused(page: &mut Page, report: &NightReport) {
             put!(
                 page,
                 "<li><span class=\"badge warn\">",
-                it.by.words(),
+                it.by.describe(),
                 "</span> <b>",
                 it.job,
                 "</b> ",
@@ -157,7 +157,7 @@ fn refused(page: &mut Page, report: &NightReport) {
 fn held(page: &mut Page, report: &NightReport) {
     put!(
         page,
-        "<section id=\"walls\">\n<h2>Walls and wakefulness</h2>\n<dl class=\"held\">"
+        "<section id=\"walls\">\n<h2>Sandbox and wakefulness</h2>\n<dl class=\"held\">"
     );
     let mut levels: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut gaps: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -176,7 +176,7 @@ fn held(page: &mut Page, report: &NightReport) {
     if levels.is_empty() {
         put!(
             page,
-            "<dt>walls</dt><dd class=\"faint\">no run started a program</dd>"
+            "<dt>sandbox</dt><dd class=\"faint\">no run started a program</dd>"
         );
     }
     for (level, jobs) in &levels {

@@ -177,16 +177,19 @@ const ATTRIBUTES: &[&str] = &[
 ];
 
 /// Holds a page to what it may be made of, and returns its shape.
-fn held(page: &str, told: &str) -> Vec<String> {
+fn held(page: &str, reported: &str) -> Vec<String> {
     let html = Html::parse_document(page);
     let mut shape = Vec::new();
     for element in html.select(&Selector::parse("*").unwrap()) {
         let name = element.value().name();
-        assert!(ELEMENTS.contains(&name), "<{name}> by {told}");
+        assert!(ELEMENTS.contains(&name), "<{name}> by {reported}");
         for (attribute, value) in element.value().attrs() {
             match attribute {
-                "href" => assert!(value.starts_with('#'), "{name} leads to {value} by {told}"),
-                _ => assert!(ATTRIBUTES.contains(&attribute), "{attribute} by {told}"),
+                "href" => assert!(
+                    value.starts_with('#'),
+                    "{name} leads to {value} by {reported}"
+                ),
+                _ => assert!(ATTRIBUTES.contains(&attribute), "{attribute} by {reported}"),
             }
         }
         shape.push(name.to_owned());
@@ -195,7 +198,7 @@ fn held(page: &str, told: &str) -> Vec<String> {
         html.select(&Selector::parse("meta[http-equiv]").unwrap())
             .count(),
         1,
-        "{told}"
+        "{reported}"
     );
     shape
 }
@@ -210,7 +213,7 @@ fn no_text_becomes_markup_in_a_page() {
         // The same elements in the same order: text changed nothing but text.
         assert_eq!(held(&render(&report), payload), usual, "by {payload}");
     }
-    tell(&format!(
+    print_line(&format!(
         "hostile text in pages: {} payloads in {:?}",
         payloads.len(),
         boot_time().saturating_sub(began)
@@ -245,14 +248,14 @@ fn no_text_becomes_markup_in_markdown() {
         }
         assert!(!text.contains('\u{1b}'), "{payload}");
     }
-    tell(&format!(
+    print_line(&format!(
         "hostile text in markdown: {} payloads",
         payloads.len()
     ));
 }
 
 /// Says how much was tried, past the capture of the test harness.
-fn tell(line: &str) {
+fn print_line(line: &str) {
     use std::io::Write as _;
     let _closed = writeln!(std::io::stderr(), "{line}");
 }

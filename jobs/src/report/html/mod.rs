@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! NightReport ──> top: did it work, what did it cost, what was refused, what to do first
-//!                  └─> dreamscape · runs · proposals · accounts · refused · walls · alerts
+//!                  └─> dreamscape · runs · proposals · accounts · refused · sandbox · alerts
 //! ```
 //!
 //! No script, no picture, no font, no link that leads out: the page's own policy forbids all but the one
@@ -59,9 +59,9 @@ pub fn render(report: &NightReport) -> String {
     details::write(&mut page, report);
     put!(
         page,
-        "<footer>Made from the ledger and the artifacts of the night; made again at any time by ",
+        "<footer>Made from the database and the artifacts of the night; made again at any time by ",
         "<code>runner report --night ",
-        super::proposals::word(&report.night),
+        super::proposals::shell_word(&report.night),
         " --open</code></footer>\n</main>\n</body>\n</html>\n"
     );
     page.done()

@@ -3,7 +3,7 @@
 use super::write::{Page, put};
 use crate::dream::proposal::Confidence;
 use crate::report::model::NightReport;
-use crate::report::proposals::Proposed;
+use crate::report::proposals::ReportedProposal;
 use runner_text::counted;
 
 /// More of one sort than this are folded.
@@ -15,7 +15,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
         page,
         "<section id=\"proposals\">\n<h2>Proposals to review</h2>\n"
     );
-    let (waiting, rest): (Vec<&Proposed>, Vec<&Proposed>) =
+    let (waiting, rest): (Vec<&ReportedProposal>, Vec<&ReportedProposal>) =
         report.proposals.iter().partition(|it| it.waits());
     if waiting.is_empty() {
         put!(page, "<p class=\"faint\">No proposal waits for you.</p>\n");
@@ -42,7 +42,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
     let (shown, folded) = waiting.split_at(waiting.len().min(UNFOLDED));
     shown.iter().for_each(|it| one(page, it));
     fold(page, folded, "more to review");
-    let (kept, decided): (Vec<&Proposed>, Vec<&Proposed>) =
+    let (kept, decided): (Vec<&ReportedProposal>, Vec<&ReportedProposal>) =
         rest.into_iter().partition(|it| it.decided.is_none());
     fold(page, &kept, "looked at, and best left as they are");
     fold(page, &decided, "decided");
@@ -74,7 +74,7 @@ fn others(page: &mut Page, report: &NightReport) {
     }
 }
 
-fn fold(page: &mut Page, these: &[&Proposed], title: &'static str) {
+fn fold(page: &mut Page, these: &[&ReportedProposal], title: &'static str) {
     if these.is_empty() {
         return;
     }
@@ -90,7 +90,7 @@ fn fold(page: &mut Page, these: &[&Proposed], title: &'static str) {
     put!(page, "</details>\n");
 }
 
-fn one(page: &mut Page, it: &Proposed) {
+fn one(page: &mut Page, it: &ReportedProposal) {
     let sure = match it.confidence {
         Confidence::High => "sure",
         Confidence::Med => "fairly sure",
@@ -99,7 +99,7 @@ fn one(page: &mut Page, it: &Proposed) {
     put!(
         page,
         "<details class=\"row\"><summary><span class=\"badge calm\">",
-        it.action.word(),
+        it.action.as_str(),
         "</span><span class=\"name\">",
         it.targets.first().map_or("", String::as_str)
     );
@@ -109,7 +109,7 @@ fn one(page: &mut Page, it: &Proposed) {
     put!(
         page,
         "</span><span class=\"told\">",
-        it.status.word(),
+        it.status.as_str(),
         " — ",
         it.evidence,
         "</span><span class=\"cost\">"

@@ -3,9 +3,9 @@
 use super::tone;
 use super::write::{Page, put};
 use crate::failmark;
-use crate::report::accounts::{time, words};
+use crate::report::budget_usage::{format_amount, time};
 use crate::report::model::{NightReport, RunLine};
-use crate::report::proposals::word;
+use crate::report::proposals::shell_word;
 use runner_text::counted;
 
 /// More rows of one colour than this are folded.
@@ -38,7 +38,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
         let these: Vec<&RunLine> = report
             .runs
             .iter()
-            .filter(|run| tones.contains(&tone(run.word())))
+            .filter(|run| tones.contains(&tone(run.as_str())))
             .collect();
         let (shown, folded) = these.split_at(these.len().min(UNFOLDED));
         for run in shown {
@@ -88,9 +88,9 @@ fn one(page: &mut Page, run: &RunLine, open: bool, most: usize) {
         "<details class=\"row\"",
         if open { " open" } else { "" },
         "><summary><span class=\"badge ",
-        tone(run.word()),
+        tone(run.as_str()),
         "\">",
-        run.word(),
+        run.as_str(),
         "</span><span class=\"name\">",
         run.job
     );
@@ -100,7 +100,7 @@ fn one(page: &mut Page, run: &RunLine, open: bool, most: usize) {
     put!(
         page,
         "</span><span class=\"told\">",
-        run.told(),
+        run.message(),
         "</span><span class=\"cost\">"
     );
     put!(page, time(run.spent.seconds));
@@ -109,12 +109,12 @@ fn one(page: &mut Page, run: &RunLine, open: bool, most: usize) {
         put!(page, " · ", counted(calls, "call"));
     }
     if run.spent.micros > 0 {
-        put!(page, " · ", words("money", run.spent.micros));
+        put!(page, " · ", format_amount("money", run.spent.micros));
     }
     put!(page, "</span></summary>\n<div class=\"body\">");
     if let Some(outcome) = &run.outcome {
         if let Some(why) = outcome.why().filter(|why| *why != run.headline) {
-            put!(page, "<p>", outcome.word(), ": ", why, "</p>");
+            put!(page, "<p>", outcome.as_str(), ": ", why, "</p>");
         }
         if let Some(class) = outcome.class() {
             put!(
@@ -153,7 +153,7 @@ fn one(page: &mut Page, run: &RunLine, open: bool, most: usize) {
         }
         put!(page, "</dd>");
     }
-    for (name, value) in [("backend", &run.backend), ("confinement", &run.containment)] {
+    for (name, value) in [("backend", &run.backend), ("sandbox", &run.containment)] {
         if !value.is_empty() {
             put!(page, "<dt>", name, "</dt><dd>", value, "</dd>");
         }
@@ -178,7 +178,7 @@ fn one(page: &mut Page, run: &RunLine, open: bool, most: usize) {
     put!(
         page,
         "<dt>more</dt><dd><code>runner runs show ",
-        word(&run.run),
+        shell_word(&run.run),
         "</code></dd></dl></div></details>\n"
     );
 }

@@ -13,7 +13,7 @@
 mod council;
 mod ground;
 mod picture;
-mod words;
+mod text;
 
 use super::tone;
 use super::write::{Page, put};
@@ -46,17 +46,17 @@ pub(super) fn write(page: &mut Page, scape: &Dreamscape, number: usize) {
             "<p class=\"faint\">No picture: ",
             why,
             ". <code>runner runs show ",
-            crate::report::proposals::word(&scape.run),
+            crate::report::proposals::shell_word(&scape.run),
             "</code></p>\n</section>\n"
         );
         return;
     }
     put!(page, "<figure>\n");
     picture::picture(page, scape, number);
-    words::legend(page, scape);
+    text::legend(page, scape);
     put!(page, "</figure>\n");
-    words::packets(page, scape, number);
+    text::packets(page, scape, number);
     council::write(page, scape);
-    words::figures(page, scape);
+    text::figures(page, scape);
     put!(page, "</section>\n");
 }

@@ -8,7 +8,7 @@ use runner_engine::outcome::{Class, Outcome};
 use scraper::{Html, Selector};
 
 use super::{STYLE, render, style_digest};
-use crate::report::{NightReport, first, refusals, sample};
+use crate::report::{NightReport, next_steps, refusals, sample};
 
 fn texts(page: &str, selector: &str) -> Vec<String> {
     let html = Html::parse_document(page);
@@ -23,13 +23,13 @@ fn texts(page: &str, selector: &str) -> Vec<String> {
 }
 
 fn page(mut report: NightReport) -> String {
-    report.refused = refusals::of(&report.runs);
-    report.first = first::moves(&report);
+    report.refused = refusals::refusals_of_night(&report.runs);
+    report.first = next_steps::moves(&report);
     render(&report)
 }
 
 /// The four answers and the order of what to do.
-fn told(page: &str) -> (String, Vec<String>, Vec<String>) {
+fn reported(page: &str) -> (String, Vec<String>, Vec<String>) {
     let verdict = texts(page, ".verdict").remove(0);
     (
         verdict,
@@ -41,7 +41,7 @@ fn told(page: &str) -> (String, Vec<String>, Vec<String>) {
 #[test]
 fn a_good_night_says_so_and_asks_for_nothing() {
     let page = page(sample::night(vec![sample::run("tidy", "command")]));
-    let (verdict, cards, moves) = told(&page);
+    let (verdict, cards, moves) = reported(&page);
     assert_eq!(verdict, "It all worked.");
     assert_eq!(cards, ["1 succeeded", "$0.02", "nothing", "nothing"]);
     assert!(moves.is_empty());
@@ -63,7 +63,7 @@ fn a_bad_night_says_what_to_do_first() {
     report.proposals = vec![sample::proposal(1, "x")];
     report.alerts = vec!["dream: failure; NOT DELIVERED to mail: refused".into()];
     let page = page(report);
-    let (verdict, cards, moves) = told(&page);
+    let (verdict, cards, moves) = reported(&page);
     assert_eq!(verdict, "2 of 3 did not get through.");
     assert_eq!(cards[0], "2 failed 1 succeeded");
     assert_eq!(cards[2..], ["1 thing", "1 proposal"]);
@@ -93,7 +93,7 @@ fn a_bad_night_says_what_to_do_first() {
 #[test]
 fn an_empty_and_a_crashed_night_are_whole_pages() {
     let empty = page(sample::night(vec![]));
-    let (verdict, cards, moves) = told(&empty);
+    let (verdict, cards, moves) = reported(&empty);
     assert_eq!(verdict, "Nothing was due.");
     assert_eq!(cards, ["nothing was due", "$0.00", "nothing", "nothing"]);
     assert!(moves.is_empty());
@@ -112,7 +112,7 @@ fn an_empty_and_a_crashed_night_are_whole_pages() {
         ..Default::default()
     }];
     let crashed = page(crashed);
-    let (verdict, cards, moves) = told(&crashed);
+    let (verdict, cards, moves) = reported(&crashed);
     assert_eq!(verdict, "It failed.");
     assert_eq!(cards[0], "1 lost 1 unfinished");
     assert_eq!(moves, ["Look at overnight: lost", "1 unfinished"]);
@@ -141,7 +141,7 @@ fn a_night_of_five_hundred_runs_is_small_and_folded() {
         .map(|number| sample::proposal(number, "a note about tides"))
         .collect();
     let page = page(report);
-    tell(&format!(
+    print_line(&format!(
         "a page of 500 runs and 200 proposals: {} bytes in {:?}",
         page.len(),
         boot_time().saturating_sub(began)
@@ -222,7 +222,7 @@ fn the_policy_allows_the_style_and_nothing_else() {
 }
 
 /// Says how much was tried, past the capture of the test harness.
-fn tell(line: &str) {
+fn print_line(line: &str) {
     use std::io::Write as _;
     let _closed = writeln!(std::io::stderr(), "{line}");
 }

@@ -5,7 +5,7 @@ use runner_engine::outcome::Outcome;
 use super::tone;
 use super::write::{Page, put};
 use crate::dream::proposal::clean;
-use crate::report::accounts::{Account, time, words};
+use crate::report::budget_usage::{UnitUsage, format_amount, time};
 use crate::report::model::NightReport;
 use runner_text::counted;
 
@@ -51,7 +51,8 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
 fn verdict(report: &NightReport) -> (&'static str, String) {
     let count = |tones: &[&str]| {
         let all = report.last_attempts();
-        all.filter(|run| tones.contains(&tone(run.word()))).count()
+        all.filter(|run| tones.contains(&tone(run.as_str())))
+            .count()
     };
     let (bad, all) = (count(&["bad"]), count(&["good", "warn", "bad", "calm"]));
     if all == 0 && report.open.is_empty() {
@@ -92,9 +93,9 @@ fn worked(page: &mut Page, report: &NightReport) {
     );
     let mut words: Vec<(&str, usize)> = Vec::new();
     for run in report.last_attempts() {
-        match words.iter_mut().find(|(word, _)| *word == run.word()) {
+        match words.iter_mut().find(|(word, _)| *word == run.as_str()) {
             Some((_, count)) => *count += 1,
-            None => words.push((run.word(), 1)),
+            None => words.push((run.as_str(), 1)),
         }
     }
     words.sort_by_key(|(word, _)| match tone(word) {
@@ -146,7 +147,7 @@ fn short(report: &NightReport) -> Option<(&str, String)> {
     let of = |wanted: &str| {
         report
             .last_attempts()
-            .find(|run| tone(run.word()) == wanted)
+            .find(|run| tone(run.as_str()) == wanted)
     };
     let run = of("bad").or_else(|| of("warn"))?;
     let why = run.outcome.as_ref().and_then(Outcome::why)?;
@@ -159,11 +160,16 @@ fn cost(page: &mut Page, report: &NightReport) {
         "<a class=\"card\" href=\"#accounts\"><h2>What did it cost?</h2>\n<p class=\"big\">"
     );
     let spent = report.spent;
-    put!(page, words("money", spent.micros), "</p><p>");
+    put!(page, format_amount("money", spent.micros), "</p><p>");
     let calls = usize::try_from(spent.calls).unwrap_or(usize::MAX);
     put!(page, counted(calls, "model call"));
     if spent.tokens > 0 {
-        put!(page, " · ", words("tokens", spent.tokens), " tokens");
+        put!(
+            page,
+            " · ",
+            format_amount("tokens", spent.tokens),
+            " tokens"
+        );
     }
     put!(page, " · ", time(spent.seconds), "</p>");
     let unstated: u64 = report.runs.iter().map(|run| run.unstated_calls).sum();
@@ -184,9 +190,9 @@ fn cost(page: &mut Page, report: &NightReport) {
 /// What is left of the units that the night bounds, money first.
 fn left(report: &NightReport) -> Option<String> {
     let of = |unit: &str| {
-        let bounded = |it: &&Account| it.unit == unit;
+        let bounded = |it: &&UnitUsage| it.unit == unit;
         let account = report.accounts.iter().find(bounded)?;
-        let text = words(unit, account.left?);
+        let text = format_amount(unit, account.left?);
         Some(match unit {
             "money" => text,
             _ => format!("{text} {unit}"),
@@ -212,7 +218,7 @@ fn refused(page: &mut Page, report: &NightReport) {
             put!(page, counted(count, "thing"), "</p><p>");
             let mut by: Vec<(&str, usize)> = Vec::new();
             for refusal in &report.refused {
-                let words = refusal.by.words();
+                let words = refusal.by.describe();
                 match by.iter_mut().find(|(word, _)| *word == words) {
                     Some((_, count)) => *count += 1,
                     None => by.push((words, 1)),
@@ -227,7 +233,7 @@ fn refused(page: &mut Page, report: &NightReport) {
     if super::details::unconfined(report) > 0 {
         put!(
             page,
-            "<p class=\"bad\">something ran with its walls off</p>"
+            "<p class=\"bad\">something ran with its sandbox off</p>"
         );
     }
     put!(page, "</a>\n");

@@ -16,11 +16,11 @@ use std::io::BufRead;
 
 use jiff::Timestamp;
 
-pub use records::{MAX_LINE, Place, Record, Records, Tally};
+pub use records::{LineGap, MAX_LINE, Record, Records, Tally};
 
 /// One thing that happened in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct SessionEvent {
     /// The line of the file that tells it, from 1; where an object spans lines, its first.
     pub line: u64,
     /// When, if the row says.
@@ -30,12 +30,12 @@ pub struct Event {
     /// It belongs to a sub-agent.
     pub sidechain: bool,
     /// What happened.
-    pub what: What,
+    pub what: SessionEventKind,
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum SessionEventKind {
     /// A person said this.
     Prompt(String),
     /// The model said this.
@@ -68,17 +68,17 @@ pub enum What {
 #[derive(Debug)]
 pub struct Transcript<R> {
     records: Records<R>,
-    ready: std::vec::IntoIter<Event>,
+    ready: std::vec::IntoIter<SessionEvent>,
 }
 
 impl<R: BufRead> Transcript<R> {
     /// Reads from where `reader` stands, which is at `from`.
-    pub fn new(reader: R, from: Place) -> Self {
+    pub fn new(reader: R, from: LineGap) -> Self {
         Self::with_cap(reader, from, MAX_LINE)
     }
 
     /// The same with another bound for the length of a line, in bytes.
-    pub fn with_cap(reader: R, from: Place, cap: usize) -> Self {
+    pub fn with_cap(reader: R, from: LineGap, cap: usize) -> Self {
         Self {
             records: Records::new(reader, from, cap),
             ready: Vec::new().into_iter(),
@@ -106,13 +106,13 @@ impl<R: BufRead> Transcript<R> {
     }
 
     /// Where a later reader may go on: behind everything that was counted, before what is torn.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> LineGap {
         self.records.place()
     }
 }
 
 impl<R: BufRead> Iterator for Transcript<R> {
-    type Item = std::io::Result<Event>;
+    type Item = std::io::Result<SessionEvent>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {

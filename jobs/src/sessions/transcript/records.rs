@@ -24,14 +24,14 @@ const TRIES: usize = 8;
 
 /// Between two lines of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LineGap {
     /// The next line, from 1.
     pub line: u64,
     /// Where it begins, in bytes.
     pub offset: u64,
 }
 
-impl Default for Place {
+impl Default for LineGap {
     fn default() -> Self {
         Self { line: 1, offset: 0 }
     }
@@ -81,8 +81,8 @@ pub struct Record {
 
 /// An object that goes over several lines.
 #[derive(Debug)]
-struct Block {
-    begins: Place,
+struct MultilineRecord {
+    begins: LineGap,
     /// Its lines that are not counted yet.
     lines: u64,
     bytes: Vec<u8>,
@@ -121,22 +121,22 @@ impl Scan {
 pub struct Records<R> {
     reader: R,
     cap: usize,
-    at: Place,
+    at: LineGap,
     last: u64,
     line: Vec<u8>,
-    block: Option<Block>,
+    block: Option<MultilineRecord>,
     ready: VecDeque<Record>,
     tally: Tally,
     /// Lines that the last record given out counts.
     given: u64,
     /// Where a torn end begins.
-    torn: Option<Place>,
+    torn: Option<LineGap>,
     ended: bool,
 }
 
 impl<R: BufRead> Records<R> {
     /// Reads from where `reader` stands, which is at `from`.
-    pub fn new(reader: R, from: Place, cap: usize) -> Self {
+    pub fn new(reader: R, from: LineGap, cap: usize) -> Self {
         Self {
             reader,
             cap,
@@ -187,7 +187,7 @@ impl<R: BufRead> Records<R> {
     }
 
     /// Where a later reader may go on.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> LineGap {
         self.torn
             .or(self.block.as_ref().map(|block| block.begins))
             .unwrap_or(self.at)
@@ -238,7 +238,7 @@ impl<R: BufRead> Records<R> {
     }
 
     /// Looks at the line that was taken; `begins` is where it does.
-    fn look(&mut self, begins: Place, length: u64, ended: bool) {
+    fn inspect(&mut self, begins: LineGap, length: u64, ended: bool) {
         self.tally.lines += 1;
         if length > self.cap as u64 {
             self.drop_block();
@@ -263,7 +263,7 @@ impl<R: BufRead> Records<R> {
         self.line = line;
     }
 
-    fn sort(&mut self, begins: Place, line: &[u8], ended: bool) {
+    fn sort(&mut self, begins: LineGap, line: &[u8], ended: bool) {
         let blank = line.iter().all(u8::is_ascii_whitespace);
         match self.block.take() {
             None if blank => self.tally.blank += 1,
@@ -273,7 +273,7 @@ impl<R: BufRead> Records<R> {
     }
 
     /// A line while an object is open.
-    fn within(&mut self, mut block: Block, begins: Place, line: &[u8], ended: bool) {
+    fn within(&mut self, mut block: MultilineRecord, begins: LineGap, line: &[u8], ended: bool) {
         let resync = line.first() == Some(&b'{') && whole(line).is_some_and(|all| !all.is_empty());
         if resync || block.bytes.len() + line.len() >= self.cap {
             self.tally.bad += block.lines;
@@ -305,11 +305,11 @@ impl<R: BufRead> Records<R> {
     }
 
     /// A line by itself.
-    fn alone(&mut self, begins: Place, line: &[u8], ended: bool) {
+    fn alone(&mut self, begins: LineGap, line: &[u8], ended: bool) {
         let mut counts = 1;
         let mut rest = line;
         for _ in 0..TRIES {
-            let Found { values, open, bad } = found(rest);
+            let JsonParts { values, open, bad } = found(rest);
             for json in values {
                 self.ready.push_back(Record {
                     line: begins.line,
@@ -320,7 +320,7 @@ impl<R: BufRead> Records<R> {
             if let Some(open) = open {
                 let mut scan = Scan::default();
                 scan.over(&rest[open..]);
-                self.block = Some(Block {
+                self.block = Some(MultilineRecord {
                     begins,
                     lines: counts,
                     bytes: rest[open..].to_vec(),
@@ -348,7 +348,7 @@ impl<R: BufRead> Records<R> {
 }
 
 /// What of a text is JSON.
-struct Found {
+struct JsonParts {
     values: Vec<String>,
     /// An object begins here that does not end.
     open: Option<usize>,
@@ -356,14 +356,14 @@ struct Found {
     bad: Option<usize>,
 }
 
-fn found(text: &[u8]) -> Found {
+fn found(text: &[u8]) -> JsonParts {
     let mut stream = serde_json::Deserializer::from_slice(text).into_iter::<&RawValue>();
     let mut values = Vec::new();
     loop {
         let at = stream.byte_offset();
         match stream.next() {
             None => {
-                return Found {
+                return JsonParts {
                     values,
                     open: None,
                     bad: None,
@@ -377,7 +377,7 @@ fn found(text: &[u8]) -> Found {
                     .count();
                 let at = at + skip;
                 let opens = error.is_eof() && text.get(at) == Some(&b'{');
-                return Found {
+                return JsonParts {
                     values,
                     open: opens.then_some(at),
                     bad: (!opens).then_some(at),
@@ -419,7 +419,7 @@ impl<R: BufRead> Iterator for Records<R> {
                 Ok((0, false)) => self.ended = true,
                 Ok((length, ended)) => {
                     self.ended = !ended;
-                    self.look(begins, length, ended);
+                    self.inspect(begins, length, ended);
                 }
             }
         }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::{Event, What};
+use super::{SessionEvent, SessionEventKind};
 
 /// Blocks of one message that are looked at.
 const BLOCKS: usize = 1000;
@@ -182,7 +182,7 @@ fn cut(text: &str) -> String {
 }
 
 /// The events of a row; `None` for what is no row of the program's.
-pub(super) fn events(line: u64, json: &str) -> Option<Vec<Event>> {
+pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
     let row: Row = serde_json::from_str(json).ok()?;
     let known = row.message.is_some()
         || row.summary.is_some()
@@ -192,7 +192,7 @@ pub(super) fn events(line: u64, json: &str) -> Option<Vec<Event>> {
         return None;
     }
     let at: Option<Timestamp> = row.timestamp.as_deref().and_then(|at| at.parse().ok());
-    let event = |what| Event {
+    let event = |what| SessionEvent {
         line,
         at,
         cwd: row.cwd.clone(),
@@ -205,7 +205,7 @@ pub(super) fn events(line: u64, json: &str) -> Option<Vec<Event>> {
         "user" | "assistant" => {
             if row.compact.unwrap_or(false) {
                 let text = row.message.map(|it| it.content.text()).unwrap_or_default();
-                return Some(vec![event(What::Summary(text))]);
+                return Some(vec![event(SessionEventKind::Summary(text))]);
             }
             let blocks = row.message.map(|it| it.content.0).unwrap_or_default();
             for block in blocks {
@@ -213,28 +213,30 @@ pub(super) fn events(line: u64, json: &str) -> Option<Vec<Event>> {
                     Some("text") => {
                         let text = cut(&block.text.unwrap_or_default());
                         match (row.kind.as_str(), person) {
-                            ("assistant", _) => What::Answer(text),
-                            (_, true) => What::Prompt(text),
-                            _ => What::Other("meta".to_owned()),
+                            ("assistant", _) => SessionEventKind::Answer(text),
+                            (_, true) => SessionEventKind::Prompt(text),
+                            _ => SessionEventKind::Other("meta".to_owned()),
                         }
                     }
-                    Some("tool_use") => What::Call {
+                    Some("tool_use") => SessionEventKind::Call {
                         id: block.id.unwrap_or_default(),
                         tool: block.name.unwrap_or_default(),
                         target: block.input.unwrap_or_default().target(),
                     },
-                    Some("tool_result") => What::Outcome {
+                    Some("tool_result") => SessionEventKind::Outcome {
                         id: block.tool_use_id.unwrap_or_default(),
                         failed: block.is_error.unwrap_or(false),
                         text: block.content.text(),
                     },
-                    other => What::Other(other.unwrap_or("block").to_owned()),
+                    other => SessionEventKind::Other(other.unwrap_or("block").to_owned()),
                 };
                 events.push(event(what));
             }
         }
-        "summary" => events.push(event(What::Summary(cut(&row.summary.unwrap_or_default())))),
-        other => events.push(event(What::Other(cut(other)))),
+        "summary" => events.push(event(SessionEventKind::Summary(cut(&row
+            .summary
+            .unwrap_or_default())))),
+        other => events.push(event(SessionEventKind::Other(cut(other)))),
     }
     Some(events)
 }

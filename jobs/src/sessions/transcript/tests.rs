@@ -10,9 +10,9 @@ const USER: &str = r#"{"type":"user","timestamp":"2026-01-02T03:04:05Z","cwd":"/
 const ASSISTANT: &str = r#"{"type":"assistant","timestamp":"2026-01-02T03:04:06Z","message":{"content":[{"type":"text","text":"Done."},{"type":"tool_use","id":"t1","name":"Edit","input":{"file_path":"src/a.rs","old_string":"x"}}]}}"#;
 const RESULT: &str = r#"{"type":"user","timestamp":"2026-01-02T03:04:07Z","isSidechain":true,"message":{"content":[{"type":"tool_result","tool_use_id":"t1","is_error":true,"content":[{"type":"text","text":"no such file"}]}]}}"#;
 
-fn read(bytes: &[u8]) -> (Vec<Event>, Tally, Place) {
-    let mut transcript = Transcript::with_cap(bytes, Place::default(), 4096);
-    let events: Vec<Event> = transcript.by_ref().map(Result::unwrap).collect();
+fn read(bytes: &[u8]) -> (Vec<SessionEvent>, Tally, LineGap) {
+    let mut transcript = Transcript::with_cap(bytes, LineGap::default(), 4096);
+    let events: Vec<SessionEvent> = transcript.by_ref().map(Result::unwrap).collect();
     let tally = transcript.tally().clone();
     assert!(tally.adds_up(), "{tally:?}");
     (events, tally, transcript.place())
@@ -24,12 +24,12 @@ fn rows_become_events_whatever_the_form_of_their_content() {
         "{USER}\n{ASSISTANT}\n{RESULT}\n{{\"type\":\"summary\",\"summary\":\"A mend\",\"leafUuid\":\"x\"}}\n{{\"type\":\"file-history-snapshot\",\"snapshot\":{{}}}}\n"
     );
     let (events, tally, place) = read(file.as_bytes());
-    let what: Vec<&What> = events.iter().map(|event| &event.what).collect();
-    assert_eq!(*what[0], What::Prompt("Please mend it".into()));
-    assert_eq!(*what[1], What::Answer("Done.".into()));
+    let what: Vec<&SessionEventKind> = events.iter().map(|event| &event.what).collect();
+    assert_eq!(*what[0], SessionEventKind::Prompt("Please mend it".into()));
+    assert_eq!(*what[1], SessionEventKind::Answer("Done.".into()));
     assert_eq!(
         *what[2],
-        What::Call {
+        SessionEventKind::Call {
             id: "t1".into(),
             tool: "Edit".into(),
             target: "src/a.rs".into()
@@ -37,14 +37,17 @@ fn rows_become_events_whatever_the_form_of_their_content() {
     );
     assert_eq!(
         *what[3],
-        What::Outcome {
+        SessionEventKind::Outcome {
             id: "t1".into(),
             failed: true,
             text: "no such file".into()
         }
     );
-    assert_eq!(*what[4], What::Summary("A mend".into()));
-    assert_eq!(*what[5], What::Other("file-history-snapshot".into()));
+    assert_eq!(*what[4], SessionEventKind::Summary("A mend".into()));
+    assert_eq!(
+        *what[5],
+        SessionEventKind::Other("file-history-snapshot".into())
+    );
     assert_eq!((events[0].line, events[3].line), (1, 3));
     assert!(events[3].sidechain && events[0].cwd.as_deref() == Some("/p"));
     assert_eq!((tally.read, tally.lines), (5, 5));
@@ -78,7 +81,7 @@ fn damage_costs_its_own_lines_and_no_other() {
     let (events, tally, place) = read(file.as_bytes());
     let prompts = events
         .iter()
-        .filter(|event| matches!(event.what, What::Prompt(_)))
+        .filter(|event| matches!(event.what, SessionEventKind::Prompt(_)))
         .count();
     assert_eq!(prompts, 6);
     assert_eq!(tally.read, 5 + spans);
@@ -98,7 +101,7 @@ fn chunks_give_what_the_whole_gives_and_a_torn_end_is_read_once_it_is_whole() {
     let (whole, ..) = read(file.as_bytes());
     let mut parts = Vec::new();
     for from in (1..=40).step_by(7) {
-        let mut chunk = Transcript::new(file.as_bytes(), Place::default()).until(from + 6);
+        let mut chunk = Transcript::new(file.as_bytes(), LineGap::default()).until(from + 6);
         chunk.skip_to(from).unwrap();
         parts.extend(chunk.by_ref().map(Result::unwrap));
         assert!(chunk.tally().adds_up() && chunk.tally().lines <= 7);
@@ -111,7 +114,7 @@ fn chunks_give_what_the_whole_gives_and_a_torn_end_is_read_once_it_is_whole() {
     let rest = &file.as_bytes()[usize::try_from(place.offset).unwrap()..];
     events.extend(Transcript::new(rest, place).map(Result::unwrap));
     assert_eq!(events, whole);
-    let mut beyond = Transcript::new(file.as_bytes(), Place::default());
+    let mut beyond = Transcript::new(file.as_bytes(), LineGap::default());
     beyond.skip_to(100).unwrap();
     assert!(beyond.next().is_none());
 }
@@ -157,7 +160,7 @@ fn fifty_megabytes_with_a_line_of_twenty_pass_in_the_memory_of_a_line() {
         piece: Vec::new(),
         at: 0,
     };
-    let mut transcript = Transcript::new(BufReader::new(source), Place::default());
+    let mut transcript = Transcript::new(BufReader::new(source), LineGap::default());
     let mut events = 0;
     for event in transcript.by_ref() {
         event.unwrap();
@@ -183,7 +186,7 @@ fn a_reader_that_fails_says_so_and_ends() {
             Err(io::Error::other("gone"))
         }
     }
-    let mut transcript = Transcript::new(BufReader::new(Broken), Place::default());
+    let mut transcript = Transcript::new(BufReader::new(Broken), LineGap::default());
     assert!(transcript.next().unwrap().is_err());
     assert!(transcript.next().is_none());
 }
@@ -199,10 +202,10 @@ proptest! {
         cap in 1_usize..400,
     ) {
         let bytes = pieces.concat();
-        let mut small = Transcript::with_cap(BufReader::with_capacity(3, &bytes[..]), Place::default(), cap);
-        let a: Vec<Event> = small.by_ref().map(Result::unwrap).collect();
-        let mut large = Transcript::with_cap(&bytes[..], Place::default(), cap);
-        let b: Vec<Event> = large.by_ref().map(Result::unwrap).collect();
+        let mut small = Transcript::with_cap(BufReader::with_capacity(3, &bytes[..]), LineGap::default(), cap);
+        let a: Vec<SessionEvent> = small.by_ref().map(Result::unwrap).collect();
+        let mut large = Transcript::with_cap(&bytes[..], LineGap::default(), cap);
+        let b: Vec<SessionEvent> = large.by_ref().map(Result::unwrap).collect();
         prop_assert_eq!(a, b);
         prop_assert_eq!(small.tally(), large.tally());
         prop_assert!(large.tally().adds_up(), "{:?}", large.tally());

@@ -12,8 +12,8 @@
 //! Pure: no terminal, no disk, no clock. Whatever is decided is decided when the effect is carried
 //! out, so leaving the review at any moment loses nothing.
 
-use runner_jobs::dream::proposal::{Action, Confidence, Status};
-use runner_jobs::dream::review::{Item, Line, Verdict};
+use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
+use runner_jobs::dream::review::{DecisionInput, PreviewLine, ProposalItem};
 
 use super::super::holds;
 use crate::cli::screen::Input;
@@ -36,7 +36,7 @@ pub enum Mode {
     /// Says something about the next decision.
     Note(String),
     /// Was told that an idea changed.
-    Confirm(Verdict),
+    Confirm(DecisionInput),
     /// Reads about the keys.
     Help,
 }
@@ -49,7 +49,7 @@ pub enum Effect {
         /// The proposal.
         id: String,
         /// The verdict.
-        verdict: Verdict,
+        verdict: DecisionInput,
         /// What the person says.
         note: Option<String>,
         /// Although it changed.
@@ -95,14 +95,14 @@ pub struct Detail {
     /// The idea's text, line by line, safe.
     pub text: Vec<String>,
     /// What accepting would do, and its preview; or why it would be refused.
-    pub plan: Result<(String, Vec<Line>), String>,
+    pub plan: Result<(String, Vec<PreviewLine>), String>,
 }
 
 /// Which proposals are to be seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sieve {
     /// Found to be this.
-    pub status: Option<Status>,
+    pub status: Option<IdeaStatus>,
     /// Where this is proposed.
     pub action: Option<Action>,
     /// With this confidence.
@@ -112,7 +112,7 @@ pub struct Sieve {
 }
 
 impl Sieve {
-    fn lets(&self, item: &Item) -> bool {
+    fn lets(&self, item: &ProposalItem) -> bool {
         let it = &item.proposal;
         self.status.is_none_or(|status| it.status == status)
             && self.action.is_none_or(|action| it.action == action)
@@ -130,7 +130,7 @@ impl Sieve {
 #[derive(Clone, Debug)]
 pub struct Review {
     /// All proposals, as they were read last.
-    items: Vec<Item>,
+    items: Vec<ProposalItem>,
     /// What is to be seen of them.
     pub sieve: Sieve,
     /// Where the person is.
@@ -148,14 +148,14 @@ pub struct Review {
     /// What was decided here, the last at the end.
     decided: Vec<String>,
     /// What was decided last, while it is not known whether it was.
-    pending: Option<Verdict>,
+    pending: Option<DecisionInput>,
     /// Of the current one.
     pub detail: Option<Detail>,
 }
 
 impl Review {
     /// Of these proposals.
-    pub fn new(items: Vec<Item>, sieve: Sieve) -> Self {
+    pub fn new(items: Vec<ProposalItem>, sieve: Sieve) -> Self {
         Self {
             items,
             sieve,
@@ -172,8 +172,8 @@ impl Review {
     }
 
     /// Those to be seen: undecided, through the sieve.
-    pub fn shown(&self) -> Vec<&Item> {
-        let open = |item: &&Item| item.decision.is_none() && self.sieve.lets(item);
+    pub fn shown(&self) -> Vec<&ProposalItem> {
+        let open = |item: &&ProposalItem| item.decision.is_none() && self.sieve.lets(item);
         self.items.iter().filter(open).collect()
     }
 
@@ -184,12 +184,12 @@ impl Review {
     }
 
     /// The one that is looked at.
-    pub fn current(&self) -> Option<&Item> {
+    pub fn current(&self) -> Option<&ProposalItem> {
         self.shown().get(self.at).copied()
     }
 
     /// The one whose details are not known.
-    pub fn wants_detail(&self) -> Option<&Item> {
+    pub fn wants_detail(&self) -> Option<&ProposalItem> {
         let wanted = !matches!(self.mode, Mode::List);
         let current = self.current().filter(|_| wanted)?;
         let known = self.detail.as_ref();
@@ -199,7 +199,7 @@ impl Review {
     }
 
     /// The proposals as they are now; the person stays where they are.
-    pub fn reload(&mut self, items: Vec<Item>) {
+    pub fn reload(&mut self, items: Vec<ProposalItem>) {
         let current = self.current().map(|item| item.proposal.id.clone());
         self.items = items;
         self.detail = None;
@@ -223,7 +223,7 @@ impl Review {
             _ => {}
         }
         match self.mode.clone() {
-            Mode::List | Mode::Card => self.look(key),
+            Mode::List | Mode::Card => self.inspect(key),
             Mode::Amend => self.amend(key),
             Mode::Into(text) => match typed(text, key) {
                 Typed::More(text) => {
@@ -232,7 +232,7 @@ impl Review {
                 }
                 Typed::Done(into) if !into.trim().is_empty() => {
                     self.mode = Mode::Card;
-                    self.decide(Verdict::Amend {
+                    self.decide(DecisionInput::Amend {
                         action: Action::Merge,
                         into: Some(into.trim().to_owned()),
                     })
@@ -281,7 +281,7 @@ impl Review {
     }
 
     /// What became of the last effect.
-    pub fn hear(&mut self, news: News) {
+    pub fn handle_result(&mut self, news: News) {
         match news {
             News::Decided { id, says } => {
                 self.decided.push(id);
@@ -307,7 +307,7 @@ impl Review {
         self.pending = None;
     }
 
-    fn look(&mut self, key: Input) -> Option<Effect> {
+    fn inspect(&mut self, key: Input) -> Option<Effect> {
         self.said = None;
         let card = self.mode == Mode::Card;
         let last = self.shown().len().saturating_sub(1);
@@ -352,9 +352,9 @@ impl Review {
             Input::Char('a' | 'r' | 's' | 'm') if !card && self.current().is_some() => {
                 (self.mode, self.scroll) = (Mode::Card, 0);
             }
-            Input::Char('a') => return self.decide(Verdict::Accept),
-            Input::Char('r') => return self.decide(Verdict::Reject),
-            Input::Char('s') => return self.decide(Verdict::Skip),
+            Input::Char('a') => return self.decide(DecisionInput::Accept),
+            Input::Char('r') => return self.decide(DecisionInput::Reject),
+            Input::Char('s') => return self.decide(DecisionInput::Skip),
             Input::Char('m') if self.current().is_some() => self.mode = Mode::Amend,
             _ => {}
         }
@@ -372,13 +372,13 @@ impl Review {
             return None;
         }
         self.mode = Mode::Card;
-        self.decide(Verdict::Amend { action, into: None })
+        self.decide(DecisionInput::Amend { action, into: None })
     }
 
     fn filter(&mut self, key: Input) -> Option<Effect> {
         const SURE: [Confidence; 3] = [Confidence::High, Confidence::Med, Confidence::Low];
         match key {
-            Input::Char('s') => self.sieve.status = turned(self.sieve.status, &Status::ALL),
+            Input::Char('s') => self.sieve.status = turned(self.sieve.status, &IdeaStatus::ALL),
             Input::Char('a') => self.sieve.action = turned(self.sieve.action, &Action::ALL),
             Input::Char('c') => self.sieve.confidence = turned(self.sieve.confidence, &SURE),
             Input::Char('x') => self.sieve = Sieve::default(),
@@ -392,14 +392,14 @@ impl Review {
         None
     }
 
-    fn decide(&mut self, verdict: Verdict) -> Option<Effect> {
+    fn decide(&mut self, verdict: DecisionInput) -> Option<Effect> {
         let id = self.current()?.proposal.id.clone();
         self.said = None;
         self.pending = Some(verdict.clone());
         Some(self.effect(id, verdict, false))
     }
 
-    fn effect(&self, id: String, verdict: Verdict, force: bool) -> Effect {
+    fn effect(&self, id: String, verdict: DecisionInput, force: bool) -> Effect {
         let note = self.note.clone();
         Effect::Decide {
             id,

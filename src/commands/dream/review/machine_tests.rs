@@ -5,13 +5,13 @@ use runner_jobs::dream::proposal::Proposal;
 
 use super::*;
 
-pub(crate) fn item(id: &str, target: &str, action: Action) -> Item {
-    Item {
+pub(crate) fn item(id: &str, target: &str, action: Action) -> ProposalItem {
+    ProposalItem {
         pass: "dreams/20260101T000000Z".into(),
         proposal: Proposal {
             id: id.into(),
             targets: vec![target.into()],
-            status: Status::Sidenote,
+            status: IdeaStatus::Sidenote,
             action,
             evidence: format!("evidence of {id}"),
             confidence: Confidence::High,
@@ -48,7 +48,7 @@ fn keys(review: &mut Review, text: &str) -> Option<Effect> {
     last
 }
 
-fn decide(id: &str, verdict: Verdict, force: bool) -> Option<Effect> {
+fn decide(id: &str, verdict: DecisionInput, force: bool) -> Option<Effect> {
     Some(Effect::Decide {
         id: id.into(),
         verdict,
@@ -64,7 +64,7 @@ fn decided(review: &mut Review, id: &str) {
     let now = jiff::Timestamp::UNIX_EPOCH;
     items[at].decision = Some(Decision::new(id, "accepted", Action::Keep, now));
     review.reload(items);
-    review.hear(News::Decided {
+    review.handle_result(News::Decided {
         id: id.into(),
         says: "done".into(),
     });
@@ -79,16 +79,22 @@ fn one_after_the_other_is_decided() {
     let mut review = three();
     assert_eq!(keys(&mut review, "a"), None, "not on what is not seen");
     assert_eq!(review.mode, Mode::Card);
-    assert_eq!(keys(&mut review, "a"), decide("a1", Verdict::Accept, false));
+    assert_eq!(
+        keys(&mut review, "a"),
+        decide("a1", DecisionInput::Accept, false)
+    );
     decided(&mut review, "a1");
     assert_eq!((current(&review), review.counts()), ("b2", (2, 1)));
     assert_eq!(
         keys(&mut review, "nr"),
-        decide("c3", Verdict::Reject, false)
+        decide("c3", DecisionInput::Reject, false)
     );
     decided(&mut review, "c3");
     assert_eq!(current(&review), "b2", "the last one is gone");
-    assert_eq!(keys(&mut review, "s"), decide("b2", Verdict::Skip, false));
+    assert_eq!(
+        keys(&mut review, "s"),
+        decide("b2", DecisionInput::Skip, false)
+    );
     decided(&mut review, "b2");
     assert_eq!(keys(&mut review, "arsm"), None, "nothing is left");
     assert_eq!(keys(&mut review, "q"), Some(Effect::Quit));
@@ -107,13 +113,13 @@ fn the_last_decision_is_undone_first() {
     let mut items = review.items.clone();
     items[1].decision = None;
     review.reload(items);
-    review.hear(News::Undone {
+    review.handle_result(News::Undone {
         id: "b2".into(),
         says: "as before".into(),
     });
     assert_eq!(current(&review), "b2");
     assert_eq!(keys(&mut review, "u"), Some(Effect::Undo("a1".into())));
-    review.hear(News::Refused {
+    review.handle_result(News::Refused {
         why: "it was changed since".into(),
         forcible: false,
     });
@@ -123,14 +129,14 @@ fn the_last_decision_is_undone_first() {
 #[test]
 fn another_action_is_chosen_and_a_merge_asks_where_to() {
     let mut review = three();
-    let archive = Verdict::Amend {
+    let archive = DecisionInput::Amend {
         action: Action::Archive,
         into: None,
     };
     assert_eq!(keys(&mut review, "\nnm1"), decide("b2", archive, false));
     assert_eq!(review.mode, Mode::Card);
     assert_eq!(keys(&mut review, "m\u{1b}m9m2"), None);
-    let merge = Verdict::Amend {
+    let merge = DecisionInput::Amend {
         action: Action::Merge,
         into: Some("ideas/x.md".into()),
     };
@@ -151,8 +157,8 @@ fn what_changed_is_only_done_when_that_is_said_again() {
         forcible: true,
     };
     assert!(keys(&mut review, "\na").is_some());
-    review.hear(stale());
-    assert_eq!(review.mode, Mode::Confirm(Verdict::Accept));
+    review.handle_result(stale());
+    assert_eq!(review.mode, Mode::Confirm(DecisionInput::Accept));
     assert_eq!(
         keys(&mut review, "f"),
         None,
@@ -160,8 +166,11 @@ fn what_changed_is_only_done_when_that_is_said_again() {
     );
     assert_eq!(review.mode, Mode::Card);
     assert!(keys(&mut review, "a").is_some());
-    review.hear(stale());
-    assert_eq!(keys(&mut review, "F"), decide("a1", Verdict::Accept, true));
+    review.handle_result(stale());
+    assert_eq!(
+        keys(&mut review, "F"),
+        decide("a1", DecisionInput::Accept, true)
+    );
 }
 
 #[test]
@@ -189,7 +198,7 @@ fn only_what_is_looked_for_is_seen_and_decided() {
     assert_eq!(current(&review), "c3");
     assert_eq!(
         keys(&mut review, "\na"),
-        decide("c3", Verdict::Accept, false)
+        decide("c3", DecisionInput::Accept, false)
     );
     keys(&mut review, "/\u{1b}");
     assert_eq!(review.shown().len(), 3);

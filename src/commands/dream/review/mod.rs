@@ -5,17 +5,19 @@ mod machine;
 mod view;
 
 use runner_engine::outcome::Exit;
-use runner_jobs::dream::review::{Ask, Desk, Item, ReviewError, Verdict};
+use runner_jobs::dream::review::{
+    Decider, DecisionInput, DecisionRequest, ProposalItem, ReviewError,
+};
 
-use super::{Room, Tools, failure};
+use super::{ReviewContext, Tools, failure};
 use crate::cli::dream::Filter;
 use crate::cli::screen::{self, Input, Screen};
 use crate::cli::{Failure, safe, show};
-use crate::home;
+use crate::env;
 use machine::{Detail, Effect, News, Review, Sieve};
 
 /// Runs the review until the person leaves.
-pub(super) fn run(room: &Room<'_>, filter: &Filter) -> Result<Exit, Failure> {
+pub(super) fn run(room: &ReviewContext<'_>, filter: &Filter) -> Result<Exit, Failure> {
     let sieve = Sieve {
         status: filter.status.map(Into::into),
         action: filter.action.map(Into::into),
@@ -31,7 +33,7 @@ pub(super) fn run(room: &Room<'_>, filter: &Filter) -> Result<Exit, Failure> {
     let mut stopped;
     let decided = {
         let cannot = |error| Failure::environment(format!("the terminal cannot be used: {error}"));
-        let mut screen = Screen::open(home::setting("NO_COLOR").is_none()).map_err(cannot)?;
+        let mut screen = Screen::open(env::setting("NO_COLOR").is_none()).map_err(cannot)?;
         loop {
             if let Some(item) = review.wants_detail() {
                 let detail = detail(&room.desk(&mut tools), item);
@@ -52,7 +54,7 @@ pub(super) fn run(room: &Room<'_>, filter: &Filter) -> Result<Exit, Failure> {
                     let news = carry_out(room, &mut tools, effect)?;
                     // Others may have decided too; a pass may have come.
                     review.reload(room.book(true)?.items);
-                    review.hear(news);
+                    review.handle_result(news);
                 }
             }
         }
@@ -69,8 +71,8 @@ pub(super) fn run(room: &Room<'_>, filter: &Filter) -> Result<Exit, Failure> {
 }
 
 /// Carries out what was decided. What stands in its way is news; what leaves a file half placed, or
-/// the ledger unusable, ends the review.
-fn carry_out(room: &Room<'_>, tools: &mut Tools, effect: Effect) -> Result<News, Failure> {
+/// the database unusable, ends the review.
+fn carry_out(room: &ReviewContext<'_>, tools: &mut Tools, effect: Effect) -> Result<News, Failure> {
     let mut desk = room.desk(tools);
     let done = match &effect {
         Effect::Decide {
@@ -78,7 +80,7 @@ fn carry_out(room: &Room<'_>, tools: &mut Tools, effect: Effect) -> Result<News,
             verdict,
             note,
             force,
-        } => desk.decide(&Ask {
+        } => desk.decide(&DecisionRequest {
             id,
             verdict: verdict.clone(),
             note: note.as_deref(),
@@ -119,12 +121,12 @@ fn carry_out(room: &Room<'_>, tools: &mut Tools, effect: Effect) -> Result<News,
 }
 
 /// The idea's text and what accepting would do.
-fn detail(desk: &Desk<'_>, item: &Item) -> Detail {
+fn detail(desk: &Decider<'_>, item: &ProposalItem) -> Detail {
     let text = match desk.text(&item.proposal.targets[0]) {
         Ok(bytes) => safe::lines(&bytes),
         Err(error) => vec![safe::line(&error.to_string())],
     };
-    let plan = desk.preview(item, &Verdict::Accept);
+    let plan = desk.preview(item, &DecisionInput::Accept);
     Detail {
         id: item.proposal.id.clone(),
         text,

@@ -1,12 +1,12 @@
 //! The review as rows: exactly as many as the terminal has, none wider. Pure.
 
-use runner_jobs::dream::review::{Item, Kind};
+use runner_jobs::dream::review::{LineKind, ProposalItem};
 use unicode_width::UnicodeWidthChar as _;
 
-use super::super::list::{standing, word};
+use super::super::list::{contract_word, status_text};
 use super::machine::{Mode, Review};
 use crate::cli::safe;
-use crate::cli::screen::{Look, Row};
+use crate::cli::screen::{CellStyle, Row};
 
 /// What a decision is made by, for wide and for narrow terminals.
 const CARD_KEYS: [&str; 2] = [
@@ -47,7 +47,7 @@ pub fn rows(review: &mut Review, width: usize, height: usize) -> Vec<Row> {
     let room = height.saturating_sub(top.len() + bottom.len());
     let mut body = match review.mode {
         Mode::List => list(review, width, room),
-        Mode::Help => wrapped(Look::Plain, HELP, width),
+        Mode::Help => wrapped(CellStyle::Plain, HELP, width),
         _ => {
             let all = card(review, width);
             // What is beyond the end is not scrolled to.
@@ -73,9 +73,9 @@ fn title(review: &Review) -> String {
     if review.sieve.is_on() {
         let sieve = &review.sieve;
         let words = [
-            sieve.status.map(|it| it.word().to_owned()),
-            sieve.action.map(|it| it.word().to_owned()),
-            sieve.confidence.map(|it| word(&it)),
+            sieve.status.map(|it| it.as_str().to_owned()),
+            sieve.action.map(|it| it.as_str().to_owned()),
+            sieve.confidence.map(|it| contract_word(&it)),
             (!sieve.text.is_empty()).then(|| format!("{:?}", safe::line(&sieve.text))),
         ];
         let words: Vec<String> = words.into_iter().flatten().collect();
@@ -91,19 +91,23 @@ fn title(review: &Review) -> String {
 fn bottom(review: &Review, width: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     if let Some((said, bad)) = &review.said {
-        let look = if *bad { Look::Bad } else { Look::Good };
+        let look = if *bad {
+            CellStyle::Bad
+        } else {
+            CellStyle::Good
+        };
         rows.extend(wrapped(look, &safe::line(said), width));
     }
     if let Some(note) = &review.note {
         rows.extend(wrapped(
-            Look::Faint,
+            CellStyle::Faint,
             &format!("note: {}", safe::line(note)),
             width,
         ));
     }
     let asked = |what: &str, text: &str| {
         wrapped(
-            Look::Strong,
+            CellStyle::Strong,
             &format!("{what}: {}▏", safe::line(text)),
             width,
         )
@@ -113,7 +117,7 @@ fn bottom(review: &Review, width: usize) -> Vec<Row> {
         Mode::Card => CARD_KEYS,
         Mode::Amend => {
             rows.extend(wrapped(
-                Look::Strong,
+                CellStyle::Strong,
                 "do what?  1 archive  2 merge  3 promote  4 mark-blog  5 keep",
                 width,
             ));
@@ -133,7 +137,7 @@ fn bottom(review: &Review, width: usize) -> Vec<Row> {
         }
         Mode::Filter => {
             rows.extend(wrapped(
-                Look::Strong,
+                CellStyle::Strong,
                 "see only: s status  a action  c confidence  / text  x everything",
                 width,
             ));
@@ -162,7 +166,7 @@ fn list(review: &Review, width: usize, room: usize) -> Vec<Row> {
             1 => "The one that is undecided is not like that; f x shows all.".to_owned(),
             open => format!("None of {open} undecided proposals is like that; f x shows all."),
         };
-        return wrapped(Look::Strong, &text, width);
+        return wrapped(CellStyle::Strong, &text, width);
     }
     // The current one stays in sight.
     let from = review.at.saturating_sub(room.saturating_sub(1));
@@ -171,16 +175,16 @@ fn list(review: &Review, width: usize, room: usize) -> Vec<Row> {
         let mark = if at == review.at { "› " } else { "  " };
         let line = format!("{mark}{}", summary(item, width));
         let look = if at == review.at {
-            Look::Strong
+            CellStyle::Strong
         } else {
-            Look::Plain
+            CellStyle::Plain
         };
         vec![(look, cut(&line, width))]
     })
     .collect()
 }
 
-fn summary(item: &Item, width: usize) -> String {
+fn summary(item: &ProposalItem, width: usize) -> String {
     let it = &item.proposal;
     let stale = if item.stale.is_some() || item.superseded {
         " !"
@@ -189,12 +193,12 @@ fn summary(item: &Item, width: usize) -> String {
     };
     let target = safe::line(&it.targets[0]);
     if width < 60 {
-        return format!("{} {target}{stale}", it.action.word());
+        return format!("{} {target}{stale}", it.action.as_str());
     }
-    let (action, status) = (it.action.word(), it.status.word());
+    let (action, status) = (it.action.as_str(), it.status.as_str());
     format!(
         "{action:<10}{status:<16}{:<6}{target}{stale}",
-        word(&it.confidence)
+        contract_word(&it.confidence)
     )
 }
 
@@ -206,28 +210,28 @@ fn card(review: &Review, width: usize) -> Vec<Row> {
             (0, _) => "All is decided. u takes the last decision back, q quits.",
             _ => "Nothing else is like that; f x shows all.",
         };
-        return wrapped(Look::Strong, text, width);
+        return wrapped(CellStyle::Strong, text, width);
     };
     let it = &item.proposal;
     let mut rows = Vec::new();
-    let head = format!("{} {}", it.action.word(), it.targets.join(" into "));
-    rows.extend(wrapped(Look::Strong, &safe::line(&head), width));
+    let head = format!("{} {}", it.action.as_str(), it.targets.join(" into "));
+    rows.extend(wrapped(CellStyle::Strong, &safe::line(&head), width));
     let found = format!(
         "{} · confidence {} · {} · {}",
-        it.status.word(),
-        word(&it.confidence),
+        it.status.as_str(),
+        contract_word(&it.confidence),
         it.id,
         item.pass
     );
-    rows.extend(wrapped(Look::Faint, &safe::line(&found), width));
-    let stands = standing(item);
+    rows.extend(wrapped(CellStyle::Faint, &safe::line(&found), width));
+    let stands = status_text(item);
     if !stands.is_empty() {
-        rows.extend(wrapped(Look::Bad, &stands, width));
+        rows.extend(wrapped(CellStyle::Bad, &stands, width));
     }
     rows.push(Vec::new());
-    rows.extend(wrapped(Look::Plain, &safe::line(&it.evidence), width));
+    rows.extend(wrapped(CellStyle::Plain, &safe::line(&it.evidence), width));
     if !it.rationale.is_empty() {
-        rows.extend(wrapped(Look::Faint, &safe::line(&it.rationale), width));
+        rows.extend(wrapped(CellStyle::Faint, &safe::line(&it.rationale), width));
     }
     let Some(detail) = review.detail.as_ref().filter(|detail| detail.id == it.id) else {
         return rows;
@@ -235,21 +239,21 @@ fn card(review: &Review, width: usize) -> Vec<Row> {
     rows.push(Vec::new());
     match &detail.plan {
         Err(why) => rows.extend(wrapped(
-            Look::Bad,
+            CellStyle::Bad,
             &format!("accept would be refused: {}", safe::line(why)),
             width,
         )),
         Ok((says, preview)) => {
             rows.extend(wrapped(
-                Look::Strong,
+                CellStyle::Strong,
                 &format!("accept: {}", safe::line(says)),
                 width,
             ));
             for line in preview {
                 let (look, sign) = match line.kind {
-                    Kind::File => (Look::Plain, "  "),
-                    Kind::Added => (Look::Good, "+ "),
-                    Kind::Kept => (Look::Faint, "  "),
+                    LineKind::File => (CellStyle::Plain, "  "),
+                    LineKind::Added => (CellStyle::Good, "+ "),
+                    LineKind::Kept => (CellStyle::Faint, "  "),
                 };
                 let text = format!("{sign}{}", safe::line(&line.text));
                 rows.extend(wrapped(look, &text, width));
@@ -259,9 +263,12 @@ fn card(review: &Review, width: usize) -> Vec<Row> {
     rows.push(Vec::new());
     let rule = format!("── {} ", safe::line(&it.targets[0]));
     let fill = width.saturating_sub(columns(&rule));
-    rows.push(vec![(Look::Faint, cut(&(rule + &"─".repeat(fill)), width))]);
+    rows.push(vec![(
+        CellStyle::Faint,
+        cut(&(rule + &"─".repeat(fill)), width),
+    )]);
     for line in &detail.text {
-        rows.extend(wrapped(Look::Plain, line, width));
+        rows.extend(wrapped(CellStyle::Plain, line, width));
     }
     rows
 }
@@ -275,7 +282,7 @@ fn columns(text: &str) -> usize {
 fn bar(text: &str, width: usize) -> Row {
     let text = cut(text, width);
     let fill = width.saturating_sub(columns(&text));
-    vec![(Look::Bar, text + &" ".repeat(fill))]
+    vec![(CellStyle::Bar, text + &" ".repeat(fill))]
 }
 
 /// As much of the text as fits, with a sign where there was more.
@@ -297,7 +304,7 @@ fn cut(text: &str, width: usize) -> String {
 }
 
 /// The lines of a text, broken between words where they can be.
-fn wrapped(look: Look, text: &str, width: usize) -> Vec<Row> {
+fn wrapped(look: CellStyle, text: &str, width: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     for line in text.split('\n') {
         let mut rest = line;

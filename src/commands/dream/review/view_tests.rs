@@ -1,7 +1,7 @@
 //! What is to be seen, at every size.
 
 use runner_jobs::dream::proposal::Action;
-use runner_jobs::dream::review::Line;
+use runner_jobs::dream::review::PreviewLine;
 
 use super::super::machine::tests::{item, three};
 use super::super::machine::{Detail, Sieve};
@@ -22,8 +22,8 @@ fn opened() -> Review {
         text: (0..40).map(|n| format!("line {n} of the idea")).collect(),
         plan: Ok((
             "ideas/a.md moves to ideas/done/a.md".into(),
-            vec![Line {
-                kind: Kind::Added,
+            vec![PreviewLine {
+                kind: LineKind::Added,
                 text: "a \u{1b}[31mnew\u{202e} line".into(),
             }],
         )),
@@ -84,18 +84,24 @@ fn no_size_is_too_small() {
 
 #[test]
 fn wide_signs_and_long_words_are_broken_where_they_fit() {
-    assert_eq!(text(&wrapped(Look::Plain, "漢字漢字", 5)), ["漢字", "漢字"]);
     assert_eq!(
-        text(&wrapped(Look::Plain, "one two three", 8)),
+        text(&wrapped(CellStyle::Plain, "漢字漢字", 5)),
+        ["漢字", "漢字"]
+    );
+    assert_eq!(
+        text(&wrapped(CellStyle::Plain, "one two three", 8)),
         ["one two", "three"]
     );
     assert_eq!(
-        text(&wrapped(Look::Plain, "abcdefgh", 3)),
+        text(&wrapped(CellStyle::Plain, "abcdefgh", 3)),
         ["abc", "def", "gh"]
     );
-    assert_eq!(text(&wrapped(Look::Plain, "a\n\nb", 3)), ["a", "", "b"]);
     assert_eq!(
-        text(&wrapped(Look::Plain, "    indented", 20)),
+        text(&wrapped(CellStyle::Plain, "a\n\nb", 3)),
+        ["a", "", "b"]
+    );
+    assert_eq!(
+        text(&wrapped(CellStyle::Plain, "    indented", 20)),
         ["    indented"]
     );
     assert_eq!(cut("漢字漢", 4), "漢…");

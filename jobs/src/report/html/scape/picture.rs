@@ -4,7 +4,7 @@
 //! never hold a colour: those are classes of the style sheet.
 
 use super::ground::{Ground, HEIGHT, LEFT, LOOP_END, LOW, RIGHT, tenth};
-use super::words::{fine, heard, in_words};
+use super::text::{describe, describe_iteration, fine};
 use crate::report::dreamscape::{Dreamscape, Packet};
 use crate::report::html::write::{Page, put};
 use runner_text::counted;
@@ -29,7 +29,7 @@ pub(super) fn picture(page: &mut Page, scape: &Dreamscape, number: usize) {
         "</title>\n<desc id=\"scape-",
         number,
         "-words\">",
-        in_words(scape),
+        describe(scape),
         "</desc>\n<rect class=\"sky\" width=\"720\" height=\"300\"/>\n",
         // On the left: the flags are on the right.
         "<circle class=\"moon\" cx=\"40\" cy=\"46\" r=\"18\"/><circle class=\"sky\" cx=\"48\" cy=\"40\" r=\"15.5\"/>\n"
@@ -138,7 +138,7 @@ fn land(page: &mut Page, scape: &Dreamscape, ground: &Ground) {
         put!(
             page,
             "<g><title>",
-            heard(&scape.land[*at]),
+            describe_iteration(&scape.land[*at]),
             "</title><line class=\"slip\" x1=\"",
             tenth(*x),
             "\" y1=\"",
@@ -168,7 +168,7 @@ fn land(page: &mut Page, scape: &Dreamscape, ground: &Ground) {
                 "\" cy=\"",
                 tenth(*y),
                 "\" r=\"5\"><title>",
-                heard(point),
+                describe_iteration(point),
                 "</title></circle>\n"
             );
         }

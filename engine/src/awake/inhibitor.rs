@@ -1,0 +1,333 @@
+//! The program that holds the lock, from its start to its end.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::inhibitor_command::{SAYS, is_denied};
+use super::{InhibitLevel, InhibitScope, InhibitorCommand, SleepInhibition};
+use crate::process::wait::poll_within;
+use crate::time::boot_time;
+
+/// A lock is there at once or not at all; a bus that hangs holds no run up for longer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The end of a program that was let go of.
+const GRACE: Duration = Duration::from_secs(2);
+/// So much of its last words is read.
+const WORDS: u64 = 4_096;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct InhibitRequest {
+    /// Of whom; `None` where this system has nobody.
+    pub means: Option<InhibitorCommand>,
+    /// Where that program is; `None` where it is not installed.
+    pub program: Option<PathBuf>,
+    /// The whole environment of it: where the system's bus is, where it is elsewhere.
+    pub env: BTreeMap<String, String>,
+    /// What the machine is kept awake for, in a line that `systemd-inhibit --list` shows.
+    pub what: String,
+}
+
+/// Holds the lock until it is dropped.
+#[derive(Debug)]
+pub struct Inhibitor {
+    awake: SleepInhibition,
+    holder: Option<InhibitorProcess>,
+}
+
+impl Inhibitor {
+    /// Asks; comes back when it is held, or when it is known that it is not.
+    pub fn take(asked: &InhibitRequest) -> Self {
+        let Some(means) = asked.means else {
+            return Self::without("", "this system has nothing that runner knows to ask");
+        };
+        let Some(program) = &asked.program else {
+            let why = format!("there is no {} in the PATH", means.program());
+            return Self::without(means.name(), why);
+        };
+        let mut scope = InhibitScope::Sleep;
+        let mut denied = String::new();
+        loop {
+            match InhibitorProcess::start(means, scope, program, asked) {
+                Ok(holder) => {
+                    let held = match scope {
+                        InhibitScope::Sleep => InhibitLevel::Sleep,
+                        InhibitScope::Idle => InhibitLevel::Idle,
+                    };
+                    return Self {
+                        awake: SleepInhibition {
+                            held,
+                            by: means.name().to_owned(),
+                            why: denied,
+                        },
+                        holder: Some(holder),
+                    };
+                }
+                Err(why) => match means.less(scope).filter(|_| is_denied(&why)) {
+                    Some(less) => (scope, denied) = (less, why),
+                    None => return Self::without(means.name(), why),
+                },
+            }
+        }
+    }
+
+    fn without(by: &str, why: impl Into<String>) -> Self {
+        Self {
+            awake: SleepInhibition {
+                held: InhibitLevel::Nothing,
+                by: by.to_owned(),
+                why: why.into(),
+            },
+            holder: None,
+        }
+    }
+
+    /// What stands, up to now.
+    pub fn standing(&mut self) -> SleepInhibition {
+        if let Some(holder) = &mut self.holder
+            && let Some(why) = holder.gone()
+        {
+            self.holder = None;
+            self.awake.held = InhibitLevel::ForAWhile;
+            self.awake.why = why;
+        }
+        self.awake.clone()
+    }
+}
+
+/// The program; ended when dropped.
+#[derive(Debug)]
+struct InhibitorProcess {
+    means: InhibitorCommand,
+    child: Child,
+    /// Closed, it ends.
+    reins: Option<ChildStdin>,
+}
+
+impl InhibitorProcess {
+    /// Started, and holding; else why not, in its own words.
+    fn start(
+        means: InhibitorCommand,
+        scope: InhibitScope,
+        program: &std::path::Path,
+        asked: &InhibitRequest,
+    ) -> Result<Self, String> {
+        let words = means.arguments(scope, &asked.what, std::process::id());
+        let mut child = Command::new(program)
+            .args(words)
+            .env_clear()
+            .envs(&asked.env)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let mut holder = Self {
+            means,
+            reins: child.stdin.take(),
+            child,
+        };
+        if !means.reports_hold() {
+            return Ok(holder);
+        }
+        match holder.confirms_hold()? {
+            true => Ok(holder),
+            false => Err(holder.last_words()),
+        }
+    }
+
+    /// Whether it says that it holds; it has ended if not.
+    fn confirms_hold(&mut self) -> Result<bool, String> {
+        let Some(mut stdout) = self.child.stdout.take() else {
+            return Ok(false);
+        };
+        let until = boot_time() + PATIENCE;
+        let mut said = Vec::new();
+        let mut chunk = [0; 64];
+        loop {
+            let left = until.saturating_sub(boot_time());
+            let mut fds = [PollFd::new(&stdout, PollFlags::IN)];
+            poll_within(&mut fds, Some(left));
+            if fds[0].revents().is_empty() {
+                return Err(format!("no answer within {} seconds", PATIENCE.as_secs()));
+            }
+            match stdout.read(&mut chunk) {
+                Ok(0) | Err(_) => return Ok(false),
+                Ok(count) => said.extend_from_slice(&chunk[..count]),
+            }
+            if said
+                .split(|byte| *byte == b'\n')
+                .any(|line| line == SAYS.as_bytes())
+            {
+                return Ok(true);
+            }
+            if said.len() as u64 > WORDS {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Why it ended, on one line.
+    fn last_words(&mut self) -> String {
+        self.end();
+        let mut said = String::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            let _what_is_there = stderr.take(WORDS).read_to_string(&mut said);
+        }
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let said: String = said.chars().filter(|c| !c.is_control()).collect();
+        match said.is_empty() {
+            true => format!("{} ended without a word", self.means.program()),
+            false => said,
+        }
+    }
+
+    /// Why it is no more, if it is not.
+    fn gone(&mut self) -> Option<String> {
+        match self.child.try_wait() {
+            Ok(None) => None,
+            Ok(Some(status)) => Some(format!("what held it has ended ({status})")),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Lets go, and sees it end.
+    fn end(&mut self) {
+        self.reins = None;
+        let pid = Pid::from_child(&self.child);
+        // Who takes no notice of its input is not waited for.
+        let ended = self.means.reports_hold()
+            && pidfd_open(pid, PidfdFlags::empty()).is_ok_and(|pidfd| {
+                let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
+                poll_within(&mut fds, Some(GRACE));
+                !fds[0].revents().is_empty()
+            });
+        if !ended {
+            let _it_may_be_gone = self.child.kill();
+        }
+        let _reaped = self.child.wait();
+    }
+}
+
+impl Drop for InhibitorProcess {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+
+    fn asked(folder: &Path, means: InhibitorCommand, script: &str) -> InhibitRequest {
+        let program = folder.join(means.program());
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        InhibitRequest {
+            means: Some(means),
+            program: Some(program),
+            env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+            what: "a test".to_owned(),
+        }
+    }
+
+    /// Runs what comes after the options, as `systemd-inhibit` does, and tells of its end.
+    const INHIBITS: &str =
+        "while [ \"${1#--}\" != \"$1\" ]; do shift; done; \"$@\"; echo over > over";
+
+    #[test]
+    fn it_is_held_until_it_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let over = folder.path().join("over");
+        let script = format!("cd '{}'; {INHIBITS}", folder.path().display());
+        let mut keeper = Inhibitor::take(&asked(folder.path(), InhibitorCommand::Logind, &script));
+        assert_eq!(keeper.standing().to_string(), "kept awake by logind");
+        assert!(!over.exists());
+        drop(keeper);
+        assert!(over.exists(), "it ends by itself, before the drop is over");
+    }
+
+    #[test]
+    fn denied_it_asks_for_less_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = format!(
+            "cd '{}'; case \"$1\" in *sleep*) echo 'Failed to inhibit: Access denied' >&2; exit 1;; esac; {INHIBITS}",
+            folder.path().display()
+        );
+        let mut keeper = Inhibitor::take(&asked(folder.path(), InhibitorCommand::Logind, &script));
+        let standing = keeper.standing();
+        assert_eq!(standing.held, InhibitLevel::Idle);
+        assert!(standing.to_string().contains("Access denied"), "{standing}");
+    }
+
+    #[test]
+    fn nobody_there_is_said_in_their_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut asked = asked(
+            folder.path(),
+            InhibitorCommand::Logind,
+            "echo 'Failed to connect to bus: No such file' >&2; exit 1",
+        );
+        let mut keeper = Inhibitor::take(&asked);
+        assert_eq!(
+            keeper.standing().to_string(),
+            "not kept awake: Failed to connect to bus: No such file"
+        );
+        asked.program = None;
+        let reported = Inhibitor::take(&asked).standing().to_string();
+        assert_eq!(
+            reported,
+            "not kept awake: there is no systemd-inhibit in the PATH"
+        );
+        asked.means = None;
+        assert_eq!(
+            Inhibitor::take(&asked).standing().held,
+            InhibitLevel::Nothing
+        );
+    }
+
+    #[test]
+    fn a_lock_that_goes_before_the_run_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "echo held; exec 1>&-; read -r _ < gate";
+        let gate = folder.path().join("gate");
+        let script = format!("cd '{}'; {script}", folder.path().display());
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &gate,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RWXU,
+            0,
+        )
+        .unwrap();
+        let mut keeper = Inhibitor::take(&asked(folder.path(), InhibitorCommand::Logind, &script));
+        assert_eq!(keeper.standing().held, InhibitLevel::Sleep);
+        let pid = Pid::from_child(&keeper.holder.as_ref().unwrap().child);
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        fs::write(&gate, "go\n").unwrap();
+        let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
+        poll_within(&mut fds, None);
+        assert_eq!(keeper.standing().held, InhibitLevel::ForAWhile);
+    }
+
+    #[test]
+    fn what_only_lives_holds_while_it_lives() {
+        let folder = tempfile::tempdir().unwrap();
+        // As caffeinate, it takes no notice of its input.
+        let script = "[ \"$1 $2 $3\" = '-i -s -w' ] && exec tail -f /dev/null --pid=\"$4\"";
+        let mut keeper =
+            Inhibitor::take(&asked(folder.path(), InhibitorCommand::Caffeinate, script));
+        assert_eq!(keeper.standing().to_string(), "kept awake by caffeinate");
+    }
+}

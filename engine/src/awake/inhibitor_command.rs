@@ -1,0 +1,154 @@
+//! Who on this host holds back sleep, and in which words they are asked. Pure.
+
+/// What is to be held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InhibitScope {
+    /// Falling asleep, and being put to sleep.
+    Sleep,
+    /// Falling asleep alone: what a user without a session may still ask of logind.
+    Idle,
+}
+
+/// A program of the host that holds a lock on sleep for as long as it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InhibitorCommand {
+    /// `systemd-inhibit`, which asks logind.
+    Logind,
+    /// macOS's own.
+    Caffeinate,
+}
+
+/// What says that the lock is held: a program runs only once it is.
+pub(super) const SAYS: &str = "held";
+/// Says so, and ends at the end of its input: when we let go of it, or are no more.
+const HOLDS: &str = "echo held; while read -r _; do :; done";
+
+impl InhibitorCommand {
+    /// The one that this system has; not every system has one.
+    pub fn here() -> Option<Self> {
+        if cfg!(target_os = "linux") {
+            Some(Self::Logind)
+        } else if cfg!(target_os = "macos") {
+            Some(Self::Caffeinate)
+        } else {
+            None
+        }
+    }
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Logind => "logind",
+            Self::Caffeinate => "caffeinate",
+        }
+    }
+
+    /// The program.
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::Logind => "systemd-inhibit",
+            Self::Caffeinate => "caffeinate",
+        }
+    }
+
+    /// Its arguments, for the process `pid` that works on `what`. Never the screen: a dark screen at
+    /// night is right.
+    pub fn arguments(self, scope: InhibitScope, what: &str, pid: u32) -> Vec<String> {
+        let words = match self {
+            Self::Logind => vec![
+                match scope {
+                    InhibitScope::Sleep => "--what=sleep:idle".to_owned(),
+                    InhibitScope::Idle => "--what=idle".to_owned(),
+                },
+                "--mode=block".to_owned(),
+                "--who=runner".to_owned(),
+                format!("--why={what}"),
+                // Absolute, as what else of the PATH is a user's matter.
+                "/bin/sh".to_owned(),
+                "-c".to_owned(),
+                HOLDS.to_owned(),
+            ],
+            Self::Caffeinate => vec![
+                // Idle sleep; and all sleep while it is on the mains.
+                "-i".to_owned(),
+                "-s".to_owned(),
+                "-w".to_owned(),
+                pid.to_string(),
+            ],
+        };
+        words
+            .into_iter()
+            .map(|word| word.replace(char::is_control, " "))
+            .collect()
+    }
+
+    /// Whether it says when the lock is held. `caffeinate` says nothing: it lives, and holds it, or does
+    /// not live.
+    pub(super) fn reports_hold(self) -> bool {
+        self == Self::Logind
+    }
+
+    /// What is asked next when this was denied.
+    pub(super) fn less(self, scope: InhibitScope) -> Option<InhibitScope> {
+        match (self, scope) {
+            (Self::Logind, InhibitScope::Sleep) => Some(InhibitScope::Idle),
+            _ => None,
+        }
+    }
+}
+
+/// Whether its last words are a refusal: the host could, and this user may not.
+pub(super) fn is_denied(said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    [
+        "denied",
+        "authentication",
+        "not authorized",
+        "not permitted",
+    ]
+    .iter()
+    .any(|word| said.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logind_is_asked_for_sleep_and_idling_and_never_for_a_screen() {
+        let words = InhibitorCommand::Logind.arguments(InhibitScope::Sleep, "dream of a\nb", 7);
+        assert_eq!(words[0], "--what=sleep:idle");
+        assert!(words.contains(&"--mode=block".to_owned()));
+        assert!(
+            words.contains(&"--why=dream of a b".to_owned()),
+            "{words:?}"
+        );
+        assert_eq!(
+            InhibitorCommand::Logind.arguments(InhibitScope::Idle, "x", 7)[0],
+            "--what=idle"
+        );
+        assert_eq!(
+            InhibitorCommand::Logind.less(InhibitScope::Sleep),
+            Some(InhibitScope::Idle)
+        );
+        assert_eq!(InhibitorCommand::Logind.less(InhibitScope::Idle), None);
+    }
+
+    #[test]
+    fn caffeinate_waits_for_our_end_and_leaves_the_screen_alone() {
+        let words = InhibitorCommand::Caffeinate.arguments(InhibitScope::Sleep, "dream", 4711);
+        assert_eq!(words, ["-i", "-s", "-w", "4711"]);
+        assert_eq!(InhibitorCommand::Caffeinate.less(InhibitScope::Sleep), None);
+    }
+
+    #[test]
+    fn a_refusal_is_told_from_silence() {
+        assert!(is_denied("Failed to inhibit: Access denied"));
+        assert!(is_denied(
+            "Failed to inhibit: Interactive authentication required."
+        ));
+        assert!(!is_denied(
+            "Failed to connect to bus: No such file or directory"
+        ));
+    }
+}

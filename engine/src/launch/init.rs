@@ -1,0 +1,227 @@
+//! The last step, and the first process inside of a mount view.
+//!
+//! A thread gives up every capability, enters Landlock and the filter of system calls, and starts
+//! the program: what a thread is restricted to its children inherit, and the rest of this process
+//! stays as it is to wait for them. The thread ends at once.
+//!
+//! ```text
+//! plan ──look again──> thread: capabilities, Landlock, seccomp, spawn ──> started
+//!                                         orders: signal   CHLD: reap  ──> ended
+//! ```
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, kill_process_group,
+    set_dumpable_behavior, wait as wait_any,
+};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
+use signal_hook::consts::SIGCHLD;
+
+use super::channel::Channel;
+use super::plan::{LaunchOrder, LaunchPlan, LaunchRefusal, LaunchReport};
+use super::supervisor::Signals;
+use crate::process::{ExitStatus, MARKER_VARIABLE, tree, wait};
+use crate::sandbox::resolve::{ResolvedSandbox, unchanged};
+use crate::sandbox::{
+    AppliedSandbox, SandboxError, SandboxLevel, SandboxMechanism, TreeControl, landlock, syscalls,
+};
+
+/// What a program is started with: its standard input, output and error.
+pub(super) type Streams = [OwnedFd; 3];
+
+/// Starts the program behind what is left to raise, waits for it, and ends; with it ends all that
+/// is in its process namespace.
+pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>) -> i32 {
+    let (Some(inside), Ok(streams)) = (&plan.inside, Streams::try_from(streams)) else {
+        return super::BROKEN;
+    };
+    let refuse = |refusal: LaunchRefusal| {
+        let _ = channel.send(&LaunchReport::Refused(refusal), &[]);
+        super::BROKEN
+    };
+    let Ok(signals) = Signals::catch(&[SIGCHLD]) else {
+        return refuse(LaunchRefusal::Other("cannot catch signals".to_owned()));
+    };
+    // The program has the same user: it must not read or write this process's memory and
+    // descriptors.
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        return refuse(LaunchRefusal::at("close this process to others", error));
+    }
+    let seen = inside.real.write.iter().chain(&inside.real.keep);
+    if let Some(place) = seen.into_iter().find(|place| !unchanged(place)) {
+        return refuse(LaunchRefusal::Walls(format!(
+            "{} was replaced while the sandbox was set up",
+            place.path.display()
+        )));
+    }
+    let (child, made_of) = match start(plan, &inside.real, true, &streams) {
+        Ok(started) => started,
+        Err(refusal) => return refuse(refusal),
+    };
+    drop(streams);
+    let started = AppliedSandbox {
+        tree: TreeControl::Namespace,
+        walls: SandboxLevel::Full,
+        made_of,
+        network: plan.walls.network,
+    };
+    let main = child.id();
+    if channel.send(&LaunchReport::Started(started), &[]).is_err() {
+        return super::BROKEN;
+    }
+    loop {
+        if let Some(status) = reap(main) {
+            let others = tree::others_alive();
+            let ended = LaunchReport::Ended {
+                status,
+                killed: others,
+                survivors: 0,
+            };
+            let _ = channel.send(&ended, &[]);
+            return code(status);
+        }
+        let mut fds = [
+            PollFd::new(channel, PollFlags::IN),
+            PollFd::new(&signals, PollFlags::IN),
+        ];
+        wait::poll_within(&mut fds, None);
+        let reported = !fds[0].revents().is_empty();
+        signals.take();
+        if reported {
+            match channel.receive::<LaunchOrder>() {
+                Ok(Some((LaunchOrder::Signal(signal), _))) => signal_group(main, signal),
+                // Nobody is there any more: the end of this process is the end of all.
+                _ => return super::BROKEN,
+            }
+        }
+    }
+}
+
+/// Starts the program behind Landlock and seccomp; what the sandbox is made of.
+pub(super) fn start(
+    plan: &LaunchPlan,
+    real: &ResolvedSandbox,
+    held: bool,
+    streams: &Streams,
+) -> Result<(Child, Vec<String>), LaunchRefusal> {
+    let copy = |at: usize| -> Result<Stdio, LaunchRefusal> {
+        let copy = streams[at].as_fd().try_clone_to_owned();
+        copy.map(Stdio::from)
+            .map_err(|error| LaunchRefusal::at("copy a stream", error))
+    };
+    let mut command = Command::new(&plan.program);
+    command
+        .args(&plan.args)
+        .current_dir(&plan.cwd)
+        .env_clear()
+        .envs(&plan.env)
+        .env(MARKER_VARIABLE, &plan.marker)
+        .stdin(copy(0)?)
+        .stdout(copy(1)?)
+        .stderr(copy(2)?)
+        .process_group(0);
+    if let Some(temp) = &plan.walls.temp {
+        command.env("TMPDIR", temp);
+    }
+    let work = || {
+        let made_of = if plan.walls.off {
+            Vec::new()
+        } else {
+            restrict(plan, real, held)?
+        };
+        let child = command
+            .spawn()
+            .map_err(|error| LaunchRefusal::of_spawn(&error))?;
+        Ok((child, made_of))
+    };
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(work);
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(LaunchRefusal::Other("the starting thread broke".to_owned())))
+    })
+}
+
+/// Restricts this thread for ever.
+fn restrict(
+    plan: &LaunchPlan,
+    real: &ResolvedSandbox,
+    held: bool,
+) -> Result<Vec<String>, LaunchRefusal> {
+    set_no_new_privs(true).map_err(|error| LaunchRefusal::at("give up new privileges", error))?;
+    let mut made_of = Vec::new();
+    let usable = plan.walls.means != SandboxMechanism::Bubblewrap && landlock::is_there();
+    if usable {
+        let wanted = landlock::LandlockRules {
+            real,
+            network: plan.walls.network,
+            held,
+        };
+        made_of.push(format!("landlock {}", landlock::restrict(&wanted)?));
+    } else if !held {
+        return Err(SandboxError::Nothing {
+            why: "no Landlock of ABI 3 or later, and no bubblewrap that works".to_owned(),
+        }
+        .into());
+    }
+    let none = CapabilitySet::empty();
+    let none = CapabilitySets {
+        effective: none,
+        permitted: none,
+        inheritable: none,
+    };
+    set_capabilities(None, none)
+        .map_err(|error| LaunchRefusal::at("give up capabilities", error))?;
+    syscalls::refuse(syscalls::SyscallRules {
+        network: plan.walls.network,
+        sockets: held,
+        processes: true,
+    })?;
+    made_of.push("seccomp".to_owned());
+    Ok(made_of)
+}
+
+/// Reaps whatever has ended; how `main` did, once it has.
+pub(super) fn reap(main: u32) -> Option<ExitStatus> {
+    let mut found = None;
+    loop {
+        match wait_any(WaitOptions::NOHANG) {
+            Ok(Some((pid, ended))) => {
+                if pid.as_raw_nonzero().get().unsigned_abs() == main {
+                    found = how(ended);
+                }
+            }
+            Err(Errno::INTR) => {}
+            Ok(None) | Err(_) => return found,
+        }
+    }
+}
+
+fn how(ended: WaitStatus) -> Option<ExitStatus> {
+    match (ended.exit_status(), ended.terminating_signal()) {
+        (Some(code), _) => Some(ExitStatus::Exit(code)),
+        (None, Some(signal)) => Some(ExitStatus::Signal(signal)),
+        (None, None) => None,
+    }
+}
+
+/// Sends a signal to the program's process group.
+pub(super) fn signal_group(main: u32, signal: i32) {
+    let group = i32::try_from(main).ok().and_then(Pid::from_raw);
+    if let (Some(group), Some(signal)) = (group, Signal::from_named_raw(signal)) {
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+/// An exit code that says the same, as far as one can.
+pub(super) fn code(status: ExitStatus) -> i32 {
+    match status {
+        ExitStatus::Exit(code) => code,
+        ExitStatus::Signal(signal) => 128 + signal,
+    }
+}

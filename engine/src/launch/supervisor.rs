@@ -1,0 +1,430 @@
+//! The launch supervisor: it stays outside, unrestricted, and answers for the tree.
+//!
+//! ```text
+//! plan ──> session, limits, subreaper, control group ──> sandbox ──> start ──> Started
+//!   socket at its end ──────────────────────────────────────────────> kill the tree ──> Ended
+//!   TERM, INT, HUP ──> to the program's group        main ended ──────────^
+//! ```
+//!
+//! Bubblewrap is tried first where it is installed. If it cannot make namespaces on this host at
+//! all, not even the plainest, it is as good as not installed; any other failure of it is an error,
+//! so that nobody can lower the sandbox by getting in its way.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{getpid, set_child_subreaper, setsid};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+
+use super::cgroup::ControlGroup;
+use super::channel::Channel;
+use super::init::{self, Streams, code, reap, signal_group};
+use super::limits;
+use super::plan::{LaunchOrder, LaunchPlan, LaunchRefusal, LaunchReport, ResolvedPaths};
+use crate::files::open_host;
+use crate::process::{ExitStatus, tree, wait};
+use crate::sandbox::placeholders::{Placeholders, create};
+use crate::sandbox::resolve::{ResolvedSandbox, resolve};
+use crate::sandbox::{
+    AppliedSandbox, SandboxLevel, SandboxMechanism, TreeControl, bwrap, landlock, probe,
+};
+
+/// How much of bubblewrap's words is shown.
+const LONGEST: u64 = 1000;
+
+/// Signals as something that can be waited for.
+#[derive(Debug)]
+pub(super) struct Signals {
+    caught: Vec<(i32, UnixStream)>,
+    any: UnixStream,
+}
+
+impl Signals {
+    pub fn catch(which: &[i32]) -> io::Result<Self> {
+        let (any, bell) = UnixStream::pair()?;
+        any.set_nonblocking(true)?;
+        let mut caught = Vec::new();
+        for signal in which {
+            let (ours, theirs) = UnixStream::pair()?;
+            ours.set_nonblocking(true)?;
+            signal_hook::low_level::pipe::register(*signal, theirs)?;
+            signal_hook::low_level::pipe::register(*signal, bell.try_clone()?)?;
+            caught.push((*signal, ours));
+        }
+        Ok(Self { caught, any })
+    }
+
+    /// Which came since the last time.
+    pub fn take(&self) -> Vec<i32> {
+        let mut sink = [0; 64];
+        while matches!((&self.any).read(&mut sink), Ok(n) if n > 0) {}
+        let came = self.caught.iter().filter(|(_, pipe)| {
+            let mut came = false;
+            while matches!((&*pipe).read(&mut [0; 64]), Ok(n) if n > 0) {
+                came = true;
+            }
+            came
+        });
+        came.map(|(signal, _)| *signal).collect()
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.any.as_fd()
+    }
+}
+
+/// Starts the program, watches over it, and clears its tree away.
+pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>) -> i32 {
+    let mut supervisor = match LaunchSupervisor::prepare(channel, plan, streams) {
+        Ok(supervisor) => supervisor,
+        Err(refusal) => return refused(channel, refusal),
+    };
+    let done = supervisor
+        .raise_and_start()
+        .and_then(|()| supervisor.watch());
+    let swept = supervisor.clear();
+    supervisor.blockers = None;
+    match done {
+        Err(refusal) => refused(channel, refusal),
+        Ok((status, killed)) => {
+            let ended = LaunchReport::Ended {
+                status,
+                killed: killed + swept.count,
+                survivors: swept.survivors,
+            };
+            let _ = channel.send(&ended, &[]);
+            code(status)
+        }
+    }
+}
+
+fn refused(channel: &Channel, refusal: LaunchRefusal) -> i32 {
+    let _ = channel.send(&LaunchReport::Refused(refusal), &[]);
+    super::BROKEN
+}
+
+struct LaunchSupervisor<'a> {
+    channel: &'a Channel,
+    plan: &'a LaunchPlan,
+    streams: Option<Streams>,
+    signals: Signals,
+    group: Option<ControlGroup>,
+    real: ResolvedSandbox,
+    blockers: Option<Placeholders>,
+    /// The program, or bubblewrap.
+    main: u32,
+    /// The first process inside, and what bubblewrap says about itself.
+    inner: Option<(Channel, io::PipeReader)>,
+}
+
+impl<'a> LaunchSupervisor<'a> {
+    fn prepare(
+        channel: &'a Channel,
+        plan: &'a LaunchPlan,
+        mut streams: Vec<OwnedFd>,
+    ) -> Result<Self, LaunchRefusal> {
+        let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGCHLD])
+            .map_err(|error| LaunchRefusal::at("catch signals", error))?;
+        // The leader of a session without a terminal: what is started in it cannot get one.
+        setsid().map_err(|error| LaunchRefusal::at("begin a session", error))?;
+        set_child_subreaper(Some(getpid()))
+            .map_err(|error| LaunchRefusal::at("become a subreaper", error))?;
+        limits::set(&plan.walls.caps).map_err(|error| LaunchRefusal::at("set limits", error))?;
+        let own = |stream: BorrowedFd<'_>| {
+            let copy = stream.try_clone_to_owned();
+            copy.map_err(|error| LaunchRefusal::at("copy a stream", error))
+        };
+        let input = streams
+            .pop()
+            .ok_or_else(|| LaunchRefusal::Other("no standard input came".to_owned()))?;
+        let streams = [
+            input,
+            own(io::stdout().as_fd())?,
+            own(io::stderr().as_fd())?,
+        ];
+        let group = ControlGroup::make(&plan.marker);
+        if let Some(temp) = &plan.walls.temp {
+            fs::create_dir_all(temp)
+                .map_err(|error| LaunchRefusal::at(&format!("make {}", temp.display()), error))?;
+        }
+        Ok(Self {
+            channel,
+            plan,
+            streams: Some(streams),
+            signals,
+            group,
+            real: ResolvedSandbox::default(),
+            blockers: None,
+            main: 0,
+            inner: None,
+        })
+    }
+
+    /// Starts the program, or bubblewrap with a launcher inside.
+    fn raise_and_start(&mut self) -> Result<(), LaunchRefusal> {
+        let plan = self.plan;
+        if !plan.walls.off
+            && plan.walls.means != SandboxMechanism::Landlock
+            && let Some(bwrap) = bwrap::find()
+        {
+            let (real, held) = create(&plan.walls)?;
+            self.real = real;
+            self.blockers = Some(held);
+            match self.start_bubblewrap(&bwrap)? {
+                StartResult::Started => return Ok(()),
+                StartResult::Failed(why) => {
+                    if probe::probe(&bwrap).is_ok() || !landlock::is_there() {
+                        return Err(LaunchRefusal::Walls(format!("bubblewrap: {why}")));
+                    }
+                }
+            }
+            self.blockers = None;
+        }
+        self.start_directly()
+    }
+
+    fn start_directly(&mut self) -> Result<(), LaunchRefusal> {
+        if !self.plan.walls.off {
+            self.real = resolve(&self.plan.walls)?;
+        }
+        let streams = self.streams.take().expect("they are given away once");
+        let (plan, real) = (self.plan, &self.real);
+        let (child, made_of) = self.in_group(|| init::start(plan, real, false, &streams))??;
+        drop(streams);
+        self.main = child.id();
+        let off = plan.walls.off;
+        let containment = AppliedSandbox {
+            tree: self.tree(TreeControl::Subreaper),
+            walls: if off {
+                SandboxLevel::Off
+            } else {
+                SandboxLevel::FilesOnly
+            },
+            made_of,
+            network: off || plan.walls.network,
+        };
+        self.tell_started(containment);
+        Ok(())
+    }
+
+    fn start_bubblewrap(&mut self, bwrap: &Path) -> Result<StartResult, LaunchRefusal> {
+        let at = |what: &'static str| move |error: io::Error| LaunchRefusal::at(what, error);
+        let plan = self.plan;
+        let visible = self.visible();
+        let view = bwrap::MountView {
+            real: &self.real,
+            temp: plan.walls.temp.as_deref(),
+            visible: &visible,
+            network: plan.walls.network,
+        };
+        let (ours, theirs) = Channel::pair().map_err(at("make a socket"))?;
+        let (said, says) = io::pipe().map_err(at("make a pipe"))?;
+        // The descriptor goes with it: the file may have been replaced by another version, and need
+        // not be visible inside.
+        let exe = open_host("/proc/self/exe").map_err(at("open this program"))?;
+        fcntl_setfd(&exe, FdFlags::empty()).map_err(|error| LaunchRefusal::at("hand on", error))?;
+        let number = std::os::fd::AsRawFd::as_raw_fd(&exe);
+        let mut command = Command::new(bwrap);
+        command
+            .args(bwrap::options(&view))
+            .arg("--")
+            .arg(format!("/proc/self/fd/{number}"))
+            .arg("__launch")
+            .env_clear()
+            .env(crate::process::MARKER_VARIABLE, &plan.marker)
+            .current_dir("/")
+            .stdin(theirs)
+            .stdout(Stdio::null())
+            .stderr(says)
+            .process_group(0);
+        // From this thread, which lives as long as the process: bubblewrap dies with it.
+        let child = self
+            .in_group(|| command.spawn())?
+            .map_err(at("start bubblewrap"))?;
+        drop(command);
+        drop(exe);
+        self.main = child.id();
+        let inner_plan = LaunchPlan {
+            program: plan.program.clone(),
+            args: plan.args.clone(),
+            cwd: plan.cwd.clone(),
+            env: plan.env.clone(),
+            marker: plan.marker.clone(),
+            walls: plan.walls.clone(),
+            inside: Some(ResolvedPaths {
+                real: self.real.clone(),
+            }),
+        };
+        let streams = self.streams.as_ref().expect("they are given away once");
+        let streams: Vec<_> = streams.iter().map(AsFd::as_fd).collect();
+        let sent = ours.send(&inner_plan, &streams);
+        // The answer, or its end without one. The run's end also ends this wait: bubblewrap is
+        // killed by nobody else, so both are watched.
+        let report = match sent {
+            Ok(()) => self.first_report(&ours)?,
+            Err(_) => None,
+        };
+        match report {
+            Some(LaunchReport::Started(mut containment)) => {
+                self.streams = None;
+                containment.tree = self.tree(TreeControl::Namespace);
+                containment.made_of.insert(0, "bubblewrap".to_owned());
+                self.tell_started(containment);
+                self.inner = Some((ours, said));
+                Ok(StartResult::Started)
+            }
+            Some(LaunchReport::Refused(refusal)) => Err(refusal),
+            Some(LaunchReport::Ended { .. }) | None => {
+                // Its tree first, so that the end of what it says comes.
+                tree::kill_descendants();
+                reap(self.main);
+                self.main = 0;
+                let mut why = String::new();
+                let _ = said.take(LONGEST).read_to_string(&mut why);
+                Ok(StartResult::Failed(why.trim().to_owned()))
+            }
+        }
+    }
+
+    /// Waits for the first process inside, while the run lives.
+    fn first_report(&self, inner: &Channel) -> Result<Option<LaunchReport>, LaunchRefusal> {
+        loop {
+            let mut fds = [
+                PollFd::new(inner, PollFlags::IN),
+                PollFd::new(self.channel, PollFlags::IN),
+            ];
+            wait::poll_within(&mut fds, None);
+            if !fds[0].revents().is_empty() {
+                return Ok(inner
+                    .receive::<LaunchReport>()
+                    .ok()
+                    .flatten()
+                    .map(|(report, _)| report));
+            }
+            if !fds[1].revents().is_empty() {
+                return Err(LaunchRefusal::Other(
+                    "the run ended before the start".to_owned(),
+                ));
+            }
+        }
+    }
+
+    /// Until the program has ended, or nobody wants it any more; how many of its tree were alive.
+    fn watch(&mut self) -> Result<(ExitStatus, usize), LaunchRefusal> {
+        let mut inner_end = None;
+        loop {
+            if let Some(status) = reap(self.main) {
+                let Some((inner, _)) = &self.inner else {
+                    return Ok((status, 0));
+                };
+                // What the first process inside said last tells more than bubblewrap's code.
+                while let Ok(Some((report, _))) = inner.receive::<LaunchReport>() {
+                    if let LaunchReport::Ended { status, killed, .. } = report {
+                        inner_end = Some((status, killed));
+                    }
+                }
+                return Ok(inner_end.unwrap_or((status, 0)));
+            }
+            let mut fds = vec![
+                PollFd::new(self.channel, PollFlags::IN),
+                PollFd::new(&self.signals, PollFlags::IN),
+            ];
+            wait::poll_within(&mut fds, None);
+            let reported = !fds[0].revents().is_empty();
+            drop(fds);
+            for signal in self.signals.take() {
+                if signal != SIGCHLD {
+                    self.pass_on(signal);
+                }
+            }
+            if reported && !matches!(self.channel.receive::<LaunchOrder>(), Ok(Some(_))) {
+                let killed = rustix::process::Signal::KILL.as_raw();
+                return Ok((ExitStatus::Signal(killed), 0));
+            }
+        }
+    }
+
+    fn pass_on(&self, signal: i32) {
+        match &self.inner {
+            Some((inner, _)) => {
+                let _ = inner.send(&LaunchOrder::Signal(signal), &[]);
+            }
+            None => signal_group(self.main, signal),
+        }
+    }
+
+    /// Kills whatever is left.
+    fn clear(&mut self) -> tree::Killed {
+        let main_lives = self.main != 0 && tree::is_there(self.main);
+        let before = tree::descendants_alive();
+        if let Some(group) = &self.group {
+            group.kill();
+        }
+        let swept = tree::kill_descendants();
+        reap(self.main);
+        if let Some(group) = self.group.take() {
+            group.remove();
+        }
+        // Bubblewrap and the launcher inside are not the program's.
+        let own = if self.inner.is_some() {
+            before.len()
+        } else {
+            usize::from(main_lives)
+        };
+        tree::Killed {
+            count: before.len().max(swept.count).saturating_sub(own),
+            survivors: swept.survivors,
+        }
+    }
+
+    fn in_group<T>(&self, start: impl FnOnce() -> T) -> Result<T, LaunchRefusal> {
+        match &self.group {
+            Some(group) => group
+                .within(start)
+                .map_err(|error| LaunchRefusal::at("enter the control group", error)),
+            None => Ok(start()),
+        }
+    }
+
+    fn tree(&self, otherwise: TreeControl) -> TreeControl {
+        if self.group.is_some() {
+            TreeControl::Cgroup
+        } else {
+            otherwise
+        }
+    }
+
+    fn tell_started(&self, containment: AppliedSandbox) {
+        // Runner is gone if this fails, and the socket says so too.
+        let _ = self.channel.send(&LaunchReport::Started(containment), &[]);
+    }
+
+    /// What must be readable wherever it lies.
+    fn visible(&self) -> Vec<PathBuf> {
+        let plan = self.plan;
+        let mut visible = vec![plan.cwd.clone(), plan.program.clone()];
+        visible.extend(plan.program.parent().map(Path::to_owned));
+        visible.extend(plan.env.get("HOME").map(PathBuf::from));
+        let real = visible
+            .iter()
+            .filter_map(|path| fs::canonicalize(path).ok());
+        let mut visible: Vec<PathBuf> = real.collect();
+        visible.sort();
+        visible.dedup();
+        visible
+    }
+}
+
+enum StartResult {
+    Started,
+    Failed(String),
+}

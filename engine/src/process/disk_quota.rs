@@ -1,0 +1,93 @@
+//! Whether a child fills its folder: looked at now and then, for the kernel has no quota for one.
+//!
+//! The larger the folder, the more rarely: looking never takes more than a twentieth of the time.
+//! Between two looks a child can overrun by what it writes in that time; no single file can be larger
+//! than its own limit. Must never follow a link or leave the file system.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::sandbox::FolderQuota;
+use crate::time::boot_time;
+
+const EVERY: Duration = Duration::from_secs(2);
+const SHARE: u32 = 20;
+
+/// A folder that is watched.
+#[derive(Debug)]
+pub(super) struct DiskQuota {
+    quota: FolderQuota,
+    /// When it is looked at next.
+    pub next: Duration,
+}
+
+impl DiskQuota {
+    pub fn new(quota: FolderQuota, now: Duration) -> Self {
+        Self {
+            quota,
+            next: now + EVERY,
+        }
+    }
+
+    /// Looks, if it is time to.
+    pub fn is_over(&mut self) -> bool {
+        let begun = boot_time();
+        if begun < self.next {
+            return false;
+        }
+        let mut left = self.quota.bytes;
+        let device = fs::symlink_metadata(&self.quota.folder).map(|data| data.dev());
+        let fits = device.map_or(true, |device| take(&self.quota.folder, device, &mut left));
+        let now = boot_time();
+        self.next = now + EVERY.max(now.saturating_sub(begun) * SHARE);
+        !fits
+    }
+}
+
+/// Takes what is beneath from `left`; whether that was enough.
+fn take(folder: &Path, device: u64, left: &mut u64) -> bool {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(data) = entry.metadata() else {
+            continue;
+        };
+        if data.dev() != device {
+            continue;
+        }
+        // What is taken on the disk: a file of holes is as small as it is.
+        let Some(rest) = left.checked_sub(data.blocks() * 512) else {
+            return false;
+        };
+        *left = rest;
+        if data.is_dir() && !take(&entry.path(), device, left) {
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beneath_counts_and_links_do_not() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("a")).unwrap();
+        fs::write(folder.path().join("a/b"), vec![1; 100_000]).unwrap();
+        std::os::unix::fs::symlink("/", folder.path().join("a/link")).unwrap();
+        let over = |bytes| {
+            let quota = FolderQuota {
+                folder: folder.path().to_owned(),
+                bytes,
+            };
+            DiskQuota {
+                quota,
+                next: Duration::ZERO,
+            }
+            .is_over()
+        };
+        assert!(over(50_000) && !over(1_000_000));
+    }
+}

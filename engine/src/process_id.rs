@@ -1,0 +1,63 @@
+//! Who holds or started something: a process, told apart from a later one with the same number.
+//!
+//! For people and for finding the dead; never a lock by itself. A lock is a lock because the kernel
+//! holds it.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+use serde::{Deserialize, Serialize};
+
+use crate::process::tree;
+
+/// A process of this host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessIdentity {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in the kernel's ticks since boot.
+    pub start: u64,
+    /// The boot in which that number means something.
+    pub boot: String,
+}
+
+impl ProcessIdentity {
+    /// This process.
+    pub fn me() -> Self {
+        Self::of(std::process::id())
+    }
+
+    /// The process that has this number now: this process, or a child that is not reaped yet.
+    pub fn of(pid: u32) -> Self {
+        Self {
+            pid,
+            start: tree::start_time(pid).unwrap_or(0),
+            boot: tree::boot_id().unwrap_or_default(),
+        }
+    }
+
+    /// Whether it is the same process and still there.
+    pub fn is_alive(&self) -> bool {
+        Some(&self.boot) == tree::boot_id().as_ref() && tree::is_alive(self.pid, self.start)
+    }
+
+    /// Sends exactly this process a signal, and returns a descriptor that becomes readable at its
+    /// end; `None` when it is gone. The descriptor is taken before the check, so that the number
+    /// cannot change hands in between.
+    pub fn signal(&self, signal: Signal) -> Option<OwnedFd> {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw)?;
+        let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        if !self.is_alive() {
+            return None;
+        }
+        let _already_gone = rustix::process::pidfd_send_signal(&handle, signal);
+        Some(handle)
+    }
+}
+
+impl fmt::Display for ProcessIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PID {}", self.pid)
+    }
+}

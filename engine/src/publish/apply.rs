@@ -1,0 +1,288 @@
+//! The entries, one by one: the same code moves them at first and after any number of crashes.
+//!
+//! What an entry still needs is read off the disk, never remembered. `T` is what lies at the
+//! target, `S` what lies under the staged name (for a removal: under the name it is moved to),
+//! `b` and `a` are the manifest's before and after:
+//!
+//! ```text
+//! put      T = a, S none or a or b   in place already: make sure of it, go on
+//!          T = a, S other            an exchange displaced foreign bytes: exchange back, conflict
+//!          T = b, S = a              move it
+//!          T = b, S other            staging was damaged: stop
+//!          T other                   conflict
+//! removal  T none, S none or b       gone already: go on
+//!          T none, S other           foreign bytes were taken away: put them back, conflict
+//!          T = b, S none or b        move it away (b under both names: half a rename survived)
+//!          T = b, S other            conflict
+//!          T other                   conflict
+//! ```
+//!
+//! It must never write to a file, never replace what it has not compared, never remove a file
+//! other than a second name of one that is still there.
+
+use std::collections::BTreeSet;
+
+use super::fs::{FsError, PathState, PublishFs, make_parents};
+use super::injected_faults::{Faults, InjectedFault};
+use super::manifest::{Manifest, ManifestEntry};
+use super::path::RelPath;
+use super::stage::clean;
+use super::{Conflict, PublishError};
+
+/// Carries out a manifest on a disk in whatever state.
+pub(super) struct Publisher<'a, F, Fs> {
+    pub(super) faults: F,
+    pub(super) fs: &'a Fs,
+    pub(super) manifest: &'a Manifest,
+    pub(super) recovering: bool,
+}
+
+impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
+    /// Moves every entry to its place and makes that durable.
+    pub(super) fn carry_out(&self) -> Result<(), PublishError> {
+        self.make_folders()?;
+        let mut entries = self.manifest.entries.iter().enumerate().collect::<Vec<_>>();
+        if self.faults.has(InjectedFault::LastEntrySkipped) && entries.len() > 1 {
+            entries.pop();
+        }
+        for (index, entry) in entries {
+            match &entry.staged {
+                Some(staged) => self.put(entry, staged)?,
+                None => self.remove(entry, &self.manifest.removed_name(index))?,
+            }
+        }
+        if self.faults.has(InjectedFault::StagingRemovedEarly) {
+            clean(self.fs, &self.manifest.staging)?;
+        }
+        if !self.faults.has(InjectedFault::OutcomeBeforeSync) {
+            self.sync_targets()?;
+        }
+        Ok(())
+    }
+
+    /// Makes the names of everything that was moved durable.
+    pub(super) fn sync_targets(&self) -> Result<(), FsError> {
+        let trusting = self.recovering && self.faults.has(InjectedFault::RecoveryTrustsCache);
+        if trusting || self.faults.has(InjectedFault::TargetDirUnsynced) {
+            return Ok(());
+        }
+        let folders: BTreeSet<_> = self
+            .manifest
+            .entries
+            .iter()
+            .map(|entry| entry.target.parent())
+            .collect();
+        folders
+            .into_iter()
+            .try_for_each(|folder| self.sync_folder(folder))
+    }
+
+    /// A folder has to last before something moves into it, or that would be lost with it.
+    fn make_folders(&self) -> Result<(), FsError> {
+        let puts = self
+            .manifest
+            .entries
+            .iter()
+            .filter(|entry| entry.after.is_some());
+        let mut done = BTreeSet::new();
+        for entry in puts {
+            if !done.insert(entry.target.parent()) {
+                continue;
+            }
+            if self.faults.has(InjectedFault::NewParentUnsynced) {
+                entry
+                    .target
+                    .ancestors()
+                    .try_for_each(|dir| self.fs.create_dir(&dir))?;
+            } else {
+                make_parents(self.fs, &entry.target)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&self, entry: &ManifestEntry, staged: &RelPath) -> Result<(), PublishError> {
+        let target = &entry.target;
+        let found = self.fs.inspect(target)?;
+        if found.is(entry.after) {
+            self.confirm(target)?;
+            return self.settle_displaced(entry, staged);
+        }
+        let overwrite = self.recovering && self.faults.has(InjectedFault::RecoveryOverwrites);
+        if !found.is(entry.before) && !overwrite && !self.faults.has(InjectedFault::NoCheckBefore) {
+            return conflict(target, found);
+        }
+        let waiting = self.fs.inspect(staged)?;
+        if !waiting.is(entry.after) && !self.faults.has(InjectedFault::TornAccepted) {
+            return Err(PublishError::Staged {
+                target: target.clone(),
+                staged: staged.clone(),
+                found: waiting,
+            });
+        }
+        if overwrite {
+            return Ok(self.fs.rename_replace(staged, target)?);
+        }
+        match entry.before {
+            None => self.put_new(entry, staged),
+            Some(_) => self.put_over(entry, staged),
+        }
+    }
+
+    fn put_new(&self, entry: &ManifestEntry, staged: &RelPath) -> Result<(), PublishError> {
+        let target = &entry.target;
+        if self.faults.has(InjectedFault::ReplaceForNoreplace) {
+            return Ok(self.fs.rename_replace(staged, target)?);
+        }
+        match self.fs.rename_noreplace(staged, target) {
+            Ok(()) => Ok(()),
+            Err(error) if error.is_unsupported() => self.replace(entry, staged),
+            Err(error) if error.is_taken() => {
+                let found = self.fs.inspect(target)?;
+                if !found.is(entry.after) {
+                    return conflict(target, found);
+                }
+                self.confirm(target)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn put_over(&self, entry: &ManifestEntry, staged: &RelPath) -> Result<(), PublishError> {
+        let target = &entry.target;
+        match self.fs.exchange(staged, target) {
+            Ok(()) => self.settle_displaced(entry, staged),
+            Err(error) if error.is_unsupported() => self.replace(entry, staged),
+            Err(error) => {
+                let found = self.fs.inspect(target)?;
+                if !found.is(entry.before) {
+                    return conflict(target, found);
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// For file systems without exchange and noreplace: a last look and a plain rename. Between
+    /// the two, another program's write would be lost; nothing portable closes that window.
+    fn replace(&self, entry: &ManifestEntry, staged: &RelPath) -> Result<(), PublishError> {
+        let found = self.fs.inspect(&entry.target)?;
+        if found.is(entry.after) {
+            return self.confirm(&entry.target);
+        }
+        if !found.is(entry.before) && !self.faults.has(InjectedFault::NoCheckBefore) {
+            return conflict(&entry.target, found);
+        }
+        Ok(self.fs.rename_replace(staged, &entry.target)?)
+    }
+
+    /// The target holds the new content, but it need not be our own, durable file: somebody may
+    /// have written the same.
+    fn confirm(&self, target: &RelPath) -> Result<(), PublishError> {
+        match self.fs.sync_file(target) {
+            Err(error) if error.is_missing() => conflict(target, self.fs.inspect(target)?),
+            done => Ok(done?),
+        }
+    }
+
+    /// The target holds `after`; what was there before must have been `before`. If it was not,
+    /// somebody wrote between our look and our exchange: they get their bytes back.
+    fn settle_displaced(
+        &self,
+        entry: &ManifestEntry,
+        staged: &RelPath,
+    ) -> Result<(), PublishError> {
+        if entry.before.is_none() || self.faults.has(InjectedFault::NoCheckDisplaced) {
+            return Ok(());
+        }
+        let displaced = self.fs.inspect(staged)?;
+        if displaced == PathState::Absent || displaced.is(entry.before) || displaced.is(entry.after)
+        {
+            return Ok(());
+        }
+        match self.fs.exchange(staged, &entry.target) {
+            Ok(()) => self.gave_back(&entry.target, displaced),
+            // Nothing was ever displaced here; half a plain rename leaves one file with two names,
+            // and somebody wrote to it just now.
+            Err(error) if error.is_unsupported() => match self.fs.inspect(&entry.target)? {
+                found if found.is(entry.after) => Ok(()),
+                found => conflict(&entry.target, found),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn remove(&self, entry: &ManifestEntry, aside: &RelPath) -> Result<(), PublishError> {
+        let target = &entry.target;
+        let found = self.fs.inspect(target)?;
+        if found == PathState::Absent {
+            return self.settle_removed(entry, aside);
+        }
+        let overwrite = self.recovering && self.faults.has(InjectedFault::RecoveryOverwrites);
+        if !found.is(entry.before) && !overwrite && !self.faults.has(InjectedFault::NoCheckBefore) {
+            return conflict(target, found);
+        }
+        match self.fs.inspect(aside)? {
+            PathState::Absent => {}
+            twin if twin.is(entry.before) => self.fs.remove_file(aside)?,
+            other => return conflict(target, other),
+        }
+        let moved = match self.fs.rename_noreplace(target, aside) {
+            Err(error) if error.is_unsupported() => self.fs.rename_replace(target, aside),
+            done => done,
+        };
+        match moved {
+            // Somebody else removed it.
+            Err(error) if error.is_missing() && self.fs.inspect(target)? == PathState::Absent => {}
+            done => done?,
+        }
+        self.settle_removed(entry, aside)
+    }
+
+    /// The target is gone; what was taken away must have been `before`, or it goes back.
+    fn settle_removed(&self, entry: &ManifestEntry, aside: &RelPath) -> Result<(), PublishError> {
+        let taken = self.fs.inspect(aside)?;
+        let checked = !self.faults.has(InjectedFault::NoCheckRemoved);
+        if taken == PathState::Absent || taken.is(entry.before) || !checked {
+            return Ok(());
+        }
+        match self.fs.rename_noreplace(aside, &entry.target) {
+            // The name was taken again meanwhile: both stay where they are.
+            Err(error) if error.is_taken() => {}
+            Err(error) if error.is_unsupported() => {
+                if self.fs.inspect(&entry.target)? == PathState::Absent {
+                    self.fs.rename_replace(aside, &entry.target)?;
+                }
+            }
+            done => done?,
+        }
+        self.gave_back(&entry.target, taken)
+    }
+
+    /// What a reader sees from here on is theirs, after a power cut too.
+    fn gave_back(&self, target: &RelPath, found: PathState) -> Result<(), PublishError> {
+        self.sync_folder(target.parent())?;
+        self.fs.sync_dir(Some(&self.manifest.staging))?;
+        conflict(target, found)
+    }
+
+    /// Syncs a folder; of one that somebody removed, the one above it.
+    fn sync_folder(&self, folder: Option<RelPath>) -> Result<(), FsError> {
+        let mut folder = folder;
+        loop {
+            match self.fs.sync_dir(folder.as_ref()) {
+                Err(error) if error.is_missing() && folder.is_some() => {
+                    folder = folder.and_then(|gone| gone.parent());
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+fn conflict<T>(target: &RelPath, found: PathState) -> Result<T, PublishError> {
+    Err(PublishError::Conflict(Conflict {
+        target: target.clone(),
+        found,
+    }))
+}

@@ -1,0 +1,290 @@
+//! A publication whose record is a file beside what it places: `COMMIT-MARKER.<n>`.
+//!
+//! For trees that others read too, and that may be copied or looked at where there is no database: the
+//! marker *is* the manifest's commit, so whoever comes next can finish the publication with nothing but
+//! the tree.
+//!
+//! ```text
+//! (no marker) ──commit_manifest──> READY{manifest} ──renames──commit_outcome──> DONE ──finish──> (no marker)
+//!                                     │  ▲
+//!                               crash └──┘ settle: whoever comes next, under the tree's lock
+//! ```
+//!
+//! A reader that honours the marker never takes READY for a whole tree: it lets [`settle`] roll it
+//! forward, or waits for who is at it. Each change of the marker is one rename, durable before the
+//! next act. The database as the record was rejected here: a run commits many times, and a tree whose
+//! database is on another machine could never be finished. The fence is asked at both commits all the
+//! same, of whoever keeps it ([`CommitGuard`]). It must never be split, or written without its rename.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::fs::{FsError, PublishFs};
+use super::log::{LogError, PublishLog, RecordedManifest};
+use super::manifest::Manifest;
+use super::path::RelPath;
+use super::{PublishError, Recovery, recover};
+use crate::ids::{Fence, RunId};
+
+/// What a marker's name begins with; a number follows.
+pub const PREFIX: &str = "COMMIT-MARKER.";
+/// What the name of a commit's folder, beside its marker, begins with.
+pub const FOLDER_PREFIX: &str = "prev.";
+/// The longest marker that is read, in bytes.
+const LONGEST: u64 = 256 * 1024 * 1024;
+
+/// A disk that can also read a file: markers are data.
+pub trait MarkerFs: PublishFs {
+    /// The content of a file of at most `limit` bytes; `None` if there is none, or it is no plain file,
+    /// or longer.
+    ///
+    /// # Errors
+    /// The disk refused.
+    fn read(&self, path: &RelPath, limit: u64) -> Result<Option<Vec<u8>>, FsError>;
+}
+
+/// How far a commit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum MarkerState {
+    /// Recorded; its moves may or may not have been made.
+    Ready,
+    /// All of it is in place.
+    Done,
+}
+
+/// What a marker says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Marker {
+    /// How far the commit is.
+    pub state: MarkerState,
+    /// Which iteration it is of.
+    pub iteration_id: String,
+    /// When that began, RFC 3339.
+    pub started_at: String,
+    /// What the committer wants to find again, whoever finishes.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub record: Value,
+    /// What is placed, while it may not be yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Manifest>,
+    /// The folder of the publication, to be removed when all is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staging: Option<RelPath>,
+}
+
+/// Says whether a run still holds its fence.
+pub type CommitGuard<'a> = dyn Fn(&RunId, Fence) -> Result<(), LogError> + 'a;
+
+/// The log of one commit.
+pub struct MarkerLog<'a, F> {
+    fs: &'a F,
+    path: RelPath,
+    draft: Marker,
+    guard: &'a CommitGuard<'a>,
+}
+
+impl<'a, F: MarkerFs> MarkerLog<'a, F> {
+    /// A log that writes the marker `path`, saying what `draft` says besides state and manifest.
+    pub fn new(fs: &'a F, path: RelPath, draft: Marker, guard: &'a CommitGuard<'a>) -> Self {
+        Self {
+            fs,
+            path,
+            draft,
+            guard,
+        }
+    }
+
+    fn write(&self, marker: &Marker) -> Result<(), LogError> {
+        let bytes = serde_json::to_vec(marker).expect("a marker has string keys only");
+        let temp = beside(&self.path);
+        let done = || -> Result<(), FsError> {
+            match self.fs.remove_file(&temp) {
+                Err(error) if !error.is_missing() => return Err(error),
+                _ => {}
+            }
+            self.fs.write_new(&temp, &bytes, 0o644)?;
+            self.fs.sync_file(&temp)?;
+            self.fs.rename_replace(&temp, &self.path)?;
+            self.fs.sync_dir(self.path.parent().as_ref())
+        };
+        done().map_err(store)
+    }
+}
+
+impl<F: MarkerFs> PublishLog for MarkerLog<'_, F> {
+    fn manifest(&self, run: &RunId) -> Result<Option<RecordedManifest>, LogError> {
+        let Some(marker) = inspect(self.fs, &self.path).map_err(store)? else {
+            return Ok(None);
+        };
+        Ok(marker
+            .manifest
+            .filter(|manifest| manifest.run == *run)
+            .map(|manifest| RecordedManifest {
+                manifest,
+                settled: marker.state == MarkerState::Done,
+            }))
+    }
+
+    fn commit_manifest(
+        &mut self,
+        run: &RunId,
+        fence: Fence,
+        manifest: &Manifest,
+    ) -> Result<(), LogError> {
+        (self.guard)(run, fence)?;
+        let there = self.fs.inspect(&self.path).map_err(store)?;
+        if there != super::PathState::Absent {
+            return Err(LogError::ManifestExists { run: run.clone() });
+        }
+        self.write(&Marker {
+            state: MarkerState::Ready,
+            manifest: Some(manifest.clone()),
+            staging: Some(manifest.staging.clone()),
+            ..self.draft.clone()
+        })
+    }
+
+    fn commit_outcome(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
+        let marker = inspect(self.fs, &self.path).map_err(store)?;
+        let Some(marker) = marker else {
+            return Err(LogError::NoManifest { run: run.clone() });
+        };
+        if marker.state == MarkerState::Done {
+            return Err(LogError::Settled { run: run.clone() });
+        }
+        (self.guard)(run, fence)?;
+        self.write(&Marker {
+            state: MarkerState::Done,
+            manifest: None,
+            ..marker
+        })
+    }
+}
+
+/// What became of a marker that somebody left.
+#[derive(Debug)]
+pub enum MarkerOutcome {
+    /// Its publication was finished.
+    RolledForward(Box<Marker>),
+    /// It was done; only its mark was left.
+    Done(Box<Marker>),
+    /// It is not ours, or cannot be read: it was left alone.
+    Foreign(RelPath),
+}
+
+/// The markers in `folder`, by their numbers.
+///
+/// # Errors
+/// The disk refused.
+pub fn list(fs: &impl MarkerFs, folder: &RelPath) -> Result<Vec<RelPath>, FsError> {
+    let mut found: Vec<(u64, RelPath)> = Vec::new();
+    for name in fs.list(folder)?.unwrap_or_default() {
+        let number = name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.parse::<u64>().ok());
+        if let (Some(number), Ok(path)) = (number, folder.join(&name)) {
+            found.push((number, path));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// What the marker at `path` says; `None` if there is none, or it is not one of ours.
+///
+/// # Errors
+/// The disk refused.
+pub fn inspect(fs: &impl MarkerFs, path: &RelPath) -> Result<Option<Marker>, FsError> {
+    let bytes = fs.read(path, LONGEST)?;
+    let marker = bytes.and_then(|bytes| serde_json::from_slice::<Marker>(&bytes).ok());
+    // What lies in a tree may be anybody's: one that names a folder elsewhere is none of ours.
+    let own = |staging: &RelPath| {
+        staging.parent() == path.parent() && staging.name().starts_with(FOLDER_PREFIX)
+    };
+    Ok(marker.filter(|marker| {
+        let manifest = marker.manifest.as_ref();
+        let same = manifest.is_none_or(|it| Some(&it.staging) == marker.staging.as_ref());
+        same && marker.staging.as_ref().is_some_and(own)
+    }))
+}
+
+/// Finishes every commit that was begun in `folder`; the markers of those that are done stay until
+/// [`finish`]. A marker that would touch anything but what lies within `allowed` is left alone: it is not
+/// ours, whatever it says. Call it with the tree's lock held. Any number of calls, interrupted anywhere, come to the
+/// same end.
+///
+/// # Errors
+/// Those of [`recover`].
+pub fn settle(
+    fs: &impl MarkerFs,
+    folder: &RelPath,
+    allowed: &[RelPath],
+) -> Result<Vec<MarkerOutcome>, PublishError> {
+    let mut all = Vec::new();
+    for path in list(fs, folder)? {
+        let Some(marker) = inspect(fs, &path)? else {
+            all.push(MarkerOutcome::Foreign(path));
+            continue;
+        };
+        let Some(manifest) = marker.manifest.clone() else {
+            all.push(MarkerOutcome::Done(Box::new(marker)));
+            continue;
+        };
+        let ours = |target: &RelPath| allowed.iter().any(|it| target.is_within(it));
+        let sound = manifest.check().is_ok();
+        if !sound || !manifest.entries.iter().all(|entry| ours(&entry.target)) {
+            all.push(MarkerOutcome::Foreign(path));
+            continue;
+        }
+        // What is seen may not be durable yet: were it lost after the moves, they would be half of
+        // something that nobody recorded.
+        fs.sync_file(&path)?;
+        fs.sync_dir(Some(folder))?;
+        // The lock on the tree decides here: whoever recorded it is gone.
+        let free = |_: &RunId, _: Fence| Ok(());
+        let mut log = MarkerLog::new(fs, path, marker.clone(), &free);
+        let staging = manifest.staging.clone();
+        match recover(fs, &mut log, &manifest.run, manifest.fence, &staging)? {
+            Recovery::RolledForward(_) => all.push(MarkerOutcome::RolledForward(Box::new(marker))),
+            Recovery::Nothing | Recovery::Cleaned => {
+                all.push(MarkerOutcome::Done(Box::new(marker)))
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Takes away the markers of commits that are done, and what is left of their folders.
+///
+/// # Errors
+/// The disk refused.
+pub fn finish(fs: &impl MarkerFs, folder: &RelPath) -> Result<(), FsError> {
+    for path in list(fs, folder)? {
+        let Some(marker) = inspect(fs, &path)? else {
+            continue;
+        };
+        if marker.state == MarkerState::Done {
+            if let Some(staging) = &marker.staging {
+                super::stage::clean(fs, staging)?;
+            }
+            fs.remove_file(&path)?;
+            fs.sync_dir(Some(folder))?;
+        }
+    }
+    Ok(())
+}
+
+/// Where a marker is written before its rename.
+fn beside(path: &RelPath) -> RelPath {
+    let name = format!(".{}.tmp", path.name().to_lowercase());
+    match path.parent() {
+        Some(folder) => folder.join(&name),
+        None => RelPath::new(&name),
+    }
+    .expect("a marker's name with a dot before it is a name")
+}
+
+fn store(error: FsError) -> LogError {
+    LogError::Store(Box::new(error))
+}

@@ -1,0 +1,189 @@
+//! Relative paths, checked once: what every name in a publication is.
+//!
+//! A [`RelPath`] cannot climb, cannot be absolute and has one spelling; so two that differ name
+//! different entries (case folding aside), and a prefix of components is a prefix of folders. It
+//! says nothing about links: only a walk by the kernel can, and [`super::RealFs`] does that.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest path that is taken, in bytes; the kernel's own limit.
+const LONGEST: usize = 4095;
+/// The longest component that is taken, in bytes.
+const LONGEST_NAME: usize = 255;
+
+/// A path beneath some root: non-empty components joined by single slashes, none of them `.` or
+/// `..`, without control characters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RelPath(String);
+
+/// Text that names nothing beneath a root.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path:?} is no path beneath a root: {why}")]
+pub struct BadPath {
+    /// What was given.
+    pub path: String,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+impl RelPath {
+    /// Checks `text`; nothing is normalised, so whatever has a second spelling is refused.
+    ///
+    /// # Errors
+    /// When it is empty, absolute, too long, or has a component that is empty, `.` or `..`, or
+    /// holds a control character.
+    pub fn new(text: &str) -> Result<Self, BadPath> {
+        let refuse = |why| {
+            Err(BadPath {
+                path: text.to_owned(),
+                why,
+            })
+        };
+        if text.is_empty() {
+            return refuse("it is empty");
+        }
+        if text.starts_with('/') {
+            return refuse("it is absolute");
+        }
+        if text.len() > LONGEST {
+            return refuse("it is longer than 4095 bytes");
+        }
+        if text.chars().any(char::is_control) {
+            return refuse("it holds a control character");
+        }
+        if text.ends_with('/') {
+            return refuse("it ends with a slash");
+        }
+        for name in text.split('/') {
+            match name {
+                "" => return refuse("it has an empty component"),
+                "." | ".." => return refuse("it has a component . or .."),
+                _ if name.len() > LONGEST_NAME => {
+                    return refuse("it has a name longer than 255 bytes");
+                }
+                _ => {}
+            }
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The text, as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The last component.
+    pub fn name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or(&self.0)
+    }
+
+    /// The folder it lies in; `None` is the root itself.
+    pub fn parent(&self) -> Option<Self> {
+        self.0
+            .rsplit_once('/')
+            .map(|(folder, _)| Self(folder.to_owned()))
+    }
+
+    /// The folders above it, the outermost first, the root left out.
+    pub fn ancestors(&self) -> impl Iterator<Item = Self> + '_ {
+        self.0
+            .match_indices('/')
+            .map(|(at, _)| Self(self.0[..at].to_owned()))
+    }
+
+    /// One name beneath it.
+    ///
+    /// # Errors
+    /// When `name` is not one good component.
+    pub fn join(&self, name: &str) -> Result<Self, BadPath> {
+        if name.contains('/') {
+            return Err(BadPath {
+                path: name.to_owned(),
+                why: "it is more than one name",
+            });
+        }
+        Self::new(&format!("{}/{name}", self.0))
+    }
+
+    /// Whether it is `folder` or lies beneath it, by whole components.
+    pub fn is_within(&self, folder: &Self) -> bool {
+        match self.0.strip_prefix(folder.as_str()) {
+            Some(rest) => rest.is_empty() || rest.starts_with('/'),
+            None => false,
+        }
+    }
+}
+
+impl fmt::Display for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for RelPath {
+    type Error = BadPath;
+    fn try_from(text: String) -> Result<Self, BadPath> {
+        Self::new(&text)
+    }
+}
+
+impl From<RelPath> for String {
+    fn from(path: RelPath) -> Self {
+        path.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_spelling_is_taken() {
+        for bad in [
+            "",
+            "/",
+            "/etc/passwd",
+            "..",
+            ".",
+            "../x",
+            "a/../b",
+            "a/..",
+            "./a",
+            "a/./b",
+            "a//b",
+            "a/",
+            "//a",
+            "a\0b",
+            "a\nb",
+            "a/\u{7f}",
+            "\u{85}",
+        ] {
+            assert!(RelPath::new(bad).is_err(), "{bad:?}");
+        }
+        assert!(RelPath::new(&"x".repeat(256)).is_err());
+        assert!(RelPath::new(&"x/".repeat(2048)).is_err());
+        for good in ["a", "a/b", ".staging/x", "...", "a/..b", "mañana.md", "a b"] {
+            assert_eq!(RelPath::new(good).unwrap().as_str(), good);
+        }
+        assert!(serde_json::from_str::<RelPath>("\"../x\"").is_err());
+    }
+
+    #[test]
+    fn prefixes_go_by_components() {
+        let path = |text| RelPath::new(text).unwrap();
+        assert!(path("dreams/a").is_within(&path("dreams")));
+        assert!(path("dreams").is_within(&path("dreams")));
+        assert!(!path("dreams-evil/a").is_within(&path("dreams")));
+        assert!(!path("Dreams/a").is_within(&path("dreams")));
+        let above: Vec<String> = path("a/b/c").ancestors().map(String::from).collect();
+        assert_eq!(above, ["a", "a/b"]);
+        assert_eq!(path("a/b/c").parent(), Some(path("a/b")));
+        assert_eq!(path("a").parent(), None);
+        assert_eq!(path("a/b").name(), "b");
+        assert!(path("a").join("../b").is_err());
+        assert_eq!(path("a").join("b").unwrap(), path("a/b"));
+    }
+}

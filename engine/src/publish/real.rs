@@ -1,0 +1,429 @@
+//! The real disk under a publication, from one held folder.
+//!
+//! Every path is walked by the kernel from the root's handle with `openat2`: beneath it, through
+//! no symbolic link, no magic link and no mount point. Names are then acted on relative to the
+//! handle of their folder, so nothing is looked up twice by its path. It must never open a target
+//! for writing, follow a link, or touch what is not a regular file. Needs Linux 5.6.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps,
+    UTIME_OMIT, fchmod, fstat, futimens, mkdirat, renameat, renameat_with, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::fs::{FsError, FsFailure, PathState, PublishFs};
+use super::path::RelPath;
+use crate::digest::Digest;
+use crate::failpoint::reach;
+use crate::files::{NotOpened, irregular, read_bounded, regular_at, walk_to};
+use crate::scope::FileLook;
+
+/// How a path may be walked.
+const WALK: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_XDEV);
+
+/// A held folder, and the acts beneath it.
+#[derive(Debug)]
+pub struct RealFs {
+    root: OwnedFd,
+}
+
+/// A regular file, opened for reading, and what was known of it at that moment.
+#[derive(Debug)]
+pub struct Regular {
+    /// The open file.
+    pub file: File,
+    /// Its permission bits.
+    pub mode: u32,
+    /// How many names it has.
+    pub links: u64,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+impl Regular {
+    /// Its looks now.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn looks(&self) -> io::Result<FileLook> {
+        use std::os::unix::fs::MetadataExt as _;
+        let data = self.file.metadata()?;
+        let modified = data.mtime().saturating_mul(1_000_000_000);
+        Ok(FileLook {
+            mode: self.mode,
+            modified: modified.saturating_add(data.mtime_nsec()),
+        })
+    }
+}
+
+impl RealFs {
+    /// Holds the folder `root`.
+    ///
+    /// # Errors
+    /// It is not there, is no folder, or may not be read.
+    pub fn open(root: &Path) -> Result<Self, FsError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root_handle = rustix::fs::openat(CWD, root, flags, Mode::empty());
+        match root_handle {
+            Ok(root) => Ok(Self { root }),
+            Err(errno) => Err(FsError {
+                act: "open the root",
+                path: root.display().to_string(),
+                trouble: trouble(errno),
+            }),
+        }
+    }
+
+    /// Holds the folder at `path`; `None` if there is nothing.
+    ///
+    /// # Errors
+    /// [`FsFailure::NotAFile`] for a link, a file, and for any path that goes through a link, a file or
+    /// a mount point.
+    pub fn hold(&self, path: &RelPath) -> Result<Option<Self>, FsError> {
+        const ACT: &str = "open the folder";
+        let walk = |flags: OFlags| {
+            let flags = flags | OFlags::NOFOLLOW;
+            walk_to(
+                &self.root,
+                Path::new(path.as_str()),
+                flags,
+                Mode::empty(),
+                WALK,
+            )
+        };
+        let handle = match walk(OFlags::PATH) {
+            Ok(handle) => handle,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(fail(ACT, path)(errno)),
+        };
+        let stat = fstat(&handle).map_err(fail(ACT, path))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return Err(FsError {
+                act: ACT,
+                path: path.to_string(),
+                trouble: FsFailure::NotAFile(irregular(stat.st_mode).unwrap_or("a file")),
+            });
+        }
+        let root = walk(OFlags::RDONLY | OFlags::DIRECTORY).map_err(fail(ACT, path))?;
+        Ok(Some(Self { root }))
+    }
+
+    /// The names in the held folder, in order.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for item in Dir::read_from(&self.root)? {
+            let item = item?;
+            let name = OsStr::from_bytes(item.file_name().to_bytes());
+            if name != "." && name != ".." {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Whether both hold the same folder, whatever it is called now.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn is_same(&self, other: &Self) -> io::Result<bool> {
+        let (own, other) = (fstat(&self.root)?, fstat(&other.root)?);
+        Ok((own.st_dev, own.st_ino) == (other.st_dev, other.st_ino))
+    }
+
+    /// Opens a regular file; `None` if there is nothing.
+    ///
+    /// # Errors
+    /// [`FsFailure::NotAFile`] for a link, a folder, a FIFO, a device, a socket, and for any path
+    /// that goes through a link, a file or a mount point.
+    pub fn regular(&self, path: &RelPath) -> Result<Option<Regular>, FsError> {
+        const ACT: &str = "read";
+        let (file, stat) = match regular_at(&self.root, Path::new(path.as_str()), WALK) {
+            Ok(opened) => opened,
+            Err(NotOpened::Errno(Errno::NOENT)) => return Ok(None),
+            Err(NotOpened::Errno(errno)) => return Err(fail(ACT, path)(errno)),
+            Err(NotOpened::NotRegular(what)) => {
+                return Err(FsError {
+                    act: ACT,
+                    path: path.to_string(),
+                    trouble: FsFailure::NotAFile(what),
+                });
+            }
+        };
+        Ok(Some(Regular {
+            file,
+            mode: stat.st_mode & 0o7777,
+            links: stat.st_nlink,
+            length: u64::try_from(stat.st_size).unwrap_or(0),
+        }))
+    }
+
+    /// Sets when the content of a file was changed, in nanoseconds since the Unix epoch, durably.
+    ///
+    /// # Errors
+    /// The file is not there, is no regular file, or is not ours.
+    pub fn set_modified(&self, path: &RelPath, nanos: i64) -> Result<(), FsError> {
+        const ACT: &str = "set the date of";
+        let Some(regular) = self.regular(path)? else {
+            return Err(fail(ACT, path)(Errno::NOENT));
+        };
+        let kept = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        };
+        let modified = Timespec {
+            tv_sec: nanos.div_euclid(1_000_000_000),
+            tv_nsec: nanos.rem_euclid(1_000_000_000),
+        };
+        let times = Timestamps {
+            last_access: kept,
+            last_modification: modified,
+        };
+        futimens(&regular.file, &times)
+            .and_then(|()| rustix::fs::fsync(&regular.file))
+            .map_err(fail(ACT, path))
+    }
+
+    /// The device of the deepest folder above `path` that exists: a rename between two devices
+    /// is not possible.
+    ///
+    /// # Errors
+    /// The path cannot be walked.
+    pub fn device(&self, path: &RelPath) -> Result<u64, FsError> {
+        let mut folder = path.parent();
+        loop {
+            match self.folder("examine", folder.as_ref(), OFlags::PATH) {
+                Ok(handle) => {
+                    let stat = fstat(&handle);
+                    return stat.map(|stat| stat.st_dev).map_err(fail("examine", path));
+                }
+                Err(error) if error.is_missing() && folder.is_some() => {
+                    folder = folder.and_then(|gone| gone.parent());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn openat2(&self, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        walk_to(&self.root, Path::new(path), flags, mode, WALK)
+    }
+
+    /// The folder `dir`, or the root.
+    fn folder(
+        &self,
+        act: &'static str,
+        dir: Option<&RelPath>,
+        flags: OFlags,
+    ) -> Result<OwnedFd, FsError> {
+        let path = dir.map_or(".", RelPath::as_str);
+        self.openat2(path, flags | OFlags::DIRECTORY, Mode::empty())
+            .map_err(|errno| FsError {
+                act,
+                path: path.to_owned(),
+                trouble: trouble(errno),
+            })
+    }
+
+    /// The folder that `path` lies in.
+    fn parent(&self, act: &'static str, path: &RelPath) -> Result<OwnedFd, FsError> {
+        self.folder(act, path.parent().as_ref(), OFlags::PATH)
+    }
+
+    fn rename(
+        &self,
+        act: &'static str,
+        from: &RelPath,
+        to: &RelPath,
+        flags: RenameFlags,
+    ) -> Result<(), FsError> {
+        reach();
+        let (source, target) = (self.parent(act, from)?, self.parent(act, to)?);
+        let done = if flags.is_empty() {
+            renameat(&source, from.name(), &target, to.name())
+        } else {
+            renameat_with(&source, from.name(), &target, to.name(), flags)
+        };
+        done.map_err(|errno| FsError {
+            act,
+            path: format!("{from} to {to}"),
+            trouble: match errno {
+                Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP if !flags.is_empty() => {
+                    FsFailure::Unsupported
+                }
+                errno => trouble(errno),
+            },
+        })
+    }
+}
+
+impl PublishFs for RealFs {
+    fn inspect(&self, path: &RelPath) -> Result<PathState, FsError> {
+        match self.regular(path) {
+            Ok(None) => Ok(PathState::Absent),
+            Ok(Some(mut regular)) => {
+                let (digest, _) =
+                    Digest::of_reader(&mut regular.file).map_err(|error| FsError {
+                        act: "read",
+                        path: path.to_string(),
+                        trouble: error.into(),
+                    })?;
+                Ok(PathState::Content(digest))
+            }
+            Err(FsError {
+                trouble: FsFailure::NotAFile(what),
+                ..
+            }) => Ok(PathState::NotAFile(what)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write_new(&self, path: &RelPath, bytes: &[u8], mode: u32) -> Result<(), FsError> {
+        reach();
+        const ACT: &str = "write";
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let private = Mode::RUSR | Mode::WUSR;
+        let handle = self
+            .openat2(path.as_str(), flags, private)
+            .map_err(fail(ACT, path))?;
+        let mut file = File::from(handle);
+        let written = file
+            .write_all(bytes)
+            .map_err(FsFailure::from)
+            .and_then(|()| fchmod(&file, Mode::from_raw_mode(mode & 0o7777)).map_err(trouble));
+        written.map_err(|trouble| {
+            // Half a file helps nobody; if even this fails, staging is discarded as a whole.
+            let _ = self.remove_file(path);
+            FsError {
+                act: ACT,
+                path: path.to_string(),
+                trouble,
+            }
+        })
+    }
+
+    fn sync_file(&self, path: &RelPath) -> Result<(), FsError> {
+        const ACT: &str = "sync";
+        let Some(regular) = self.regular(path)? else {
+            return Err(fail(ACT, path)(Errno::NOENT));
+        };
+        rustix::fs::fsync(&regular.file).map_err(fail(ACT, path))
+    }
+
+    fn create_dir(&self, path: &RelPath) -> Result<(), FsError> {
+        reach();
+        const ACT: &str = "make the folder";
+        let parent = self.parent(ACT, path)?;
+        let all = Mode::RWXU | Mode::RWXG | Mode::RWXO;
+        match mkdirat(&parent, path.name(), all) {
+            Ok(()) => Ok(()),
+            Err(Errno::EXIST) => self.folder(ACT, Some(path), OFlags::PATH).map(drop),
+            Err(errno) => Err(fail(ACT, path)(errno)),
+        }
+    }
+
+    fn sync_dir(&self, dir: Option<&RelPath>) -> Result<(), FsError> {
+        reach();
+        const ACT: &str = "sync the folder";
+        let handle = self.folder(ACT, dir, OFlags::RDONLY)?;
+        rustix::fs::fsync(&handle).map_err(|errno| FsError {
+            act: ACT,
+            path: dir.map_or(".", RelPath::as_str).to_owned(),
+            trouble: trouble(errno),
+        })
+    }
+
+    fn rename_noreplace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError> {
+        self.rename("rename", from, to, RenameFlags::NOREPLACE)
+    }
+
+    fn exchange(&self, one: &RelPath, other: &RelPath) -> Result<(), FsError> {
+        self.rename("exchange", one, other, RenameFlags::EXCHANGE)
+    }
+
+    fn rename_replace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError> {
+        self.rename("rename", from, to, RenameFlags::empty())
+    }
+
+    fn list(&self, dir: &RelPath) -> Result<Option<Vec<String>>, FsError> {
+        const ACT: &str = "list";
+        let handle = match self.folder(ACT, Some(dir), OFlags::RDONLY) {
+            Ok(handle) => handle,
+            Err(error) if error.is_missing() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut names = Vec::new();
+        for item in Dir::new(handle).map_err(fail(ACT, dir))? {
+            let item = item.map_err(fail(ACT, dir))?;
+            match item.file_name().to_str() {
+                Ok("." | "..") => {}
+                Ok(name) => names.push(name.to_owned()),
+                Err(_) => return Err(fail(ACT, dir)(Errno::ILSEQ)),
+            }
+        }
+        Ok(Some(names))
+    }
+
+    fn remove_file(&self, path: &RelPath) -> Result<(), FsError> {
+        reach();
+        const ACT: &str = "remove";
+        let parent = self.parent(ACT, path)?;
+        unlinkat(&parent, path.name(), AtFlags::empty()).map_err(fail(ACT, path))
+    }
+
+    fn remove_dir(&self, path: &RelPath) -> Result<(), FsError> {
+        reach();
+        const ACT: &str = "remove the folder";
+        let parent = self.parent(ACT, path)?;
+        unlinkat(&parent, path.name(), AtFlags::REMOVEDIR).map_err(fail(ACT, path))
+    }
+}
+
+impl super::marker::MarkerFs for RealFs {
+    fn read(&self, path: &RelPath, limit: u64) -> Result<Option<Vec<u8>>, FsError> {
+        let regular = match self.regular(path) {
+            Err(error) if matches!(error.trouble, FsFailure::NotAFile(_)) => return Ok(None),
+            found => found?,
+        };
+        let Some(mut regular) = regular else {
+            return Ok(None);
+        };
+        read_bounded(&mut regular.file, limit).map_err(|error| FsError {
+            act: "read",
+            path: path.to_string(),
+            trouble: error.into(),
+        })
+    }
+}
+
+fn fail<'a>(act: &'static str, path: &'a RelPath) -> impl FnOnce(Errno) -> FsError + 'a {
+    move |errno| FsError {
+        act,
+        path: path.to_string(),
+        trouble: trouble(errno),
+    }
+}
+
+fn trouble(errno: Errno) -> FsFailure {
+    match errno {
+        Errno::NOENT => FsFailure::Missing,
+        Errno::EXIST => FsFailure::Exists,
+        Errno::LOOP => FsFailure::NotAFile("a symbolic link, or behind one"),
+        Errno::NOTDIR => FsFailure::NotAFile("behind something that is no folder"),
+        Errno::XDEV => FsFailure::NotAFile("on another file system, or outside of the root"),
+        errno => FsFailure::Io(errno.into()),
+    }
+}

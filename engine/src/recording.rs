@@ -1,0 +1,423 @@
+//! What a run read through its doors and what it made, kept so that the run can be gone through again
+//! without the world that it saw.
+//!
+//! ```text
+//! off        door ──────────> world ──answer──> job
+//! recording  door ──────────> world ──answer──> job      the answer is noted, and what was made
+//! replaying  door ──────────> recording  ──answer──> job      the world is not asked; what the recording lacks
+//!                                                        is an error, and remembered
+//! ```
+//!
+//! An answer is a few facts and perhaps a content; contents are kept once, by their digest. A recording that
+//! would grow beyond its cap keeps nothing but how long it got: half of what a run read is of no use.
+//! Must never ask the world while it replays, and never be the reason for an error while it records.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::digest::Digest;
+
+/// One answer of the world.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordedRead {
+    /// Which door: `git`, `file`, `look`, `idea` …
+    pub door: String,
+    /// What was asked there.
+    pub question: String,
+    /// What is short of the answer.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub facts: Value,
+    /// What is long of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Digest>,
+}
+
+/// One artifact, as it was staged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedArtifact {
+    /// Its place below the project.
+    pub target: String,
+    /// What it holds; none when it is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Digest>,
+}
+
+/// What is on a recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordingData {
+    /// What was read, in order.
+    pub reads: Vec<RecordedRead>,
+    /// What was made, in order.
+    pub made: Vec<RecordedArtifact>,
+    /// All contents of both.
+    pub contents: BTreeMap<Digest, Vec<u8>>,
+    /// How many bytes all of it has, also where they were not kept.
+    pub bytes: u64,
+    /// It grew beyond its cap: nothing of what was read is kept.
+    pub over: bool,
+}
+
+/// A question that the recording has no answer to: the run asks what it did not ask then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the recording has no answer of {door} to {question:?}")]
+pub struct UnrecordedInput {
+    /// Which door.
+    pub door: String,
+    /// What is asked.
+    pub question: String,
+}
+
+/// An answer as it is given again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordedAnswer {
+    /// What is short of it.
+    pub facts: Value,
+    /// What is long of it, and its digest when it was read: what was redacted since has another.
+    pub content: Option<(Digest, Vec<u8>)>,
+}
+
+/// A recording, or none. Copies share it.
+#[derive(Clone, Debug, Default)]
+pub struct InputRecording(Option<Arc<Shared>>);
+
+#[derive(Debug)]
+struct Shared {
+    mode: RecordingMode,
+    reel: Mutex<RecordingData>,
+    /// While replaying: the answers that are left, by door and question, and what was asked in vain.
+    left: Mutex<(RecordedAnswers, Vec<UnrecordedInput>)>,
+}
+
+type RecordedAnswers = BTreeMap<(String, String), VecDeque<RecordedRead>>;
+
+#[derive(Debug)]
+enum RecordingMode {
+    Recording { cap: u64 },
+    Replaying { mirror: PathBuf },
+}
+
+impl InputRecording {
+    /// No recording: doors are simply gone through.
+    pub fn off() -> Self {
+        Self(None)
+    }
+
+    /// An empty one, for at most `cap` bytes.
+    pub fn recording(cap: u64) -> Self {
+        Self::new(
+            RecordingMode::Recording { cap },
+            RecordingData::default(),
+            RecordedAnswers::new(),
+        )
+    }
+
+    /// One that answers from a reel. What it says was read as a file of the project is also laid down
+    /// below `mirror`, so that it can be replaced there.
+    pub fn replaying(reel: &RecordingData, mirror: &Path) -> Self {
+        let mut answers = RecordedAnswers::new();
+        for read in &reel.reads {
+            let key = (read.door.clone(), read.question.clone());
+            answers.entry(key).or_default().push_back(read.clone());
+        }
+        let known = RecordingData {
+            contents: reel.contents.clone(),
+            ..RecordingData::default()
+        };
+        let mirror = mirror.to_owned();
+        Self::new(RecordingMode::Replaying { mirror }, known, answers)
+    }
+
+    fn new(mode: RecordingMode, reel: RecordingData, answers: RecordedAnswers) -> Self {
+        Self(Some(Arc::new(Shared {
+            mode,
+            reel: Mutex::new(reel),
+            left: Mutex::new((answers, Vec::new())),
+        })))
+    }
+
+    /// Whether answers are noted.
+    pub fn records(&self) -> bool {
+        matches!(&self.0, Some(shared) if matches!(shared.mode, RecordingMode::Recording { .. }))
+    }
+
+    /// Whether answers come from the recording alone.
+    pub fn replays(&self) -> bool {
+        matches!(&self.0, Some(shared) if matches!(shared.mode, RecordingMode::Replaying { .. }))
+    }
+
+    /// Notes an answer, while recording.
+    pub fn note(&self, door: &str, question: &str, facts: Value, content: Option<&[u8]>) {
+        let Some(shared) = self.0.as_ref().filter(|_| self.records()) else {
+            return;
+        };
+        let mut reel = shared.data();
+        let length = if facts.is_null() {
+            0
+        } else {
+            facts.to_string().len()
+        };
+        let content = shared.keep(&mut reel, question.len() + length, content);
+        if !reel.over {
+            reel.reads.push(RecordedRead {
+                door: door.to_owned(),
+                question: question.to_owned(),
+                facts,
+                content,
+            });
+        }
+    }
+
+    /// Notes what was staged, or removed; also while replaying.
+    pub fn made(&self, target: &str, content: Option<&[u8]>) {
+        let Some(shared) = &self.0 else { return };
+        let mut reel = shared.data();
+        let content = shared.keep(&mut reel, target.len(), content);
+        reel.made.push(RecordedArtifact {
+            target: target.to_owned(),
+            content,
+        });
+    }
+
+    /// The next answer to a question, while replaying. The last one is given again and again: a
+    /// run that looks once more at what stays as it is has not drifted.
+    ///
+    /// # Errors
+    /// It was never asked.
+    pub fn recall(&self, door: &str, question: &str) -> Result<RecordedAnswer, UnrecordedInput> {
+        let missing = || UnrecordedInput {
+            door: door.to_owned(),
+            question: question.to_owned(),
+        };
+        let shared = self.0.as_ref().ok_or_else(missing)?;
+        let mut left = shared
+            .left
+            .lock()
+            .expect("nothing panics while it holds it");
+        let key = (door.to_owned(), question.to_owned());
+        let read = match left.0.get_mut(&key) {
+            Some(answers) if answers.len() > 1 => answers.pop_front(),
+            Some(answers) => answers.front().cloned(),
+            None => None,
+        };
+        let Some(read) = read else {
+            left.1.push(missing());
+            return Err(missing());
+        };
+        let reel = shared.data();
+        let content = read.content.map(|digest| {
+            let bytes = reel.contents.get(&digest).cloned().unwrap_or_default();
+            (digest, bytes)
+        });
+        Ok(RecordedAnswer {
+            facts: read.facts,
+            content,
+        })
+    }
+
+    /// What the world answers, noted; while replaying what it answered then, and it is not asked.
+    /// An error is not noted: a run that cannot go on without the answer has none to repeat.
+    ///
+    /// # Errors
+    /// Those of `ask`; while replaying, that there is no such answer.
+    pub fn through<T, E>(
+        &self,
+        door: &str,
+        question: &str,
+        ask: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E>
+    where
+        T: Serialize + DeserializeOwned,
+        E: From<UnrecordedInput>,
+    {
+        if self.replays() {
+            let facts = self.recall(door, question)?.facts;
+            return serde_json::from_value(facts).map_err(|_| self.lacks(door, question).into());
+        }
+        let answer = ask()?;
+        if self.records()
+            && let Ok(facts) = serde_json::to_value(&answer)
+        {
+            self.note(door, question, facts, None);
+        }
+        Ok(answer)
+    }
+
+    /// Remembers what was asked in vain.
+    fn lacks(&self, door: &str, question: &str) -> UnrecordedInput {
+        let lacking = UnrecordedInput {
+            door: door.to_owned(),
+            question: question.to_owned(),
+        };
+        if let Some(shared) = &self.0 {
+            let mut left = shared
+                .left
+                .lock()
+                .expect("nothing panics while it holds it");
+            left.1.push(lacking.clone());
+        }
+        lacking
+    }
+
+    /// Lays a file down where a replay works, as it was read.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn lay_down(&self, below: &str, bytes: &[u8]) -> std::io::Result<()> {
+        let Some(shared) = &self.0 else { return Ok(()) };
+        let RecordingMode::Replaying { mirror } = &shared.mode else {
+            return Ok(());
+        };
+        let path = mirror.join(below);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(path, bytes)
+    }
+
+    /// What is on it by now.
+    pub fn data(&self) -> RecordingData {
+        self.0
+            .as_ref()
+            .map(|shared| shared.data().clone())
+            .unwrap_or_default()
+    }
+
+    /// What was asked in vain, while replaying.
+    pub fn missing(&self) -> Vec<UnrecordedInput> {
+        let Some(shared) = &self.0 else {
+            return Vec::new();
+        };
+        let left = shared
+            .left
+            .lock()
+            .expect("nothing panics while it holds it");
+        left.1.clone()
+    }
+}
+
+impl Shared {
+    fn data(&self) -> MutexGuard<'_, RecordingData> {
+        self.reel
+            .lock()
+            .expect("nothing panics while it holds the reel")
+    }
+
+    /// Counts, and keeps a content unless that is too much.
+    fn keep(
+        &self,
+        reel: &mut RecordingData,
+        more: usize,
+        content: Option<&[u8]>,
+    ) -> Option<Digest> {
+        let digest = content.map(Digest::of);
+        let new = digest.filter(|digest| !reel.contents.contains_key(digest));
+        let length = new.and(content).map_or(0, <[u8]>::len);
+        reel.bytes = reel.bytes.saturating_add((more + length) as u64);
+        if matches!(self.mode, RecordingMode::Recording { cap } if reel.bytes > cap) {
+            reel.over = true;
+            reel.reads.clear();
+            reel.contents.clear();
+        } else if let (Some(digest), Some(bytes)) = (new, content) {
+            reel.contents.insert(digest, bytes.to_vec());
+        }
+        digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    impl From<UnrecordedInput> for String {
+        fn from(error: UnrecordedInput) -> Self {
+            error.to_string()
+        }
+    }
+
+    #[test]
+    fn what_was_recorded_is_answered_in_order_and_the_last_again_and_again() {
+        let recording = InputRecording::recording(1000);
+        recording.note("file", "a", Value::Null, Some(b"one"));
+        recording.note("file", "a", Value::Null, Some(b"two"));
+        recording.note("git", "a", json!({"exit": 1}), None);
+        recording.made("out", Some(b"two"));
+        recording.made("gone", None);
+        let reel = recording.data();
+        assert_eq!((reel.contents.len(), reel.made.len()), (2, 2));
+        let folder = tempfile::tempdir().unwrap();
+        let again = InputRecording::replaying(&reel, folder.path());
+        let text = |door: &str| {
+            let answer = again.recall(door, "a").unwrap();
+            answer
+                .content
+                .map(|(_, bytes)| String::from_utf8(bytes).unwrap())
+        };
+        assert_eq!(text("file").as_deref(), Some("one"));
+        assert_eq!(text("file").as_deref(), Some("two"));
+        assert_eq!(text("file").as_deref(), Some("two"));
+        assert_eq!(text("git"), None);
+        assert_eq!(again.missing(), []);
+        let error = again.recall("git", "b").unwrap_err();
+        assert!(error.to_string().contains("git") && error.to_string().contains("\"b\""));
+        assert_eq!(again.missing(), [error]);
+        again.made("out", Some(b"two"));
+        assert_eq!(again.data().made, reel.made[..1]);
+        again.note("file", "x", Value::Null, Some(b"not noted"));
+        assert_eq!(again.data().reads, []);
+    }
+
+    #[test]
+    fn what_goes_through_is_asked_once_and_never_again() {
+        let recording = InputRecording::recording(1000);
+        let asked = |recording: &InputRecording, answer: Result<Option<u8>, &str>| {
+            recording.through("dice", "x", || answer.map_err(str::to_owned))
+        };
+        assert_eq!(asked(&recording, Ok(Some(4))), Ok(Some(4)));
+        assert_eq!(
+            asked(&recording, Err("fell off")),
+            Err("fell off".to_owned())
+        );
+        assert_eq!(asked(&recording, Ok(None)), Ok(None));
+        let folder = tempfile::tempdir().unwrap();
+        let mut reel = recording.data();
+        let again = InputRecording::replaying(&reel, folder.path());
+        for answer in [Some(4), None, None] {
+            assert_eq!(asked(&again, Err("the world was asked")), Ok(answer));
+        }
+        reel.reads[0].facts = json!("no number");
+        let again = InputRecording::replaying(&reel, folder.path());
+        assert!(asked(&again, Ok(Some(1))).unwrap_err().contains("dice"));
+        assert_eq!(again.missing().len(), 1);
+    }
+
+    #[test]
+    fn a_tape_that_grows_too_long_keeps_only_its_length() {
+        let recording = InputRecording::recording(100);
+        recording.note("file", "a", Value::Null, Some(&[b'x'; 60]));
+        recording.note("file", "b", Value::Null, Some(&[b'x'; 60]));
+        assert!(!recording.data().over, "the same content counts once");
+        recording.note("file", "c", Value::Null, Some(&[b'y'; 60]));
+        recording.made("out", Some(b"z"));
+        let reel = recording.data();
+        assert!(reel.over && reel.reads.is_empty() && reel.bytes > 120);
+        assert_eq!(reel.made.len(), 1);
+    }
+
+    #[test]
+    fn no_tape_does_nothing() {
+        let recording = InputRecording::off();
+        recording.note("file", "a", Value::Null, Some(b"one"));
+        recording.made("a", None);
+        assert!(!recording.records() && !recording.replays());
+        assert_eq!(recording.data(), RecordingData::default());
+        assert!(recording.recall("file", "a").is_err());
+    }
+}

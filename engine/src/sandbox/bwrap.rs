@@ -1,0 +1,192 @@
+//! The wall of mounts: the argument vector for bubblewrap, as data.
+//!
+//! The child sees the host's files read-only, with a `/dev`, a `/proc`, a `/run` and a `/tmp` of its
+//! own, in a process namespace of its own, without any capability. What it may write is bound again,
+//! writable; what is kept is bound over that, read-only. Every folder between the two is bound onto
+//! itself: a mount cannot be renamed, so no other folder can take its place.
+//!
+//! Must never start anything, and never name what was not looked at.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::resolve::{ResolvedSandbox, on_the_way};
+
+/// Where bubblewrap is looked for: never in a `PATH` that somebody else may have set.
+const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap"];
+
+/// Folders of sockets and of other programs' temporary files: a child has its own.
+const PRIVATE: [&str; 2] = ["/tmp", "/run"];
+
+/// Bubblewrap, if it is installed: root's, and nobody else can write it.
+pub fn find() -> Option<PathBuf> {
+    PLACES.iter().map(PathBuf::from).find(|path| {
+        fs::metadata(path)
+            .is_ok_and(|data| data.is_file() && data.uid() == 0 && data.mode() & 0o022 == 0)
+    })
+}
+
+/// What the view is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct MountView<'a> {
+    /// Which paths.
+    pub real: &'a ResolvedSandbox,
+    /// What becomes its `/tmp`; without one, an empty folder in memory.
+    pub temp: Option<&'a Path>,
+    /// What must be readable although it may lie in a private folder: its program, where it starts,
+    /// its home.
+    pub visible: &'a [PathBuf],
+    /// Whether the host's network is open.
+    pub network: bool,
+}
+
+/// The options, up to `--` and without it.
+pub fn options(view: &MountView<'_>) -> Vec<OsString> {
+    let mut line = CommandLine(Vec::new());
+    line.add(["--die-with-parent", "--new-session", "--as-pid-1"]);
+    line.add(["--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"]);
+    if !view.network {
+        line.add(["--unshare-net"]);
+    }
+    line.add(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
+    for folder in PRIVATE {
+        if is_folder(Path::new(folder)) {
+            match view.temp.filter(|_| folder == "/tmp") {
+                Some(temp) => line.mount("--bind", temp, Path::new(folder)),
+                None => line.add(["--tmpfs", folder]),
+            }
+        }
+    }
+    for path in view.visible.iter().cloned().chain(resolver()) {
+        if PRIVATE.iter().any(|folder| path.starts_with(folder)) && !is_private(&path) {
+            line.mount("--ro-bind", &path, &path);
+        }
+    }
+    // What lies deeper is laid over what lies above it; what is kept comes last at its own path.
+    let mut mounts: BTreeMap<&Path, Mount> = BTreeMap::new();
+    for place in &view.real.hide {
+        let hidden = if place.folder {
+            Mount::Empty
+        } else {
+            Mount::Null
+        };
+        mounts.insert(&place.path, hidden);
+    }
+    for place in &view.real.write {
+        mounts.insert(&place.path, Mount::Writable);
+    }
+    let ways = on_the_way(view.real);
+    for path in &ways {
+        mounts.insert(path, Mount::Writable);
+    }
+    let kept = view.real.keep.iter().map(|place| place.path.as_path());
+    for path in kept.chain(view.real.missing.iter().map(PathBuf::as_path)) {
+        mounts.insert(path, Mount::ReadOnly);
+    }
+    for (path, mount) in mounts {
+        match mount {
+            Mount::Empty => line.path("--tmpfs", path),
+            Mount::Null => line.mount("--ro-bind", Path::new("/dev/null"), path),
+            Mount::Writable => line.mount("--bind", path, path),
+            Mount::ReadOnly => line.mount("--ro-bind", path, path),
+        }
+    }
+    // No mount is made in these later: not even by a name that nobody has yet.
+    line.add(["--remount-ro", "/run"]);
+    // Root's own files in it (`/proc/sys`, `sysrq-trigger`) heed no capability.
+    line.add(["--remount-ro", "/proc"]);
+    line.add(["--chdir", "/"]);
+    line.0
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Mount {
+    Empty,
+    Null,
+    Writable,
+    ReadOnly,
+}
+
+struct CommandLine(Vec<OsString>);
+
+impl CommandLine {
+    fn add<const N: usize>(&mut self, words: [&str; N]) {
+        self.0.extend(words.map(OsString::from));
+    }
+
+    fn path(&mut self, option: &str, path: &Path) {
+        self.0.extend([option.into(), path.into()]);
+    }
+
+    fn mount(&mut self, option: &str, from: &Path, to: &Path) {
+        self.0.extend([option.into(), from.into(), to.into()]);
+    }
+}
+
+fn is_private(path: &Path) -> bool {
+    PRIVATE.iter().any(|folder| path == Path::new(folder))
+}
+
+fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|data| data.is_dir())
+}
+
+/// The file that says how names are resolved, where it lies in a private folder.
+fn resolver() -> Option<PathBuf> {
+    fs::canonicalize("/etc/resolv.conf").ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::resolve::ResolvedPath;
+
+    #[test]
+    fn what_is_kept_lies_over_what_may_be_written() {
+        let place = |path: &str| ResolvedPath {
+            path: path.into(),
+            folder: true,
+            device: 0,
+            inode: 0,
+        };
+        let real = ResolvedSandbox {
+            write: vec![place("/tree")],
+            keep: vec![place("/tree/.git/hooks")],
+            missing: vec!["/tree/.claude".into()],
+            hide: vec![place("/home/me/.local/state/runner")],
+        };
+        let view = MountView {
+            real: &real,
+            temp: Some(Path::new("/private")),
+            visible: &["/tmp/x/program".into(), "/usr/bin".into()],
+            network: false,
+        };
+        let line: Vec<String> = options(&view)
+            .into_iter()
+            .map(|word| word.into_string().unwrap())
+            .collect();
+        let line = line.join(" ");
+        let at = |part: &str| {
+            line.find(part)
+                .unwrap_or_else(|| panic!("no {part} in {line}"))
+        };
+        let order = [
+            "--ro-bind / /",
+            "--bind /private /tmp",
+            "--ro-bind /tmp/x/program /tmp/x/program",
+            "--tmpfs /home/me/.local/state/runner",
+            "--bind /tree /tree",
+            "--ro-bind /tree/.claude /tree/.claude",
+            "--bind /tree/.git /tree/.git",
+            "--ro-bind /tree/.git/hooks /tree/.git/hooks",
+        ];
+        assert!(
+            order.windows(2).all(|pair| at(pair[0]) < at(pair[1])),
+            "{line}"
+        );
+        assert!(line.contains("--unshare-net") && !line.contains("/usr/bin /usr/bin"));
+    }
+}

@@ -1,0 +1,165 @@
+//! Starts one program of our own choosing that reads a project and can start no other program.
+//!
+//! Git reads configuration and attributes that anybody with write access to the project may have
+//! planted, and many of them name a program to run: filters, pagers, monitors, helpers, signers. A
+//! list of settings to override is never complete. So the kernel refuses instead: Landlock gives the
+//! right to execute to git and its loader alone and no right to write, and a filter of system calls
+//! refuses new processes and sockets. Where the kernel has no Landlock, the filter alone holds.
+//!
+//! Must never be used for a program of a job: those go through the launcher. Must never fall back to
+//! an unrestricted start: a restriction that fails is an error.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use rustix::thread::set_no_new_privs;
+
+use super::{SandboxError, landlock, syscalls};
+use crate::files::open_host;
+
+/// What an inert program may do besides reading.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inert {
+    /// Folders beneath which it may write. Empty for a question.
+    pub write: Vec<PathBuf>,
+}
+
+/// Starts `command`, whose program is the absolute path `program`, from a restricted thread.
+///
+/// A thread's restrictions are inherited by what it starts, and this one ends at once.
+///
+/// # Errors
+/// The kernel refused the restriction or the start.
+pub(crate) fn spawn(command: &mut Command, program: &Path, inert: &Inert) -> io::Result<Child> {
+    let start = || {
+        restrict(program, inert).map_err(io::Error::other)?;
+        command.spawn()
+    };
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(start);
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
+    })
+}
+
+/// Restricts this thread for ever.
+fn restrict(program: &Path, inert: &Inert) -> Result<(), SandboxError> {
+    set_no_new_privs(true)
+        .map_err(|error| SandboxError::Kernel(format!("give up new privileges: {error}")))?;
+    if landlock::is_there() {
+        landlock::restrict_to(&executables(program), &inert.write)?;
+    }
+    syscalls::refuse(syscalls::SyscallRules {
+        network: false,
+        sockets: false,
+        processes: false,
+    })
+}
+
+/// The files that the kernel opens to start `program`; empty where it is a script, whose interpreter
+/// may start anything, so that only the filter of system calls holds it.
+fn executables(program: &Path) -> Vec<PathBuf> {
+    let Ok(real) = fs::canonicalize(program) else {
+        return Vec::new();
+    };
+    match loader(&real) {
+        Ok(Some(loader)) => vec![real, loader],
+        Ok(None) => vec![real],
+        Err(_) => Vec::new(),
+    }
+}
+
+/// The loader that an ELF file of 64 bits names; `None` for one that is linked statically.
+///
+/// # Errors
+/// It is no such file, or cannot be read.
+fn loader(program: &Path) -> io::Result<Option<PathBuf>> {
+    // Headers and the loader's name stand within the first page of every linker's output.
+    let mut head = Vec::new();
+    open_host(program)?.take(64 * 1024).read_to_end(&mut head)?;
+    let bad = || io::Error::from(io::ErrorKind::InvalidData);
+    if !head.starts_with(b"\x7fELF\x02\x01") {
+        return Err(bad());
+    }
+    let number = |at: usize, bytes: usize| -> io::Result<usize> {
+        let field = head.get(at..at + bytes).ok_or_else(bad)?;
+        let number = field
+            .iter()
+            .rev()
+            .fold(0u64, |sum, byte| (sum << 8) | u64::from(*byte));
+        usize::try_from(number).map_err(|_| bad())
+    };
+    let (table, entry, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+    for at in (0..count).map(|index| table + index * entry) {
+        const INTERPRETER: usize = 3;
+        if number(at, 4)? == INTERPRETER {
+            let (from, length) = (number(at + 8, 8)?, number(at + 32, 8)?);
+            let name = head.get(from..from + length).ok_or_else(bad)?;
+            let name = std::str::from_utf8(name.strip_suffix(b"\0").unwrap_or(name));
+            let path = fs::canonicalize(name.map_err(|_| bad())?)?;
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Stdio;
+
+    fn output(program: &str, args: &[&str], inert: &Inert) -> (Option<i32>, String) {
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .current_dir("/")
+            .env_clear()
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let child = spawn(&mut command, Path::new(program), inert).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&text).into_owned(),
+        )
+    }
+
+    #[test]
+    fn reads_run_and_nothing_else_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "content").unwrap();
+        let file = file.to_str().unwrap();
+        let nothing = Inert::default();
+        assert_eq!(
+            output("/bin/cat", &[file], &nothing),
+            (Some(0), "content".into())
+        );
+        let (code, text) = output("/bin/sh", &["-c", "/bin/true"], &nothing);
+        assert_ne!(code, Some(0), "another program started: {text}");
+        let (code, text) = output("/bin/sh", &["-c", "exec /bin/cat /dev/null"], &nothing);
+        assert!(
+            !landlock::is_there() || code != Some(0),
+            "the process became another program: {text}"
+        );
+        let beside = folder.path().join("beside");
+        let (code, _) = output("/usr/bin/touch", &[beside.to_str().unwrap()], &nothing);
+        assert!(!landlock::is_there() || (code != Some(0) && !beside.exists()));
+        let write = Inert {
+            write: vec![folder.path().to_owned()],
+        };
+        let (code, text) = output("/usr/bin/touch", &[beside.to_str().unwrap()], &write);
+        assert_eq!(code, Some(0), "{text}");
+    }
+
+    #[test]
+    fn loaders_are_found() {
+        let found = loader(&fs::canonicalize("/bin/cat").unwrap()).unwrap();
+        assert!(found.is_some_and(|path| path.is_absolute()));
+        assert!(loader(Path::new("/etc/passwd")).is_err());
+    }
+}

@@ -1,0 +1,265 @@
+//! The wall of paths, ports and scopes: Landlock.
+//!
+//! Rights are given, never taken back. Every right that the running kernel knows is handled, so what
+//! no rule gives is refused; a rule that cannot be made is an error. ABI 3 is the floor: before it,
+//! a file could be cut off without any right.
+//!
+//! Under a mount view (`held`) what is kept and hidden is held by mounts and a rule may give a whole
+//! folder. Without one, the neighbours of what is kept or hidden get their rights one by one, as
+//! they are now; what is made later beside a kept path gets none, and so cannot be made.
+//!
+//! Must only be used on a thread that is about to start the program: it restricts the thread for
+//! ever.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
+    PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus,
+    Scope,
+};
+
+use super::SandboxError;
+use super::resolve::ResolvedSandbox;
+
+/// Devices that every program needs and that keep nothing.
+const DEVICES: [&str; 5] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
+/// Also these where the child has a `/dev` of its own.
+const OWN_DEVICES: [&str; 5] = [
+    "/dev/shm",
+    "/dev/pts",
+    "/dev/ptmx",
+    "/dev/tty",
+    "/dev/mqueue",
+];
+
+/// What is to be enforced.
+#[derive(Clone, Copy, Debug)]
+pub struct LandlockRules<'a> {
+    /// Which paths.
+    pub real: &'a ResolvedSandbox,
+    /// Whether TCP is open.
+    pub network: bool,
+    /// Whether mounts already hold what is kept and hidden.
+    pub held: bool,
+}
+
+/// Whether this kernel has what is the least.
+pub fn is_there() -> bool {
+    known().is_some()
+}
+
+fn known() -> Option<ABI> {
+    let all = [
+        ABI::V9,
+        ABI::V8,
+        ABI::V7,
+        ABI::V6,
+        ABI::V5,
+        ABI::V4,
+        ABI::V3,
+    ];
+    all.into_iter().find(|abi| ruleset(*abi, true).is_ok())
+}
+
+fn number(abi: ABI) -> u32 {
+    match abi {
+        ABI::V3 => 3,
+        ABI::V4 => 4,
+        ABI::V5 => 5,
+        ABI::V6 => 6,
+        ABI::V7 => 7,
+        ABI::V8 => 8,
+        ABI::V9 => 9,
+        _ => 0,
+    }
+}
+
+/// A ruleset that handles all that `abi` has.
+fn ruleset(abi: ABI, network: bool) -> Result<RulesetCreated, landlock::RulesetError> {
+    let mut set = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(abi))?;
+    let ports = AccessNet::from_all(abi);
+    if !network && !ports.is_empty() {
+        set = set.handle_access(ports)?;
+    }
+    let scopes = Scope::from_all(abi);
+    if !scopes.is_empty() {
+        set = set.scope(scopes)?;
+    }
+    set.create()
+}
+
+/// Restricts this thread and whatever it starts; which ABI holds it.
+///
+/// # Errors
+/// [`SandboxError::Nothing`] below ABI 3, [`SandboxError::Kernel`] when it is not enforced in full.
+pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
+    let kernel = |error: &dyn std::fmt::Display| SandboxError::Kernel(format!("landlock: {error}"));
+    let abi = known().ok_or_else(|| SandboxError::Nothing {
+        why: "no Landlock of ABI 3 or later".to_owned(),
+    })?;
+    let mut set = ruleset(abi, wanted.network).map_err(|error| kernel(&error))?;
+    for (path, rights) in rules(wanted, abi) {
+        // What vanished meanwhile needs no rule.
+        let Ok(handle) = PathFd::new(&path) else {
+            continue;
+        };
+        let rights = if path.is_dir() {
+            rights
+        } else {
+            rights & AccessFs::from_file(abi)
+        };
+        if rights.is_empty() {
+            continue;
+        }
+        set = set
+            .add_rule(PathBeneath::new(handle, rights))
+            .map_err(|error| kernel(&error))?;
+    }
+    let status = set.restrict_self().map_err(|error| kernel(&error))?;
+    if status.ruleset != RulesetStatus::FullyEnforced || !status.no_new_privs {
+        return Err(kernel(&"it is not enforced in full"));
+    }
+    // Two of them may have the same rights: what counts is what the kernel says.
+    Ok(match status.landlock {
+        LandlockStatus::Available { effective_abi, .. } => number(effective_abi),
+        _ => number(abi),
+    })
+}
+
+/// Restricts this thread and whatever it starts to reading, to executing `executables`, and to
+/// writing beneath `write`; no TCP. Without executables, executing is not restricted.
+///
+/// # Errors
+/// [`SandboxError::Nothing`] below ABI 3, [`SandboxError::Kernel`] when it is not enforced in full.
+pub(super) fn restrict_to(executables: &[PathBuf], write: &[PathBuf]) -> Result<(), SandboxError> {
+    let kernel = |error: &dyn std::fmt::Display| SandboxError::Kernel(format!("landlock: {error}"));
+    let abi = known().ok_or_else(|| SandboxError::Nothing {
+        why: "no Landlock of ABI 3 or later".to_owned(),
+    })?;
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let everywhere = match executables {
+        [] => read | AccessFs::Execute,
+        _ => read,
+    };
+    let changes = AccessFs::from_write(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
+    let null = read | AccessFs::WriteFile;
+    let mut rules = vec![
+        (PathBuf::from("/"), everywhere),
+        (PathBuf::from("/dev/null"), null),
+    ];
+    let run = AccessFs::ReadFile | AccessFs::Execute;
+    rules.extend(executables.iter().map(|path| (path.clone(), run)));
+    rules.extend(write.iter().map(|path| (path.clone(), changes | read)));
+    let mut set = ruleset(abi, false).map_err(|error| kernel(&error))?;
+    for (path, rights) in rules {
+        let handle = PathFd::new(&path).map_err(|error| kernel(&error))?;
+        let rights = match path.is_dir() {
+            true => rights,
+            false => rights & AccessFs::from_file(abi),
+        };
+        set = set
+            .add_rule(PathBeneath::new(handle, rights))
+            .map_err(|error| kernel(&error))?;
+    }
+    let status = set.restrict_self().map_err(|error| kernel(&error))?;
+    match status.ruleset {
+        RulesetStatus::FullyEnforced if status.no_new_privs => Ok(()),
+        _ => Err(kernel(&"it is not enforced in full")),
+    }
+}
+
+/// Which path gets which rights.
+fn rules(wanted: &LandlockRules<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
+    let real = wanted.real;
+    let all = AccessFs::from_all(abi);
+    let read = AccessFs::from_read(abi);
+    // Device nodes are nobody's output.
+    let write = all & !(AccessFs::MakeChar | AccessFs::MakeBlock);
+    let mut rules = Vec::new();
+    if wanted.held || real.hide.is_empty() {
+        rules.push((PathBuf::from("/"), read));
+    } else {
+        rules.push((PathBuf::from("/"), AccessFs::ReadDir.into()));
+        let hidden: Vec<&Path> = real.hide.iter().map(|place| place.path.as_path()).collect();
+        for path in around(Path::new("/"), &hidden) {
+            rules.push((path, read));
+        }
+    }
+    let devices: &[&[&str]] = if wanted.held {
+        &[&DEVICES, &OWN_DEVICES]
+    } else {
+        &[&DEVICES]
+    };
+    for device in devices.iter().copied().flatten() {
+        rules.push((PathBuf::from(device), write | read));
+    }
+    for place in &real.write {
+        let protected: Vec<&Path> = real
+            .keep
+            .iter()
+            .map(|keep| keep.path.as_path())
+            .chain(real.missing.iter().map(PathBuf::as_path))
+            .filter(|path| path.starts_with(&place.path))
+            .collect();
+        if wanted.held || protected.is_empty() {
+            rules.push((place.path.clone(), write | read));
+            continue;
+        }
+        // Its own names cannot change; what is in it now can be read, and, but for what is kept,
+        // written.
+        rules.push((place.path.clone(), read));
+        for path in around(&place.path, &protected) {
+            rules.push((path, write | read));
+        }
+    }
+    rules
+}
+
+/// Everything that is beneath `root` now and neither one of `avoid`, nor beneath, nor above one.
+fn around(root: &Path, avoid: &[&Path]) -> BTreeSet<PathBuf> {
+    if avoid.contains(&root) {
+        return BTreeSet::new();
+    }
+    if !avoid.iter().any(|path| path.starts_with(root)) {
+        return [root.to_owned()].into();
+    }
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()))
+        .flat_map(|entry| around(&entry.path(), avoid))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_named_one_by_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for path in ["a/b/keep", "a/b/free", "a/c", "d"] {
+            fs::create_dir_all(root.join(path)).unwrap();
+        }
+        std::os::unix::fs::symlink("/etc", root.join("a/link")).unwrap();
+        let (keep, gone) = (root.join("a/b/keep"), root.join("a/b/gone"));
+        let found = around(root, &[&keep, &gone]);
+        let names: Vec<_> = found
+            .iter()
+            .map(|path| path.strip_prefix(root).unwrap().to_str().unwrap())
+            .collect();
+        assert_eq!(names, ["a/b/free", "a/c", "d"]);
+        assert_eq!(around(&keep, &[&keep]), BTreeSet::new());
+    }
+}

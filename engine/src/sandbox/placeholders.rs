@@ -1,0 +1,230 @@
+//! What stands, while a child runs, where a protected path is not there.
+//!
+//! A mount can only be laid over something. So an empty folder is put there, which git does not see
+//! and nobody can fill, for it is mounted read-only for the child. `.git/commondir` alone gets a
+//! file, and one that says what is true without it (`.`): git reads that name whenever it runs, also
+//! for the person at the keyboard, and fails on a folder.
+//!
+//! ```text
+//!            hold (first)                    hold (again)
+//! nothing ────────────────> stands, 1 holder ────────────> stands, n holders
+//!    ^                             │ let go (last), or found with none: recovery
+//!    └─────────────────────────────┘
+//! ```
+//!
+//! Several launchers may need the same one at once, and the removal of what a mount lies on takes
+//! the mount away, for every child. So each is registered in a folder that no child sees, by a file
+//! that its holders lock together; whoever can lock it alone is the last. All of this happens under
+//! one more lock, held for as long as a few files take. A killed holder's locks are gone with it.
+//!
+//! Must never remove what is not empty, or not as it was made.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use super::resolve::{ResolvedSandbox, resolve};
+use super::{Sandbox, SandboxError};
+use crate::digest::Digest;
+use crate::files::{open_host, open_with, read_no_link};
+
+/// The registry's name in the state folder.
+pub const FOLDER: &str = "blockers";
+/// What a file that git reads says in place of nothing.
+const COMMON: &[u8] = b".\n";
+const LOCK: &str = "lock";
+
+/// The mount placeholders that one launcher needs; let go when dropped.
+#[derive(Debug, Default)]
+pub struct Placeholders {
+    folder: Option<PathBuf>,
+    files: Vec<File>,
+}
+
+/// Looks at all paths, and puts something where a kept one is not.
+///
+/// # Errors
+/// A path that is no answer, or what is needed cannot be made.
+pub fn create(walls: &Sandbox) -> Result<(ResolvedSandbox, Placeholders), SandboxError> {
+    let mut held = Placeholders::default();
+    let Some(folder) = &walls.blockers else {
+        let real = resolve(walls)?;
+        return match real.missing.first() {
+            None => Ok((real, held)),
+            Some(path) => Err(cannot(path, &"there is no folder to register it in")),
+        };
+    };
+    let _only_one = lock(folder).map_err(|error| cannot(folder, &error))?;
+    let real = resolve(walls)?;
+    held.folder = Some(folder.clone());
+    let there = real.keep.iter().map(|place| &place.path);
+    for path in there.filter(|path| entry(folder, path).exists()) {
+        held.join(folder, path)
+            .map_err(|error| cannot(path, &error))?;
+    }
+    for path in &real.missing {
+        // Registered first: what dies in between leaves no more than an entry.
+        held.join(folder, path)
+            .map_err(|error| cannot(path, &error))?;
+        put(path).map_err(|error| cannot(path, &error))?;
+    }
+    Ok((real, held))
+}
+
+/// Removes what nobody holds any more: for recovery.
+pub fn clear_abandoned(folder: &Path) {
+    if let Ok(_only_one) = fs::metadata(folder).and_then(|_| lock(folder)) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_name() != LOCK
+                && let Ok(file) = open_host(entry.path())
+            {
+                end(folder, &file);
+            }
+        }
+    }
+}
+
+impl Placeholders {
+    fn join(&mut self, folder: &Path, path: &Path) -> io::Result<()> {
+        let mut options = File::options();
+        options.read(true).append(true).create(true);
+        let mut file = open_with(&mut options, entry(folder, path))?;
+        if file.metadata()?.len() == 0 {
+            file.write_all(path.as_os_str().as_bytes())?;
+        }
+        file.lock_shared()?;
+        self.files.push(file);
+        Ok(())
+    }
+}
+
+impl Drop for Placeholders {
+    fn drop(&mut self) {
+        let Some(folder) = self.folder.take() else {
+            return;
+        };
+        let only_one = lock(&folder);
+        for file in self.files.drain(..) {
+            let _ = file.unlock();
+            if only_one.is_ok() {
+                end(&folder, &file);
+            }
+        }
+    }
+}
+
+/// Removes one that nobody holds, with its entry.
+fn end(folder: &Path, file: &File) {
+    if file.try_lock().is_err() {
+        return;
+    }
+    let mut path = Vec::new();
+    let mut file = file;
+    let whole = io::Seek::rewind(&mut file).and_then(|()| file.read_to_end(&mut path));
+    if whole.is_err() {
+        return;
+    }
+    let path = PathBuf::from(std::ffi::OsString::from_vec(path));
+    if path.is_absolute() {
+        if is_common(&path) {
+            if read_no_link(&path, COMMON.len() as u64).is_ok_and(|text| text == COMMON) {
+                let _ = fs::remove_file(&path);
+            }
+        } else {
+            // Only an empty one goes.
+            let _ = fs::remove_dir(&path);
+        }
+    }
+    let _ = fs::remove_file(entry(folder, &path));
+}
+
+fn put(path: &Path) -> io::Result<()> {
+    let done = if is_common(path) {
+        whole_file(path)
+    } else {
+        fs::create_dir(path)
+    };
+    match done {
+        // Made by somebody else meanwhile: then it is there, and covered like the others.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        done => done,
+    }
+}
+
+/// Makes the file with all that is in it at once: git may look at any moment.
+fn whole_file(path: &Path) -> io::Result<()> {
+    let half = path.with_extension(format!("runner-{}", std::process::id()));
+    let mut file = File::create_new(&half)?;
+    let done = file
+        .write_all(COMMON)
+        .and_then(|()| fs::hard_link(&half, path));
+    fs::remove_file(&half)?;
+    done
+}
+
+/// Waits for whoever is at it: for as long as a few files take.
+fn lock(folder: &Path) -> io::Result<File> {
+    fs::create_dir_all(folder)?;
+    let file = File::create(folder.join(LOCK))?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn entry(folder: &Path, path: &Path) -> PathBuf {
+    folder.join(
+        Digest::of(path.as_os_str().as_bytes())
+            .to_string()
+            .replace(':', "-"),
+    )
+}
+
+fn is_common(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "commondir")
+}
+
+fn cannot(path: &Path, why: &dyn std::fmt::Display) -> SandboxError {
+    SandboxError::Path {
+        path: path.to_owned(),
+        why: format!("it cannot be protected: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_holder_removes_and_recovery_removes_what_nobody_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        fs::create_dir(root.join("work")).unwrap();
+        let names = [".claude", "rem", "commondir"].map(|name| root.join("work").join(name));
+        let walls = Sandbox {
+            write: vec![root.join("work")],
+            keep: names.to_vec(),
+            blockers: Some(root.join("registry")),
+            ..Sandbox::default()
+        };
+        let all = |there: bool| assert!(names.iter().all(|name| name.exists() == there));
+        let (real, first) = create(&walls).unwrap();
+        assert_eq!(real.missing.len(), 3);
+        all(true);
+        let (real, second) = create(&walls).unwrap();
+        assert_eq!((real.missing.len(), real.keep.len()), (0, 3));
+        drop(first);
+        clear_abandoned(&root.join("registry"));
+        all(true);
+        drop(second);
+        all(false);
+        // Killed: its locks are gone, and nothing else.
+        let (_, mut killed) = create(&walls).unwrap();
+        killed.folder = None;
+        drop(killed);
+        all(true);
+        fs::write(root.join("work/rem/x"), "somebody's").unwrap();
+        clear_abandoned(&root.join("registry"));
+        assert!(!names[0].exists() && names[1].exists() && !names[2].exists());
+        assert_eq!(fs::read_dir(root.join("registry")).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,208 @@
+//! From the paths that were asked for to what is really there.
+//!
+//! Everything is opened without following a single symbolic link. Must never make anything.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::{Sandbox, SandboxError};
+
+/// A file or folder, and which one it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ResolvedPath {
+    /// Where.
+    pub path: PathBuf,
+    /// Whether it is a folder.
+    pub folder: bool,
+    /// Its file system.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+}
+
+/// What there is of what was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResolvedSandbox {
+    /// To be written.
+    pub write: Vec<ResolvedPath>,
+    /// Beneath those, and never to be written.
+    pub keep: Vec<ResolvedPath>,
+    /// The first missing part of each kept path that is not there. It must not be made.
+    pub missing: Vec<PathBuf>,
+    /// Never to be seen.
+    pub hide: Vec<ResolvedPath>,
+}
+
+/// Looks at every path once.
+///
+/// # Errors
+/// [`SandboxError::Path`]: relative, through a symbolic link, or unreadable.
+pub fn resolve(walls: &Sandbox) -> Result<ResolvedSandbox, SandboxError> {
+    let mut real = ResolvedSandbox::default();
+    let temp = walls.temp.iter();
+    for path in walls.write.iter().chain(temp) {
+        real.write.extend(resolve_path(path)?);
+    }
+    for path in &walls.hide {
+        real.hide.extend(resolve_path(path)?);
+    }
+    let mut missing = BTreeSet::new();
+    for path in &walls.keep {
+        match resolve_path(path)? {
+            Some(place) => real.keep.push(place),
+            None => {
+                missing.insert(first_missing(path));
+            }
+        }
+    }
+    // What lies in no writable folder needs no protection.
+    real.keep
+        .retain(|place| within_any(&place.path, &real.write));
+    real.missing = missing
+        .into_iter()
+        .filter(|path| within_any(path, &real.write))
+        .collect();
+    for places in [&mut real.write, &mut real.keep, &mut real.hide] {
+        places.sort();
+        places.dedup();
+    }
+    // What is kept wins over what may be written beneath it.
+    let kept = real.keep.clone();
+    real.write.retain(|place| !within_any(&place.path, &kept));
+    Ok(real)
+}
+
+/// Whether `path` is one of `places` or beneath one.
+pub fn within_any(path: &Path, places: &[ResolvedPath]) -> bool {
+    places.iter().any(|place| path.starts_with(&place.path))
+}
+
+/// What is at `path`; `None` when nothing is.
+pub fn resolve_path(path: &Path) -> Result<Option<ResolvedPath>, SandboxError> {
+    let refuse = |why: String| SandboxError::Path {
+        path: path.to_owned(),
+        why,
+    };
+    let plain = path
+        .components()
+        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    if !path.is_absolute() || !plain {
+        return Err(refuse("it is not a plain absolute path".to_owned()));
+    }
+    let handle = openat2(
+        CWD,
+        path,
+        OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    );
+    let handle = match handle {
+        Ok(handle) => handle,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(Errno::LOOP) => {
+            let real = fs::canonicalize(path);
+            let real = real.map_or_else(|_| String::new(), |real| format!(": {}", real.display()));
+            return Err(refuse(format!(
+                "a symbolic link leads there; name the real path{real}"
+            )));
+        }
+        Err(error) => return Err(refuse(error.to_string())),
+    };
+    let stat = fstat(&handle).map_err(|error| refuse(error.to_string()))?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    if kind == FileType::Symlink {
+        return Err(refuse(
+            "it is a symbolic link; name the real path".to_owned(),
+        ));
+    }
+    Ok(Some(ResolvedPath {
+        path: path.to_owned(),
+        folder: kind == FileType::Directory,
+        device: stat.st_dev,
+        inode: stat.st_ino,
+    }))
+}
+
+/// The shortest beginning of `path` at which nothing is.
+fn first_missing(path: &Path) -> PathBuf {
+    let mut shortest = path;
+    for above in path.ancestors().skip(1) {
+        match fs::symlink_metadata(above) {
+            Ok(_) => break,
+            Err(_) => shortest = above,
+        }
+    }
+    shortest.to_owned()
+}
+
+/// Whether `place` is still what was looked at.
+pub fn unchanged(place: &ResolvedPath) -> bool {
+    fs::symlink_metadata(&place.path)
+        .is_ok_and(|data| (data.dev(), data.ino()) == (place.device, place.inode))
+}
+
+/// The folders from just below a writable folder down to just above a protected path: whoever could
+/// rename one of them could put another in its place.
+pub fn on_the_way(real: &ResolvedSandbox) -> BTreeSet<PathBuf> {
+    let protected = real.keep.iter().map(|place| place.path.as_path());
+    let protected = protected.chain(real.missing.iter().map(PathBuf::as_path));
+    let mut all = BTreeSet::new();
+    for path in protected {
+        for above in path.ancestors().skip(1) {
+            if within_any(above, &real.write) {
+                all.insert(above.to_owned());
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_are_refused_and_the_missing_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        fs::create_dir_all(root.join("work/.git")).unwrap();
+        fs::write(root.join("work/.git/config"), "x").unwrap();
+        symlink("/etc", root.join("work/link")).unwrap();
+        let walls = |write: &str, keep: &[&str]| Sandbox {
+            write: vec![root.join(write)],
+            keep: keep.iter().map(|path| root.join(path)).collect(),
+            ..Sandbox::default()
+        };
+        let real = resolve(&walls(
+            "work",
+            &["work/.git/config", "work/.claude/settings.json", "other"],
+        ))
+        .unwrap();
+        assert_eq!(real.write.len(), 1);
+        assert_eq!(real.keep[0].path, root.join("work/.git/config"));
+        assert_eq!(real.missing, [root.join("work/.claude")]);
+        assert_eq!(
+            on_the_way(&real),
+            [root.join("work"), root.join("work/.git")].into()
+        );
+        for bad in ["work/link", "work/link/passwd", "work/../work"] {
+            assert!(resolve(&walls(bad, &[])).is_err(), "{bad}");
+        }
+        assert!(resolve(&walls("work", &["work/link"])).is_err());
+        assert_eq!(
+            resolve(&walls("nothing", &[])).unwrap(),
+            ResolvedSandbox::default()
+        );
+        // A kept folder is not opened again by naming a place inside it.
+        let mut inside = walls("work/.git", &["work/.git"]);
+        inside.write.push(root.join("work/.git/config"));
+        assert_eq!(resolve(&inside).unwrap().write, []);
+    }
+}

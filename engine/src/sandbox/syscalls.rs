@@ -1,0 +1,232 @@
+//! The wall of system calls (seccomp): what neither Landlock nor a mount view can refuse.
+//!
+//! It refuses by number, and by arguments that are plain numbers; paths it cannot see. Refused are:
+//! looking into and steering other processes, new namespaces and mounts (an unprivileged user
+//! namespace would give back the rights to mount), loading anything into the kernel, handles and
+//! rings that go around checks (`open_by_handle_at`, `io_uring`), feeding input to a terminal, the
+//! machine's clock and power, the kernel's keyring, and sockets of any family but the common ones.
+//! Where no mount view hides sockets with a path, no such socket can be made at all; pairs can.
+//!
+//! Calls of another architecture end the caller, and so does nothing else: a refused call returns
+//! an error, so that programs which merely try go on.
+//!
+//! Must only be used on a thread that is about to start the program.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter, sock_filter,
+};
+
+use super::SandboxError;
+
+/// What is to be left open.
+#[derive(Clone, Copy, Debug)]
+pub struct SyscallRules {
+    /// Whether the internet's families are.
+    pub network: bool,
+    /// Whether sockets with a path are: only where a mount view hides those of others.
+    pub sockets: bool,
+    /// Whether further processes may be started. Threads always may.
+    pub processes: bool,
+}
+
+/// Never needed by a program that does a job; refused with EPERM.
+const REFUSED: &[i64] = &[
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_fanotify_init,
+    libc::SYS_lookup_dcookie,
+];
+
+/// Refused with ENOSYS, for which programs have another way.
+const ABSENT: &[i64] = &[
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // Its flags are in memory, where a filter cannot look; `clone` has them in a register.
+    libc::SYS_clone3,
+];
+
+/// `CLONE_NEW*`, each of them.
+const NAMESPACES: [u64; 8] = [
+    0x0000_0080,
+    0x0002_0000,
+    0x0200_0000,
+    0x0400_0000,
+    0x0800_0000,
+    0x1000_0000,
+    0x2000_0000,
+    0x4000_0000,
+];
+
+const CLONE_THREAD: u64 = 0x0001_0000;
+const CLONE_VFORK: u64 = 0x0000_4000;
+
+/// `TIOCSTI`, `TIOCLINUX`, `TIOCCONS` and `TIOCSCTTY`: input that nobody typed.
+const TERMINAL: [u64; 4] = [0x5412, 0x541c, 0x541d, 0x540e];
+
+/// Refuses them on this thread and in whatever it starts.
+///
+/// # Errors
+/// [`SandboxError::Kernel`].
+pub fn refuse(wanted: SyscallRules) -> Result<(), SandboxError> {
+    let kernel = |error: seccompiler::Error| SandboxError::Kernel(format!("seccomp: {error}"));
+    for program in programs(wanted).map_err(kernel)? {
+        apply_filter(&program).map_err(kernel)?;
+    }
+    Ok(())
+}
+
+fn programs(wanted: SyscallRules) -> Result<Vec<BpfProgram>, seccompiler::Error> {
+    let arch: TargetArch = std::env::consts::ARCH.try_into()?;
+    let compile = |rules, error: i32| -> Result<BpfProgram, seccompiler::Error> {
+        let refusal = SeccompAction::Errno(error.unsigned_abs());
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch)?;
+        Ok(filter.try_into()?)
+    };
+    let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
+        REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    let flags = NAMESPACES
+        .iter()
+        .map(|flag| when(0, SeccompCmpOp::MaskedEq(*flag), *flag));
+    let mut clones: Vec<SeccompRule> = flags.collect::<Result<_, _>>()?;
+    if !wanted.processes {
+        // The one start that is still to come, of the program itself, is made with `CLONE_VFORK`.
+        let either = CLONE_THREAD | CLONE_VFORK;
+        clones.push(when(0, SeccompCmpOp::MaskedEq(either), 0)?);
+        #[cfg(target_arch = "x86_64")]
+        refused.extend([libc::SYS_fork, libc::SYS_vfork].map(|call| (call, Vec::new())));
+    }
+    refused.insert(libc::SYS_clone, clones);
+    let requests = TERMINAL
+        .iter()
+        .map(|request| when(1, SeccompCmpOp::Eq, *request));
+    refused.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
+    let absent = ABSENT.iter().map(|call| (*call, Vec::new())).collect();
+    let mut all = vec![
+        compile(refused, libc::EPERM)?,
+        compile(absent, libc::ENOSYS)?,
+        compile(families(wanted)?, libc::EACCES)?,
+    ];
+    if cfg!(target_arch = "x86_64") {
+        all.push(only_64_bit());
+    }
+    Ok(all)
+}
+
+/// Every socket whose family is not among those that are open.
+fn families(wanted: SyscallRules) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::Error> {
+    let mut open = vec![libc::AF_NETLINK];
+    if wanted.sockets {
+        open.push(libc::AF_UNIX);
+    }
+    if wanted.network {
+        open.extend([libc::AF_INET, libc::AF_INET6]);
+    }
+    let not = open
+        .iter()
+        .map(|family| condition(0, SeccompCmpOp::Ne, family.unsigned_abs().into()));
+    let closed = SeccompRule::new(not.collect::<Result<_, _>>()?)?;
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = [(libc::SYS_socket, vec![closed])].into();
+    if !wanted.sockets {
+        // One of a pair of datagram sockets can be connected to another address.
+        let datagram = u64::from(libc::SOCK_DGRAM.unsigned_abs());
+        let datagram = when(1, SeccompCmpOp::MaskedEq(0xf), datagram)?;
+        rules.insert(libc::SYS_socketpair, vec![datagram]);
+    }
+    Ok(rules)
+}
+
+fn condition(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompCondition, seccompiler::Error> {
+    // The kernel takes these as 32 bits and ignores what stands above.
+    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value);
+    Ok(condition?)
+}
+
+fn when(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompRule, seccompiler::Error> {
+    Ok(SeccompRule::new(vec![condition(
+        argument, operator, value,
+    )?])?)
+}
+
+/// The x32 calls have the numbers of others and the same architecture: load the number, refuse what
+/// has bit 30 with ENOSYS, allow the rest.
+fn only_64_bit() -> BpfProgram {
+    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    vec![
+        step(0x20, 0, 0, 0),
+        step(0x35, 0, 1, 0x4000_0000),
+        step(0x06, 0, 0, 0x0005_0000 | libc::ENOSYS.unsigned_abs()),
+        step(0x06, 0, 0, 0x7fff_0000),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_filter_compiles() {
+        for bits in 0..8 {
+            let wanted = SyscallRules {
+                network: bits & 1 != 0,
+                sockets: bits & 2 != 0,
+                processes: bits & 4 != 0,
+            };
+            let all = programs(wanted).unwrap();
+            assert!(all.iter().all(|program| program.len() < 4096));
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Triggers in plain words: one sentence each.
+//!
+//! croner has words of its own, but it takes each stepped list for a plain interval (`0-20/2` for
+//! "every 2 hours"), `LW` for `L` and knows no rule but its own for two restricted day fields. This
+//! module must never say what the evaluation does not do: it tells the items as they were written.
+
+use jiff::tz::TimeZone;
+
+use super::cron::Cron;
+use super::fields::{FieldItem, Fields, any, spelled};
+use super::{After, On, Schedule, Trigger};
+
+const ONCE: &str =
+    "a time that a spring gap swallows is due at its end, one that autumn repeats is due once";
+const ELAPSED: &str = "through clock changes it follows elapsed time: nothing extra after a gap, both passes of a repeated hour";
+const WEEKDAYS: [&str; 7] = [
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+];
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+impl Schedule {
+    /// When it is due, as one sentence without its full stop.
+    pub fn describe(&self) -> String {
+        let moves = TimeZone::get(&self.zone).is_ok_and(|zone| zone.to_fixed_offset().is_err());
+        let (what, rule) = match &self.trigger {
+            Trigger::Manual => return "only when somebody asks for it".to_owned(),
+            Trigger::Every(period) => {
+                return format!("each time {period:#} have passed, whatever the clock shows");
+            }
+            Trigger::After(After { job, on }) => {
+                return match on {
+                    On::Success => format!("after each success of {job}"),
+                    On::End => format!("after each end of {job}, however it ends"),
+                };
+            }
+            Trigger::Daily(time) => (format!("at {} each day", time.strftime("%H:%M")), ONCE),
+            Trigger::Cron(cron) => {
+                let rule = if cron.follows_elapsed_time() {
+                    ELAPSED
+                } else {
+                    ONCE
+                };
+                (cron.describe(), rule)
+            }
+        };
+        let zone = &self.zone;
+        if moves {
+            format!("{what}, in {zone}; {rule}")
+        } else {
+            format!("{what}, in {zone}")
+        }
+    }
+}
+
+impl Cron {
+    /// Its scheduled times, as part of a sentence.
+    pub fn describe(&self) -> String {
+        // It was read once already, so there is nothing to refuse.
+        let fields = spelled(&self.to_string()).and_then(|text| Fields::read(&text));
+        let Ok(fields) = fields else {
+            return format!("at the scheduled times of {self}");
+        };
+        let (time, of_day) = time(&fields);
+        let days = days(&fields);
+        let months = match any(&fields.month) {
+            true => String::new(),
+            false => format!(" in {}", list(&fields.month, "and", month)),
+        };
+        match days {
+            None if of_day && months.is_empty() => format!("{time} each day"),
+            None => format!("{time}{months}"),
+            Some(days) if months.is_empty() => format!("{time} {days}"),
+            Some(days) => format!("{time} {days},{months}"),
+        }
+    }
+}
+
+/// The time of day, and whether it wants "each day" behind it.
+fn time(fields: &Fields) -> (String, bool) {
+    let (minute, hour) = (&fields.minute, &fields.hour);
+    let one = |item: &FieldItem| match item {
+        FieldItem::One(value) => Some(*value),
+        _ => None,
+    };
+    let ones = |items: &[FieldItem]| items.iter().map(one).collect::<Option<Vec<u16>>>();
+    if let (Some(mut minutes), Some(mut hours)) = (ones(minute), ones(hour))
+        && minutes.len() * hours.len() <= 6
+    {
+        for values in [&mut minutes, &mut hours] {
+            values.sort_unstable();
+            values.dedup();
+        }
+        let times = hours.iter().flat_map(|hour| {
+            minutes
+                .iter()
+                .map(move |minute| format!("{hour:02}:{minute:02}"))
+        });
+        return (format!("at {}", joined(times.collect(), "and")), true);
+    }
+    let minutes = match minute.as_slice() {
+        [FieldItem::All { step: 1 }] => "every minute".to_owned(),
+        [FieldItem::All { step }] if 60 % step == 0 => format!("every {step} minutes"),
+        items => format!("at {}", clock("minute", items)),
+    };
+    let word = if minutes.starts_with("every") {
+        "of"
+    } else {
+        "past"
+    };
+    let hours = match hour.as_slice() {
+        [FieldItem::All { step: 1 }] if word == "of" => String::new(),
+        [FieldItem::All { step: 1 }] => " past every hour".to_owned(),
+        items => format!(" {word} {}", clock("hour", items)),
+    };
+    (minutes + &hours, false)
+}
+
+/// The days, by Debian's rule; `None` when each day is meant.
+fn days(fields: &Fields) -> Option<String> {
+    let (day, weekday) = (&fields.day, &fields.weekday);
+    match (any(day), any(weekday)) {
+        (true, true) => None,
+        (false, true) => Some(format!("on {}", list(day, "and", of_month))),
+        (true, false) => Some(format!("on {}", list(weekday, "and", of_week))),
+        (false, false) if fields.both_days() => Some(format!(
+            "on {} when that is also {}",
+            list(day, "or", of_month),
+            list(weekday, "or", of_week)
+        )),
+        (false, false) => Some(format!(
+            "on {}, and also on {}",
+            list(day, "and", of_month),
+            list(weekday, "and", of_week)
+        )),
+    }
+}
+
+/// The items of the minute or the hour field, with its name.
+fn clock(unit: &str, items: &[FieldItem]) -> String {
+    let one = |item: &FieldItem| spans(item, "", 0, |value| value.to_string());
+    match items {
+        [only @ (FieldItem::All { .. } | FieldItem::Range { step: 2.., .. })] => {
+            spans(only, &format!(" {unit}"), 0, |value| value.to_string())
+        }
+        [only @ FieldItem::One(_)] => format!("{unit} {}", one(only)),
+        _ => format!("{unit}s {}", list(items, "and", one)),
+    }
+}
+
+fn month(item: &FieldItem) -> String {
+    spans(item, " month", 1, |value| {
+        name(&MONTHS, value.saturating_sub(1))
+    })
+}
+
+fn of_month(item: &FieldItem) -> String {
+    match item {
+        FieldItem::Last => "the last day of the month".to_owned(),
+        FieldItem::LastWorking => "the last day of the month that is Monday to Friday".to_owned(),
+        FieldItem::Near(day) => format!("the Monday to Friday nearest to the {}", nth(*day)),
+        _ => spans(item, " day", 1, |value| format!("the {}", nth(value))),
+    }
+}
+
+fn of_week(item: &FieldItem) -> String {
+    match item {
+        FieldItem::Nth { day, nth: at } => {
+            format!("the {} {} of the month", nth(*at), name(&WEEKDAYS, *day))
+        }
+        FieldItem::LastOf(day) => format!("the last {} of the month", name(&WEEKDAYS, *day)),
+        _ => spans(item, " day", 0, |value| name(&WEEKDAYS, value % 7)),
+    }
+}
+
+/// Values, ranges and steps of any field; `unit` follows a step's number, with its space; `low` is
+/// where `*` begins.
+fn spans(item: &FieldItem, unit: &str, low: u16, value: impl Fn(u16) -> String) -> String {
+    match item {
+        FieldItem::One(one) => value(*one),
+        FieldItem::Range { from, to, step: 1 } => format!("{} to {}", value(*from), value(*to)),
+        FieldItem::Range { from, to, step } => {
+            format!(
+                "each {}{unit} from {} to {}",
+                nth(*step),
+                value(*from),
+                value(*to)
+            )
+        }
+        FieldItem::All { step: 1 } => format!("each{unit}"),
+        FieldItem::All { step } => format!("each {}{unit} from {}", nth(*step), value(low)),
+        FieldItem::Last
+        | FieldItem::LastWorking
+        | FieldItem::Near(_)
+        | FieldItem::Nth { .. }
+        | FieldItem::LastOf(_) => String::new(),
+    }
+}
+
+fn list(items: &[FieldItem], last: &str, words: impl Fn(&FieldItem) -> String) -> String {
+    joined(items.iter().map(words).collect(), last)
+}
+
+fn joined(mut parts: Vec<String>, last: &str) -> String {
+    match parts.pop() {
+        None => String::new(),
+        Some(only) if parts.is_empty() => only,
+        Some(end) => format!("{} {last} {end}", parts.join(", ")),
+    }
+}
+
+fn name(names: &[&str], at: u16) -> String {
+    names
+        .get(usize::from(at))
+        .map_or_else(|| at.to_string(), |name| (*name).to_owned())
+}
+
+fn nth(value: u16) -> String {
+    let ending = match (value % 10, value % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{value}{ending}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_expression_is_told_as_it_is_evaluated() {
+        let cases = [
+            ("* * * * *", "every minute"),
+            ("*/15 * * * *", "every 15 minutes"),
+            ("*/7 * * * *", "at each 7th minute from 0 past every hour"),
+            ("30 2 * * *", "at 02:30 each day"),
+            ("@daily", "at 00:00 each day"),
+            ("@hourly", "at minute 0 past every hour"),
+            (
+                "0,30 9-17 * * MON-FRI",
+                "at minutes 0 and 30 past hours 9 to 17 on Monday to Friday",
+            ),
+            ("*/5 9-17 * * *", "every 5 minutes of hours 9 to 17"),
+            (
+                "23 0-20/2 * * *",
+                "at minute 23 past each 2nd hour from 0 to 20",
+            ),
+            (
+                "0 0,12 1 */2 *",
+                "at 00:00 and 12:00 on the 1st, in each 2nd month from January",
+            ),
+            (
+                "1,10-20/5 3 * * *",
+                "at minutes 1 and each 5th from 10 to 20 past hour 3",
+            ),
+            ("0 0 13 * 5", "at 00:00 on the 13th, and also on Friday"),
+            (
+                "0 0 */2 * 5",
+                "at 00:00 on each 2nd day from the 1st when that is also Friday",
+            ),
+            (
+                "0 0 13 * */2",
+                "at 00:00 on the 13th when that is also each 2nd day from Sunday",
+            ),
+            (
+                "0 12 L,15W * *",
+                "at 12:00 on the last day of the month and the Monday to Friday nearest to the 15th",
+            ),
+            (
+                "0 12 LW JAN,mar-may *",
+                "at 12:00 on the last day of the month that is Monday to Friday, in January and March to May",
+            ),
+            (
+                "0 9 * * 1#1,5L",
+                "at 09:00 on the 1st Monday of the month and the last Friday of the month",
+            ),
+            ("0 0 * 2 *", "at 00:00 in February"),
+            ("0 4 8-14 * *", "at 04:00 on the 8th to the 14th"),
+        ];
+        for (text, words) in cases {
+            assert_eq!(text.parse::<Cron>().unwrap().describe(), words, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_zone_whose_clock_changes_says_what_becomes_of_it() {
+        let words = |trigger, zone: &str| {
+            let night = None;
+            let zone = zone.to_owned();
+            Schedule {
+                trigger,
+                zone,
+                night,
+            }
+            .describe()
+        };
+        let daily = || Trigger::Daily(jiff::civil::time(2, 30, 0, 0));
+        assert_eq!(
+            words(daily(), "Europe/Berlin"),
+            "at 02:30 each day, in Europe/Berlin; a time that a spring gap swallows is due at its end, one that autumn repeats is due once"
+        );
+        assert_eq!(words(daily(), "UTC"), "at 02:30 each day, in UTC");
+        let cron = Trigger::Cron("*/5 * * * *".parse().unwrap());
+        assert!(words(cron, "Europe/Berlin").contains("follows elapsed time"));
+        let every = Trigger::Every(jiff::SignedDuration::from_mins(90));
+        assert_eq!(
+            words(every, "UTC"),
+            "each time 1h 30m have passed, whatever the clock shows"
+        );
+        assert_eq!(
+            words(Trigger::Manual, "UTC"),
+            "only when somebody asks for it"
+        );
+    }
+}

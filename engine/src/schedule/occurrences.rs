@@ -1,0 +1,121 @@
+//! The scheduled times of one trigger in its zone: the next, how many, the newest few.
+//!
+//! Each is cheap over any stretch, however many scheduled times it holds, so that a job of every second may
+//! sleep for a year. This module must never decide what becomes of a moment.
+
+use std::collections::VecDeque;
+
+use jiff::civil::{DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, ToSpan as _};
+
+use super::cron::Cron;
+use super::zoned::{self, Calendar};
+
+/// A trigger that can be evaluated.
+pub(super) enum ScheduledTimes<'a> {
+    /// No clock makes it due.
+    Never,
+    /// A period and where it counts from.
+    Every(SignedDuration, Timestamp),
+    /// A time of day in a zone.
+    Daily(DailyTime, TimeZone),
+    /// An expression in a zone.
+    Cron(&'a Cron, TimeZone),
+}
+
+/// The calendar of one time of day.
+pub(super) struct DailyTime(pub Time);
+
+impl ScheduledTimes<'_> {
+    /// The first strictly after `after`.
+    pub(super) fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Never => None,
+            Self::Every(period, anchor) => {
+                let passed = periods(*period, *anchor, after)?;
+                let ahead = (passed + 1).checked_mul(period.as_millis())?;
+                let ahead = SignedDuration::from_millis(i64::try_from(ahead).ok()?);
+                anchor.checked_add(ahead).ok()
+            }
+            Self::Daily(daily, zone) => zoned::next_fixed(daily, zone, after),
+            Self::Cron(cron, zone) => cron.next_after(after, zone),
+        }
+    }
+
+    /// How many in `(after, until]`.
+    pub(super) fn count(&self, after: Timestamp, until: Timestamp) -> u64 {
+        if until <= after {
+            return 0;
+        }
+        match self {
+            Self::Never => 0,
+            Self::Every(period, anchor) => {
+                let passed = |at| periods(*period, *anchor, at).unwrap_or(0);
+                u64::try_from(passed(until) - passed(after)).unwrap_or(0)
+            }
+            Self::Daily(daily, zone) => zoned::count_fixed(daily, zone, after, until),
+            Self::Cron(cron, zone) => cron.count(after, until, zone),
+        }
+    }
+
+    /// The newest `most` in `(after, until]`, in their order.
+    pub(super) fn newest(&self, after: Timestamp, until: Timestamp, most: usize) -> Vec<Timestamp> {
+        let mut span =
+            SignedDuration::from_mins(i64::try_from(most).unwrap_or(i64::MAX).min(1 << 20));
+        // Looks back twice as far each time, so what is walked then is about what is wanted.
+        let from = loop {
+            let from = until.checked_sub(span).unwrap_or(after).max(after);
+            if from == after || self.count(from, until) >= most as u64 {
+                break from;
+            }
+            span = span.saturating_mul(2);
+        };
+        let mut found = VecDeque::new();
+        let mut next = self.next_after(from);
+        while let Some(at) = next.filter(|at| *at <= until) {
+            if found.len() == most {
+                found.pop_front();
+            }
+            found.push_back(at);
+            next = self.next_after(at);
+        }
+        found.into()
+    }
+}
+
+/// How many whole periods have passed since the anchor; `None` for a period of nothing.
+fn periods(period: SignedDuration, anchor: Timestamp, at: Timestamp) -> Option<i128> {
+    let step = period.as_millis();
+    (step > 0).then(|| at.duration_since(anchor).as_millis().max(0) / step)
+}
+
+impl DailyTime {
+    /// The last one before `at` or at it, as a count of days: only differences mean something.
+    fn days_up_to(&self, at: DateTime) -> i64 {
+        let epoch = jiff::civil::Date::constant(1970, 1, 1);
+        let days = at.date().duration_since(epoch).as_hours() / 24;
+        days - i64::from(at.time() < self.0)
+    }
+}
+
+impl Calendar for DailyTime {
+    fn next(&self, after: DateTime) -> Option<DateTime> {
+        let day = after.date();
+        let day = if after.time() < self.0 {
+            day
+        } else {
+            day.tomorrow().ok()?
+        };
+        Some(day.to_datetime(self.0))
+    }
+
+    fn count(&self, after: DateTime, until: DateTime) -> u64 {
+        u64::try_from(self.days_up_to(until) - self.days_up_to(after)).unwrap_or(0)
+    }
+}
+
+/// The instant just before `at`.
+pub(super) fn just_before(at: Timestamp) -> Timestamp {
+    at.checked_sub(1.nanosecond()).unwrap_or(at)
+}

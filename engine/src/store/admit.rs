@@ -1,0 +1,179 @@
+//! Admission, recorded: the decision, the reservation and the run's row in one transaction.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::params;
+
+use super::{
+    Amounts, Budget, BudgetLevel, Fault, JobId, NightId, Origin, PARENT, Result, RunSummary, Store,
+    StoreError, millis, occurrences, reserve, runs, settle, to_json,
+};
+use crate::admission::{self, AdmissionFacts, Decision};
+use crate::ids::{Fence, RunId};
+use crate::outcome::Outcome;
+use crate::process_id::ProcessIdentity;
+use crate::time::ClockReading;
+
+/// What a run asks to be admitted with.
+#[derive(Clone, Debug)]
+pub struct Enter<'a> {
+    /// The requested run.
+    pub run: &'a RunId,
+    /// The process that will run it.
+    pub owner: &'a ProcessIdentity,
+    /// What is known.
+    pub facts: &'a AdmissionFacts,
+    /// The most it may spend.
+    pub want: Budget,
+    /// The accounts that it spends from.
+    pub levels: &'a [BudgetLevel],
+    /// How long it may take in all.
+    pub total: Duration,
+    /// Where it stages, relative to the project.
+    pub staging: &'a str,
+    /// Both clocks.
+    pub now: ClockReading,
+}
+
+/// The answer.
+#[derive(Debug)]
+pub enum Admission {
+    /// It runs now.
+    Admitted(Admitted),
+    /// It does not, and its occurrence stands like this.
+    Declined(Outcome),
+}
+
+/// Proof that a run was admitted: made by [`Store::admit`] and by nothing else.
+#[derive(Debug)]
+pub struct Admitted {
+    run: RunId,
+    job: JobId,
+    night: Option<NightId>,
+    by_hand: bool,
+    fence: Fence,
+    reserved: Amounts,
+    deadline: Duration,
+    short_of_time: bool,
+    seed: u64,
+    started: Timestamp,
+}
+
+impl Admitted {
+    /// The run.
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+    /// Its job.
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+    /// Its night.
+    pub fn night(&self) -> Option<NightId> {
+        self.night
+    }
+    /// Whether a person asked for it.
+    pub fn manual(&self) -> bool {
+        self.by_hand
+    }
+    /// Its fence: every later commit carries it.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+    /// What it may spend.
+    pub fn reserved(&self) -> Amounts {
+        self.reserved
+    }
+    /// The boot time at which it must be over.
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+    /// Whether its deadline is that of its budget and comes before that of its timeout.
+    pub fn short_of_time(&self) -> bool {
+        self.short_of_time
+    }
+    /// The seed of all its choices, fixed by its id.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+    /// When it was admitted.
+    pub fn started(&self) -> Timestamp {
+        self.started
+    }
+}
+
+impl Store {
+    /// Decides on a requested run and records the decision. Call it with the deciding lock held.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when the run is no longer waiting to be started: another process
+    /// had it, or settled it, first.
+    pub fn admit(&mut self, enter: &Enter<'_>) -> Result<Admission> {
+        self.write(|tx| {
+            let Some(waiting) = runs::waiting(tx, enter.run)? else {
+                return Err(Fault::Known(StoreError::NotFound {
+                    what: "run waiting to be started named",
+                    name: enter.run.to_string(),
+                }));
+            };
+            let now = enter.now.wall;
+            let levels = reserve::resolve(tx, enter.levels, now)?;
+            let want = timed(enter.want, enter.total, &levels);
+            let fits = reserve::fit(tx, want, &levels, now)?;
+            let reserved = match admission::decide(enter.facts, fits, now) {
+                Decision::Admit(reserved) => reserved,
+                Decision::Decline(outcome) => {
+                    settle::settle_row(tx, enter.run, &outcome, &RunSummary::default(), now)?;
+                    return Ok(Admission::Declined(outcome));
+                }
+            };
+            let fence: i64 = tx
+                .prepare_cached(
+                    "UPDATE jobs SET fence = fence + 1
+                    WHERE id = ?1 RETURNING fence",
+                )?
+                .query_row([waiting.job.0], |row| row.get(0))?;
+            // Time that is not reserved is not there to be used.
+            let paid = Duration::from_secs(reserved.seconds);
+            let deadline = enter.now.boot.saturating_add(enter.total.min(paid));
+            tx.prepare_cached(
+                "UPDATE runs SET state = 'running', fence = ?2, started = ?3, owner = ?4,
+                 deadline = ?5, staging = ?6
+                 WHERE id = ?1",
+            )?
+            .execute(params![
+                enter.run.as_str(),
+                fence,
+                millis(now),
+                to_json(enter.owner),
+                i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX),
+                enter.staging
+            ])?;
+            reserve::reserve(tx, enter.run, &levels, reserved, now)?;
+            let occurrence = occurrences::by_id(tx, &waiting.occurrence)?;
+            Ok(Admission::Admitted(Admitted {
+                run: enter.run.clone(),
+                job: waiting.job,
+                night: occurrence.night,
+                by_hand: occurrence.origin == Origin::Hand,
+                fence: Fence(fence),
+                reserved,
+                deadline,
+                short_of_time: paid < enter.total,
+                seed: waiting.seed,
+                started: now,
+            }))
+        })
+    }
+}
+
+/// What is wanted, with its time: without a word of its own a run may take what its timeout gives it.
+pub(super) fn timed(mut want: Budget, total: Duration, levels: &[BudgetLevel]) -> Budget {
+    let total = total.as_secs() + u64::from(total.subsec_nanos() > 0);
+    let bounded = |level: &BudgetLevel| level.cap.seconds.is_some() || level.level == PARENT;
+    if !levels.iter().any(bounded) {
+        want.seconds = want.seconds.or(Some(total));
+    }
+    want
+}

@@ -1,0 +1,166 @@
+//! Copies of the database: whole, as of one moment, made while others write, and looked at before
+//! anybody relies on them. Must never write over a file that is there.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
+
+use super::crash_points::CrashPoints;
+use super::{Fault, Result, Store, StoreError, format, timestamp_opt};
+use crate::files::{open_host, sync_folder};
+
+/// Writes a copy of an open database to `target`, which must not be there, and makes it durable. The
+/// name is not yet: see [`sync_folder_of`].
+pub(super) fn copy_into(db: &Connection, path: &Path, target: &Path) -> Result<()> {
+    let cannot = |why: String| StoreError::CannotWrite {
+        path: target.to_owned(),
+        why,
+    };
+    let name = target
+        .to_str()
+        .ok_or_else(|| cannot("the path is not UTF-8".to_owned()))?;
+    // The copy holds whole pages of a consistent view, so writers go on.
+    db.execute("VACUUM INTO ?1", [name])
+        .map_err(|error| match Fault::Sql(error).at(path) {
+            StoreError::CannotWrite { why, .. } => cannot(why),
+            other => other,
+        })?;
+    private(target)
+        .and_then(|()| open_host(target)?.sync_all())
+        .map_err(|error| cannot(error.to_string()))
+}
+
+/// Nobody else reads what the database holds.
+fn private(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+}
+
+/// Makes the names in a file's folder durable.
+pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
+    sync_folder(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// What a copy turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupCopy {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its format.
+    pub format: i64,
+    /// How long it is.
+    pub bytes: u64,
+    /// As of when it is, where it says so.
+    pub made: Option<Timestamp>,
+}
+
+/// Looks at a copy without changing it: that it is a database, whole, and of a format that we know.
+///
+/// # Errors
+/// [`StoreError::Damaged`], [`StoreError::Newer`], [`StoreError::Stranger`], each about the copy.
+pub fn inspect_copy(path: &Path) -> Result<BackupCopy> {
+    let cannot = |error: io::Error| StoreError::NoBackup {
+        path: path.to_owned(),
+        why: error.to_string(),
+    };
+    let data = fs::metadata(path).map_err(cannot)?;
+    if !data.is_file() {
+        return Err(cannot(io::Error::other("it is no file")));
+    }
+    let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .map_err(|error| Fault::Sql(error).at(path))?;
+    let format = format::read(&db, path)?;
+    format::recognise(&db, path, format)?;
+    whole(&db, path)?;
+    let made: Option<i64> = db
+        .query_row("SELECT done FROM care WHERE task = 'copied'", [], |row| {
+            row.get(0)
+        })
+        .optional()
+        .map_err(|error| Fault::Sql(error).at(path))?;
+    Ok(BackupCopy {
+        path: path.to_owned(),
+        format,
+        bytes: data.len(),
+        made: timestamp_opt(made).map_err(|fault| fault.at(path))?,
+    })
+}
+
+/// SQLite's full check of every page, index and reference.
+pub(super) fn whole(db: &Connection, path: &Path) -> Result<()> {
+    let finding: String = db
+        .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
+        .map_err(|error| Fault::Sql(error).at(path))?;
+    if finding == "ok" {
+        return Ok(());
+    }
+    Err(StoreError::Damaged {
+        path: path.to_owned(),
+        why: finding,
+    })
+}
+
+impl Store {
+    /// Writes a whole copy as of `now` to `target`, looks at it, and only then gives it its name.
+    /// Other processes go on reading and writing.
+    ///
+    /// # Errors
+    /// [`StoreError::CannotWrite`], also when `target` is there; [`StoreError::Damaged`] when what
+    /// was copied is damaged: there is no copy then.
+    pub fn backup(
+        &mut self,
+        target: &Path,
+        now: Timestamp,
+        dying: &mut CrashPoints,
+    ) -> Result<BackupCopy> {
+        let cannot = |error: io::Error| StoreError::CannotWrite {
+            path: target.to_owned(),
+            why: error.to_string(),
+        };
+        if target.symlink_metadata().is_ok() {
+            return Err(cannot(io::Error::other("it is there already")));
+        }
+        let name = target
+            .file_name()
+            .ok_or_else(|| cannot(io::Error::other("the path names no file")))?;
+        // The copy says itself as of when it is.
+        dying.before("note the moment of the copy");
+        self.record_maintenance("copied", "", now)?;
+        let mut draft = OsString::from(".");
+        draft.push(name);
+        draft.push(format!(".{}.new", std::process::id()));
+        let draft = target.with_file_name(draft);
+        let _of_a_dead_process = fs::remove_file(&draft);
+        dying.before("write the copy");
+        let done = copy_into(&self.db, &self.path, &draft)
+            .and_then(|()| inspect_copy(&draft))
+            .map_err(|error| match error {
+                // What is wrong with the copy is wrong with what was copied.
+                StoreError::Damaged { why, .. } => StoreError::Damaged {
+                    path: self.path.clone(),
+                    why,
+                },
+                error => error,
+            })
+            .and_then(|copy| {
+                dying.before("name the copy");
+                // A link, for it never takes the place of a file that is there.
+                fs::hard_link(&draft, target).map_err(cannot)?;
+                Ok(copy)
+            });
+        dying.before("remove the draft of the copy");
+        let _gone_or_in_the_way_of_nobody = fs::remove_file(&draft);
+        let copy = done?;
+        sync_folder_of(target).map_err(cannot)?;
+        dying.before("note the copy");
+        self.record_maintenance("backup", &target.to_string_lossy(), now)?;
+        Ok(BackupCopy {
+            path: target.to_owned(),
+            ..copy
+        })
+    }
+}

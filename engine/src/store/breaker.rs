@@ -1,0 +1,102 @@
+//! The row of a job's failures since its last success, and what a person has seen of it.
+//!
+//! An acknowledgement deletes nothing: failures up to the last run that is over are not counted any
+//! more, and who said so is on record. The run that it names is never pruned.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use super::{Event, Fault, JobId, Result, Store, events, from_json, millis};
+use crate::ids::ProjectId;
+use crate::outcome::{Class, Outcome};
+
+/// Failures in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Streak {
+    /// Occurrences that ended as failed, timed-out or lost since the last run that placed something
+    /// or the last acknowledgement: several attempts at one of them count once.
+    pub failures: u32,
+    /// The class of the last of them, where it has one.
+    pub last: Option<Class>,
+    /// Whether the last was refused before it began.
+    pub refused: bool,
+}
+
+impl Store {
+    /// The failures of a job that nothing has made good.
+    pub fn streak(&self, job: JobId) -> Result<Streak> {
+        self.view(|db| streak(db, job))
+    }
+
+    /// The failures of a job in a row; see [`Store::streak`].
+    pub fn failures_in_a_row(&self, job: JobId) -> Result<u32> {
+        Ok(self.streak(job)?.failures)
+    }
+
+    /// Notes that somebody has seen the failures of a job: clocks start it again. How many there
+    /// were; with none nothing is noted.
+    pub fn acknowledge(
+        &mut self,
+        project: &ProjectId,
+        job: JobId,
+        name: &str,
+        who: &str,
+        now: Timestamp,
+    ) -> Result<u32> {
+        self.write(|tx| {
+            let failures = streak(tx, job)?.failures;
+            if failures == 0 {
+                return Ok(0);
+            }
+            tx.prepare_cached(
+                // By its id: a copy of the database may number its rows anew. The last one that was
+                // counted: what still goes on, nobody has seen the end of.
+                "INSERT INTO acks (job, run, at, who)
+                 SELECT ?1, id, ?2, ?3 FROM runs INDEXED BY runs_tried
+                 WHERE job = ?1 AND state = 'settled'
+                   AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
+                 ORDER BY rowid DESC LIMIT 1",
+            )?
+            .execute(params![job.0, millis(now), who])?;
+            let event = Event {
+                at: now,
+                project: Some(project.clone()),
+                run: None,
+                kind: "acknowledged".to_owned(),
+                detail: format!("{name}: {failures} failures in a row, by {who}"),
+            };
+            events::insert(tx, &event)?;
+            Ok(failures)
+        })
+    }
+}
+
+pub(super) fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
+    let mut statement = db.prepare_cached(
+        // What was skipped since then, however often, makes nothing good.
+        "SELECT outcome, occurrence, started IS NULL FROM runs INDEXED BY runs_tried
+         WHERE job = ?1
+           AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
+           AND rowid > (SELECT coalesce(max(seen.rowid), 0) FROM acks a
+                        JOIN runs seen ON seen.id = a.run WHERE a.job = ?1)
+         ORDER BY rowid DESC LIMIT 50",
+    )?;
+    let mut rows = statement.query([job.0])?;
+    let mut failed = BTreeSet::new();
+    let mut streak = Streak::default();
+    while let Some(row) = rows.next()? {
+        let outcome: Outcome = from_json(&row.get::<_, String>(0)?)?;
+        if outcome.placed() {
+            break;
+        }
+        if failed.is_empty() {
+            streak.last = outcome.class();
+            streak.refused = row.get(2)?;
+        }
+        failed.insert(row.get::<_, String>(1)?);
+    }
+    streak.failures = u32::try_from(failed.len()).unwrap_or(u32::MAX);
+    Ok(streak)
+}

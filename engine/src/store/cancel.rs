@@ -1,0 +1,113 @@
+//! Asking a run to end, and asking for an ended one again.
+//!
+//! ```text
+//! queued, requested ──cancel──> settled (cancelled)
+//! running ──cancel──> running, asked ──TERM──> settles itself as cancelled
+//!                                    └─ does not within its shortened deadline: recovery kills it
+//! ```
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension as _, Transaction, params};
+
+use super::{Fault, Result, RunRow, Store, StoreError, id, rows, settle};
+use crate::ids::{OccurrenceId, RunId};
+use crate::outcome::Outcome;
+use crate::recover::OVERRUN_GRACE;
+
+/// How long a run that was asked to end may take before it is killed.
+pub const CANCEL_GRACE: Duration = Duration::from_secs(20);
+
+/// What became of a wish to end a run.
+#[derive(Clone, Debug)]
+pub enum Cancelled {
+    /// It had not begun and never will.
+    Settled(RunId),
+    /// It runs; its owner is to be signalled.
+    Asked(Box<RunRow>),
+    /// Its occurrence is over, and was before.
+    Over(Outcome),
+}
+
+impl Store {
+    /// Ends the occurrence that `run` is an attempt at: whichever of its runs is not settled.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn cancel(&mut self, run: &RunId, why: &str, now: Timestamp) -> Result<Cancelled> {
+        let occurrence = self.run(run)?.occurrence;
+        let open = self.write(|tx| {
+            let open = open_run_of(tx, &occurrence)?;
+            if let Some(run) = &open {
+                settle::ask(tx, run, why, now)?;
+            }
+            Ok(open)
+        })?;
+        let Some(open) = open else {
+            let outcome = self.occurrence(&occurrence)?.outcome;
+            return outcome
+                .map(Cancelled::Over)
+                .ok_or_else(|| StoreError::NotFound {
+                    what: "open run of the occurrence of",
+                    name: run.to_string(),
+                });
+        };
+        let row = self.run(&open)?;
+        match row.outcome {
+            Some(_) => Ok(Cancelled::Settled(open)),
+            None => Ok(Cancelled::Asked(Box::new(row))),
+        }
+    }
+
+    /// Brings the deadline of a run that was asked to end forward, to `boot` and a grace.
+    pub fn hasten(&mut self, run: &RunRow, boot: Duration) -> Result<()> {
+        // Recovery adds its own grace to a deadline that has passed.
+        let by = (boot + CANCEL_GRACE).saturating_sub(OVERRUN_GRACE);
+        let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+        if run.deadline.is_none_or(|deadline| deadline <= by) {
+            return Ok(());
+        }
+        self.write(|tx| {
+            tx.prepare_cached("UPDATE runs SET deadline = ?2 WHERE id = ?1 AND state = 'running'")?
+                .execute(params![
+                    run.id.as_str(),
+                    i64::try_from(by).unwrap_or(i64::MAX)
+                ])?;
+            Ok(())
+        })
+    }
+
+    /// Opens the settled occurrence of `run` again with one more attempt, queued for now. Whatever
+    /// made it due, it is wanted by somebody from here on: neither the breaker nor a start deadline
+    /// that passed keeps it from running.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], also when the occurrence is not over: then an attempt is coming.
+    pub fn retry(&mut self, run: &RunId, now: Timestamp) -> Result<RunId> {
+        let occurrence = self.run(run)?.occurrence;
+        self.write(|tx| {
+            let reopened = tx
+                .prepare_cached(
+                    "UPDATE occurrences SET outcome = NULL, settled = NULL, origin = 'queue'
+                     WHERE id = ?1 AND outcome IS NOT NULL",
+                )?
+                .execute([occurrence.as_str()])?;
+            if reopened == 0 {
+                return Err(Fault::Known(StoreError::NotFound {
+                    what: "settled occurrence of run",
+                    name: run.to_string(),
+                }));
+            }
+            rows::queue(tx, &occurrence, now, None, now)
+        })
+    }
+}
+
+fn open_run_of(tx: &Transaction<'_>, occurrence: &OccurrenceId) -> Result<Option<RunId>, Fault> {
+    tx.prepare_cached("SELECT id FROM runs WHERE occurrence = ?1 AND state <> 'settled'")?
+        .query_row([occurrence.as_str()], |row| row.get::<_, String>(0))
+        .optional()?
+        .map(id)
+        .transpose()
+}

@@ -1,0 +1,281 @@
+//! A whole look at the database: SQLite's own check of every page and reference, and what must hold
+//! between rows, whoever wrote them. It must never change anything.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use rusqlite::Connection;
+use serde::Serialize;
+
+use super::maintenance::beside;
+use super::{Fault, Result, RunSummary, Store, format, from_json};
+use crate::outcome::Outcome;
+use crate::policy::Policy;
+use crate::process_id::ProcessIdentity;
+use crate::publish::Manifest;
+use crate::schedule::Schedule;
+
+/// One thing that is not as it must be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StoreFinding {
+    /// What is wrong.
+    pub what: String,
+    /// Where: a table and the key of a row, or what SQLite names.
+    pub place: String,
+}
+
+/// What a whole look found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StoreHealth {
+    /// The format of the file; 0 where that cannot be read.
+    pub format: i64,
+    /// The SQLite that this program was built with.
+    pub sqlite: &'static str,
+    /// The length of the file.
+    pub bytes: u64,
+    /// The length of its log.
+    pub log_bytes: u64,
+    /// Rows by table.
+    pub rows: BTreeMap<String, u64>,
+    /// SQLite finds every page, index and reference in order.
+    pub whole: bool,
+    /// What is wrong.
+    pub findings: Vec<StoreFinding>,
+}
+
+/// So many findings of one rule are named.
+const NAMED: usize = 20;
+
+/// What must hold, as the rows that break it.
+const RULES: &[(&str, &str)] = &[
+    (
+        "an occurrence is open and none of its runs is",
+        "SELECT 'occurrences ' || id FROM occurrences o WHERE outcome IS NULL
+           AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND state <> 'settled')",
+    ),
+    (
+        "an occurrence is settled and one of its runs is not",
+        "SELECT 'runs ' || r.id FROM runs r JOIN occurrences o ON o.id = r.occurrence
+         WHERE r.state <> 'settled' AND o.outcome IS NOT NULL",
+    ),
+    (
+        "an outcome goes with the moment of settling, or neither is there",
+        "SELECT 'occurrences ' || id FROM occurrences WHERE (outcome IS NULL) <> (settled IS NULL)
+         UNION ALL SELECT 'runs ' || id FROM runs WHERE (outcome IS NULL) <> (finished IS NULL)",
+    ),
+    (
+        "a run belongs to another job than its occurrence",
+        "SELECT 'runs ' || r.id FROM runs r JOIN occurrences o ON o.id = r.occurrence WHERE r.job <> o.job",
+    ),
+    (
+        "a running run lacks its owner, its fence or its beginning",
+        "SELECT 'runs ' || id FROM runs WHERE state = 'running'
+           AND (owner IS NULL OR fence IS NULL OR started IS NULL)",
+    ),
+    (
+        "a run has a fence that its job has not reached",
+        "SELECT 'runs ' || r.id FROM runs r JOIN jobs j ON j.id = r.job WHERE r.fence > j.fence",
+    ),
+    (
+        "a run waits for an occurrence that is over",
+        "SELECT 'runs ' || r.id FROM runs r JOIN occurrences o ON o.id = r.waits_for
+         WHERE o.outcome IS NOT NULL",
+    ),
+    (
+        "a reservation is open and its run is not running",
+        "SELECT DISTINCT 'reservations ' || v.run FROM reservations v JOIN runs r ON r.id = v.run
+         WHERE v.open AND r.state <> 'running'",
+    ),
+    (
+        "a running run has no reservation of its own",
+        "SELECT 'runs ' || id FROM runs r WHERE state = 'running' AND NOT EXISTS
+           (SELECT 1 FROM reservations WHERE run = r.id AND level = 'run' AND open)",
+    ),
+    (
+        "a publication is done and its run is not settled",
+        "SELECT 'placements ' || p.run FROM placements p JOIN runs r ON r.id = p.run
+         WHERE p.placed IS NOT NULL AND r.state <> 'settled'",
+    ),
+    (
+        "a run stages something before it was admitted",
+        "SELECT 'runs ' || id FROM runs WHERE staging IS NOT NULL AND state IN ('queued', 'requested')",
+    ),
+    (
+        "an account holds less than what its settled runs used",
+        "SELECT 'accounts ' || v.level || ' ' || v.key FROM reservations v
+         JOIN (SELECT run, sum(calls) calls, sum(tokens) tokens, sum(micros) micros, sum(ideas) ideas
+               FROM requests GROUP BY run) q ON q.run = v.run
+         LEFT JOIN accounts a ON a.level = v.level AND a.key = v.key
+         WHERE NOT v.open AND v.level <> 'run' GROUP BY v.level, v.key
+         HAVING sum(q.calls) > coalesce(max(a.calls), 0) OR sum(q.tokens) > coalesce(max(a.tokens), 0)
+             OR sum(q.micros) > coalesce(max(a.micros), 0) OR sum(q.ideas) > coalesce(max(a.ideas), 0)",
+    ),
+    (
+        "an amount is below nothing",
+        "SELECT 'accounts ' || level || ' ' || key FROM accounts
+           WHERE min(calls, tokens, micros, seconds, ideas) < 0
+         UNION ALL SELECT 'reservations ' || run FROM reservations
+           WHERE min(calls, tokens, micros, seconds, ideas) < 0
+         UNION ALL SELECT 'requests ' || id FROM requests WHERE min(calls, tokens, micros, ideas) < 0",
+    ),
+];
+
+impl StoreHealth {
+    /// Of a file that not even a look at was possible, for this reason.
+    pub fn unreadable(bytes: u64, why: String) -> Self {
+        Self {
+            format: 0,
+            sqlite: rusqlite::version(),
+            bytes,
+            log_bytes: 0,
+            rows: BTreeMap::new(),
+            whole: false,
+            findings: vec![StoreFinding {
+                what: "the file cannot be read as a database".to_owned(),
+                place: why,
+            }],
+        }
+    }
+}
+
+type ColumnReader = fn(&str) -> Result<(), Fault>;
+
+/// Columns that hold more than SQLite can judge, with the types that must make sense of them.
+const TEXTS: &[(&str, &str, &str, ColumnReader)] = &[
+    ("occurrences", "id", "outcome", reads::<Outcome>),
+    (
+        "occurrences",
+        "id",
+        "settings",
+        reads::<Vec<(String, String)>>,
+    ),
+    ("runs", "id", "outcome", reads::<Outcome>),
+    ("runs", "id", "summary", reads::<RunSummary>),
+    ("runs", "id", "starter", reads::<ProcessIdentity>),
+    ("runs", "id", "owner", reads::<ProcessIdentity>),
+    ("placements", "run", "manifest", reads::<Manifest>),
+    ("jobs", "name", "schedule", reads::<Schedule>),
+    ("jobs", "name", "policy", reads::<Policy>),
+];
+
+fn reads<T: serde::de::DeserializeOwned>(text: &str) -> Result<(), Fault> {
+    from_json::<T>(text).map(drop)
+}
+
+impl Store {
+    /// Looks at everything. The cost follows the size of the file.
+    ///
+    /// # Errors
+    /// [`super::StoreError`] when not even the look was possible.
+    pub fn examine(&self) -> Result<StoreHealth> {
+        let bytes = |path: &std::path::Path| fs::metadata(path).map_or(0, |data| data.len());
+        let mut findings = self.view(pages)?;
+        let mut rows = BTreeMap::new();
+        let whole = findings.is_empty();
+        // What rows say is worth nothing while pages are damaged.
+        if findings.is_empty() {
+            self.view(|db| between_rows(db, &mut findings))?;
+            rows = self.view(count)?;
+        }
+        Ok(StoreHealth {
+            format: format::PRESENT,
+            sqlite: rusqlite::version(),
+            bytes: bytes(&self.path),
+            log_bytes: bytes(&beside(&self.path, "-wal")),
+            rows,
+            whole,
+            findings,
+        })
+    }
+}
+
+fn pages(db: &Connection) -> Result<Vec<StoreFinding>, Fault> {
+    let mut findings = Vec::new();
+    let mut statement = db.prepare(&format!("PRAGMA integrity_check({NAMED})"))?;
+    let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
+    for line in lines {
+        match line {
+            Ok(line) if line == "ok" => {}
+            Ok(line) => findings.push(StoreFinding {
+                what: "SQLite finds the file damaged".to_owned(),
+                place: line,
+            }),
+            Err(error) => {
+                findings.push(StoreFinding {
+                    what: "SQLite finds the file damaged".to_owned(),
+                    place: error.to_string(),
+                });
+                break;
+            }
+        }
+    }
+    if !findings.is_empty() {
+        return Ok(findings);
+    }
+    let mut statement = db.prepare("PRAGMA foreign_key_check")?;
+    let lines = statement.query_map([], |row| {
+        let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
+        Ok((
+            format!("{table} row {:?}", row.get::<_, Option<i64>>(1)?),
+            parent,
+        ))
+    })?;
+    for line in lines.take(NAMED) {
+        let (place, parent) = line?;
+        findings.push(StoreFinding {
+            what: format!("it refers to a row of {parent} that is not there"),
+            place,
+        });
+    }
+    Ok(findings)
+}
+
+fn between_rows(db: &Connection, findings: &mut Vec<StoreFinding>) -> Result<(), Fault> {
+    for (what, sql) in RULES {
+        let mut statement = db.prepare(&format!("{sql} LIMIT {NAMED}"))?;
+        let places = statement.query_map([], |row| row.get::<_, String>(0))?;
+        for place in places {
+            findings.push(StoreFinding {
+                what: (*what).to_owned(),
+                place: place?,
+            });
+        }
+    }
+    for (table, key, column, read) in TEXTS {
+        let sql = format!("SELECT {key}, {column} FROM {table} WHERE {column} IS NOT NULL");
+        let mut statement = db.prepare(&sql)?;
+        let mut rows = statement.query([])?;
+        let mut named = 0;
+        while let Some(row) = rows.next()? {
+            let (key, text): (String, String) = (row.get(0)?, row.get(1)?);
+            if let Err(Fault::Nonsense(why)) = read(&text) {
+                findings.push(StoreFinding {
+                    what: format!("its {column} makes no sense: {why}"),
+                    place: format!("{table} {key}"),
+                });
+                named += 1;
+                if named == NAMED {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn count(db: &Connection) -> Result<BTreeMap<String, u64>, Fault> {
+    let mut tables = db.prepare(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
+    )?;
+    let tables: Vec<String> = tables
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    let mut rows = BTreeMap::new();
+    for table in tables {
+        let count: i64 = db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {
+            row.get(0)
+        })?;
+        rows.insert(table, count.max(0).cast_unsigned());
+    }
+    Ok(rows)
+}

@@ -1,0 +1,41 @@
+//! What a run fell short of after its artifacts were placed and it was settled.
+
+use rusqlite::params;
+
+use super::{Result, RunSummary, Store, StoreError, to_json};
+use crate::ids::RunId;
+use crate::outcome::Outcome;
+
+impl Store {
+    /// Notes of a run that is settled as succeeded or degraded that it is degraded, with its summary.
+    /// What follows from its end does not change: its artifacts stand. Any other run stays as it is.
+    ///
+    /// # Errors
+    /// There is no such run, or the database cannot be written.
+    pub fn degrade(&mut self, run: &RunId, outcome: &Outcome, summary: &RunSummary) -> Result<()> {
+        debug_assert!(matches!(outcome, Outcome::Degraded { .. }));
+        let row = self.run(run)?;
+        if !matches!(
+            row.outcome,
+            Some(Outcome::Succeeded | Outcome::Degraded { .. })
+        ) {
+            return Err(StoreError::NotFound {
+                what: "run that achieved something",
+                name: run.to_string(),
+            });
+        }
+        self.write(|tx| {
+            let (outcome, summary) = (to_json(outcome), to_json(summary));
+            tx.execute(
+                "UPDATE runs SET outcome = ?2, summary = ?3 WHERE id = ?1 AND state = 'settled'",
+                params![run.as_str(), outcome, summary],
+            )?;
+            tx.execute(
+                "UPDATE occurrences SET outcome = ?2
+                 WHERE id = (SELECT occurrence FROM runs WHERE id = ?1) AND outcome IS NOT NULL",
+                params![run.as_str(), outcome],
+            )?;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,177 @@
+//! Moving a project's row, and taking a project out of the database: planned, shown, then exactly that.
+
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+
+use super::{Fault, Node, Result, Store, StoreError, id};
+use crate::ids::{ProjectId, RunId};
+
+/// What forgetting a project takes out of the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectDeletion {
+    /// The project.
+    pub project: ProjectId,
+    /// Its runs that are requested or running: while there are any, nothing is forgotten.
+    pub live: Vec<RunId>,
+    /// Queued runs of other projects that wait for one of its own: the same.
+    pub awaited_by: Vec<RunId>,
+    /// All of its runs.
+    pub runs: Vec<RunId>,
+    /// How many jobs.
+    pub jobs: u64,
+    /// How many occurrences.
+    pub occurrences: u64,
+    /// How many nights.
+    pub nights: u64,
+}
+
+/// The number of a night is given again: what was granted to it would be granted to another's.
+fn of_its_nights(table: &str) -> String {
+    format!(
+        "DELETE FROM {table} WHERE level = 'night'
+           AND key IN (SELECT CAST(id AS TEXT) FROM nights WHERE project = ?1)"
+    )
+}
+
+/// The keys of days and of jobs begin with their project.
+fn of_its_days(table: &str) -> String {
+    format!("DELETE FROM {table} WHERE level IN ('day', 'job') AND key GLOB ?1 || ' *'")
+}
+
+const ITS_JOBS: &str = "(SELECT id FROM jobs WHERE project = ?1)";
+const ITS_RUNS: &str =
+    "(SELECT id FROM runs WHERE job IN (SELECT id FROM jobs WHERE project = ?1))";
+
+impl Store {
+    /// What forgetting `project` would take away.
+    pub fn forgetting(&self, project: &ProjectId) -> Result<ProjectDeletion> {
+        self.view(|db| plan(db, project))
+    }
+
+    /// Takes away what `plan` says, and nothing else: it is refused when that is no longer all there
+    /// is of the project, or when something of it lives.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] names what stands against it.
+    pub fn forget(&mut self, planned: &ProjectDeletion) -> Result<()> {
+        let project = &planned.project;
+        self.write(|tx| {
+            let changed = |why: &str| {
+                Err(Fault::Known(StoreError::Changed {
+                    what: format!("project {project}"),
+                    why: why.to_owned(),
+                }))
+            };
+            let found = plan(tx, project)?;
+            if !found.live.is_empty() || !found.awaited_by.is_empty() {
+                return changed("it has runs that are not over");
+            }
+            if found != *planned {
+                return changed("it is not what it was when the plan was made");
+            }
+            let own = [project.as_str()];
+            for sql in [
+                of_its_nights("accounts"),
+                of_its_nights("grants"),
+                of_its_days("accounts"),
+                of_its_days("grants"),
+                format!("DELETE FROM requests WHERE run IN {ITS_RUNS}"),
+                format!("DELETE FROM reservations WHERE run IN {ITS_RUNS}"),
+                format!("DELETE FROM placements WHERE run IN {ITS_RUNS}"),
+                format!("DELETE FROM events WHERE run IN {ITS_RUNS} OR project = ?1"),
+                format!("DELETE FROM runs WHERE job IN {ITS_JOBS}"),
+                format!("DELETE FROM occurrences WHERE job IN {ITS_JOBS}"),
+                "DELETE FROM nights WHERE project = ?1".to_owned(),
+                "DELETE FROM jobs WHERE project = ?1".to_owned(),
+                "DELETE FROM projects WHERE id = ?1".to_owned(),
+            ] {
+                tx.execute(&sql, own)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Binds a project to another folder. Nothing else of it changes; its files are read anew.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] when another project is registered there, or something of it lives.
+    pub fn relocate(&mut self, project: &ProjectId, to: &Path, node: Node) -> Result<()> {
+        let path = super::projects::text(to)?;
+        self.write(|tx| {
+            let changed = |why: String| {
+                Err(Fault::Known(StoreError::Changed {
+                    what: format!("project {project}"),
+                    why,
+                }))
+            };
+            let other: i64 = tx.query_row(
+                "SELECT count(*) FROM projects WHERE path = ?1 AND id <> ?2",
+                params![path, project.as_str()],
+                |row| row.get(0),
+            )?;
+            if other > 0 {
+                return changed(format!("another project is registered at {path}"));
+            }
+            if !live(tx, project)?.is_empty() {
+                return changed("it has runs that are not over".to_owned());
+            }
+            tx.execute(
+                "UPDATE projects SET path = ?2, device = ?3, inode = ?4, born = ?5, own = 1, config_stamp = '' WHERE id = ?1",
+                params![
+                    project.as_str(),
+                    path,
+                    node.device.cast_signed(),
+                    node.inode.cast_signed(),
+                    node.born
+                ],
+            )?;
+            Ok(())
+        })
+    }
+}
+
+fn live(db: &Connection, project: &ProjectId) -> Result<Vec<RunId>, Fault> {
+    ids(
+        db,
+        "SELECT r.id FROM runs r INDEXED BY runs_live JOIN jobs j ON j.id = r.job
+         WHERE r.state IN ('requested', 'running') AND j.project = ?1 ORDER BY r.rowid",
+        project,
+    )
+}
+
+fn plan(db: &Connection, project: &ProjectId) -> Result<ProjectDeletion, Fault> {
+    let count = |sql: &str| -> Result<u64, Fault> {
+        let count: i64 = db
+            .prepare_cached(sql)?
+            .query_row([project.as_str()], |row| row.get(0))?;
+        Ok(count.max(0).cast_unsigned())
+    };
+    Ok(ProjectDeletion {
+        project: project.clone(),
+        live: live(db, project)?,
+        awaited_by: ids(
+            db,
+            "SELECT r.id FROM runs r INDEXED BY runs_waiting JOIN occurrences o ON o.id = r.waits_for
+             WHERE r.waits_for IS NOT NULL AND o.job IN (SELECT id FROM jobs WHERE project = ?1)
+               AND r.job NOT IN (SELECT id FROM jobs WHERE project = ?1) ORDER BY r.rowid",
+            project,
+        )?,
+        runs: ids(
+            db,
+            "SELECT id FROM runs WHERE job IN (SELECT id FROM jobs WHERE project = ?1) ORDER BY rowid",
+            project,
+        )?,
+        jobs: count("SELECT count(*) FROM jobs WHERE project = ?1")?,
+        occurrences: count(
+            "SELECT count(*) FROM occurrences WHERE job IN (SELECT id FROM jobs WHERE project = ?1)",
+        )?,
+        nights: count("SELECT count(*) FROM nights WHERE project = ?1")?,
+    })
+}
+
+fn ids(db: &Connection, sql: &str, project: &ProjectId) -> Result<Vec<RunId>, Fault> {
+    let mut statement = db.prepare_cached(sql)?;
+    let rows = statement.query_map([project.as_str()], |row| row.get::<_, String>(0))?;
+    rows.map(|row| id(row?)).collect()
+}

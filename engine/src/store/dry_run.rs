@@ -1,0 +1,271 @@
+//! A copy of the database that lives in memory: what a dry run registers, admits and reserves in, by
+//! the same code as a real one.
+//!
+//! Making it leaves no trace, not even the two files that SQLite puts beside a database whoever reads
+//! it. Must never be written back.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rusqlite::backup::Backup;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::format::{self, STEPS, migrate};
+use super::maintenance::beside;
+use super::open::{BUSY, STATEMENTS, looked_through_if_short};
+use super::{Fault, Result, Store, StoreError, restore};
+
+/// How often a file that changes while it is copied is copied again.
+const TRIES: u32 = 20;
+/// Pages that are copied at once.
+const PAGES: i32 = 4096;
+
+impl Store {
+    /// The database at `path` as it is now, in memory, brought to today's format; an empty one where
+    /// there is none yet.
+    ///
+    /// # Errors
+    /// Those of [`Store::read`], but for [`StoreError::Missing`].
+    pub fn dry_run_copy(path: &Path) -> Result<Self> {
+        // The file that is there is not the one that will be.
+        if restore::is_half_done(path) {
+            return Err(StoreError::HalfRestored {
+                path: path.to_owned(),
+            });
+        }
+        for turn in 1.. {
+            let Some(before) = stamp(path) else {
+                return Self::in_memory();
+            };
+            let found = SideFiles::of(path);
+            let copied = copy(path, found);
+            // What was read as files that nobody changes is taken only where nobody did.
+            let undisturbed = found == SideFiles::Both
+                || (stamp(path) == Some(before) && SideFiles::of(path) == found);
+            if undisturbed || turn == TRIES {
+                return copied;
+            }
+        }
+        unreachable!("the loop ends with a result")
+    }
+}
+
+/// What lies beside the database, and so how it is read without leaving more there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SideFiles {
+    /// Nobody has it open: it is read as a file that nobody changes.
+    Nothing,
+    /// A journal without its index, as a crash of the machine or a copy of the two files leaves it.
+    /// Whoever reads a journal needs an index of it, and one that is alone with it may keep that in
+    /// its own memory.
+    Journal,
+    /// Both: somebody may be at it at this moment.
+    Both,
+}
+
+impl SideFiles {
+    fn of(path: &Path) -> Self {
+        match (beside(path, "-wal").exists(), beside(path, "-shm").exists()) {
+            (false, _) => Self::Nothing,
+            (true, false) => Self::Journal,
+            (true, true) => Self::Both,
+        }
+    }
+}
+
+fn connect(path: &Path, found: SideFiles) -> rusqlite::Result<Connection> {
+    let (how, access) = match found {
+        SideFiles::Nothing => ("?immutable=1", OpenFlags::SQLITE_OPEN_READ_ONLY),
+        // To be alone it takes the lock of a writer, which one who may only read cannot have.
+        SideFiles::Journal => ("?mode=rw", OpenFlags::SQLITE_OPEN_READ_WRITE),
+        SideFiles::Both => ("?mode=ro&readonly_shm=1", OpenFlags::SQLITE_OPEN_READ_ONLY),
+    };
+    let flags = access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(uri(path, how), flags)?;
+    if found == SideFiles::Journal {
+        // Before anything is read: the journal stays as it is, also when this is closed.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        db.pragma_update(None, "query_only", true)?;
+        db.pragma_update(None, "locking_mode", "exclusive")?;
+    }
+    Ok(db)
+}
+
+fn copy(path: &Path, found: SideFiles) -> Result<Store> {
+    let at = |error| Fault::Sql(error).at(path);
+    if fs::metadata(path).is_ok_and(|data| data.len() == 0) {
+        return Err(StoreError::Damaged {
+            path: path.to_owned(),
+            why: "it is empty".to_owned(),
+        });
+    }
+    let from = connect(path, found).map_err(at)?;
+    if found == SideFiles::Journal && from.is_readonly("main").map_err(at)? {
+        return Err(StoreError::CannotWrite {
+            path: path.to_owned(),
+            why: "it was not closed, and only one who may write it can read its journal".to_owned(),
+        });
+    }
+    from.busy_timeout(BUSY).map_err(at)?;
+    let format = format::read(&from, path)?;
+    format::recognise(&from, path, format)?;
+    looked_through_if_short(&from, path, false)?;
+    let mut db = Connection::open_in_memory().map_err(at)?;
+    Backup::new(&from, &mut db)
+        .and_then(|copy| copy.run_to_completion(PAGES, std::time::Duration::ZERO, None))
+        .map_err(at)?;
+    db.pragma_update(None, "foreign_keys", true).map_err(at)?;
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    migrate(&mut db, path, STEPS)?;
+    Ok(Store {
+        db,
+        path: path.to_owned(),
+        _open: None,
+        fuse: None,
+    })
+}
+
+/// What changes when the file does.
+fn stamp(path: &Path) -> Option<(u64, u64, i64, i64)> {
+    let data = fs::metadata(path).ok()?;
+    Some((data.ino(), data.size(), data.mtime(), data.mtime_nsec()))
+}
+
+fn uri(path: &Path, how: &str) -> String {
+    let mut text = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => text.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => text.push(char::from(*byte)),
+            byte => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text + how
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::digest::Digest;
+    use crate::ids::ProjectId;
+    use crate::store::{Node, Project};
+
+    fn listing(folder: &Path) -> BTreeMap<String, (String, i64, i64)> {
+        fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| {
+                let path = entry.unwrap().path();
+                let data = fs::metadata(&path).unwrap();
+                let digest = Digest::of(&fs::read(&path).unwrap()).to_string();
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                (name, (digest, data.mtime(), data.mtime_nsec()))
+            })
+            .collect()
+    }
+
+    fn project(now: Timestamp) -> Project {
+        Project {
+            id: ProjectId::new(now),
+            path: "/p".into(),
+            node: Node::new(1, 2),
+            config_stamp: String::new(),
+            own: false,
+        }
+    }
+
+    #[test]
+    fn a_copy_leaves_no_trace_and_knows_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("odd ?#%40 name/database.sqlite");
+        let now = Timestamp::UNIX_EPOCH;
+        assert!(
+            Store::dry_run_copy(&path)
+                .unwrap()
+                .projects()
+                .unwrap()
+                .is_empty()
+        );
+        assert!(!path.parent().unwrap().exists());
+        let mut real = Store::open(&path).unwrap();
+        real.register(&project(now), now).unwrap();
+        // Open elsewhere: its journal is read too. Within one process SQLite shares what it maps;
+        // that another process's stays as it is too is tried with the whole program.
+        let but_shared = || {
+            let mut all = listing(path.parent().unwrap());
+            all.remove("database.sqlite-shm");
+            all
+        };
+        let before = but_shared();
+        let mut copy = Store::dry_run_copy(&path).unwrap();
+        assert_eq!(copy.projects().unwrap().len(), 1);
+        copy.register(&project(now), now).unwrap();
+        drop(copy);
+        assert!(beside(&path, "-wal").exists());
+        assert_eq!(but_shared(), before);
+        assert_eq!(
+            real.projects().unwrap().len(),
+            1,
+            "the real one is as it was"
+        );
+        drop(real);
+        // Closed: the file alone.
+        let before = listing(path.parent().unwrap());
+        assert!(!beside(&path, "-wal").exists());
+        let copy = Store::dry_run_copy(&path).unwrap();
+        assert_eq!(copy.projects().unwrap().len(), 1);
+        assert_eq!(listing(path.parent().unwrap()), before);
+        // A reader leaves its two files behind.
+        drop(Store::read(&path).unwrap().projects().unwrap());
+        let before = listing(path.parent().unwrap());
+        let copy = Store::dry_run_copy(&path).unwrap();
+        assert_eq!(copy.projects().unwrap().len(), 1);
+        assert_eq!(listing(path.parent().unwrap()), before);
+    }
+
+    /// What a crash of the machine leaves, or a copy of the file and its journal alone.
+    #[test]
+    fn a_journal_without_its_index_is_read_and_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let live = folder.path().join("live/database.sqlite");
+        let now = Timestamp::UNIX_EPOCH;
+        let mut real = Store::open(&live).unwrap();
+        real.register(&project(now), now).unwrap();
+        let left = folder.path().join("left");
+        fs::create_dir(&left).unwrap();
+        let path = left.join("database.sqlite");
+        for ending in ["", "-wal"] {
+            fs::copy(beside(&live, ending), beside(&path, ending)).unwrap();
+        }
+        drop(real);
+        let before = listing(&left);
+        assert_eq!(before.len(), 2, "{before:?}");
+        for _ in 0..2 {
+            let copy = Store::dry_run_copy(&path).unwrap();
+            let known = copy.projects().unwrap();
+            assert_eq!(known.len(), 1, "what only the journal has is there");
+            assert_eq!(listing(&left), before);
+        }
+        // Nobody is kept out by that, and nothing is lost.
+        let real = Store::open(&path).unwrap();
+        assert_eq!(real.projects().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_database_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("database.sqlite");
+        for bad in ["", "not a database, but long enough to be looked at as one"] {
+            fs::write(&path, bad).unwrap();
+            let error = Store::dry_run_copy(&path).err().unwrap();
+            assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), bad);
+        }
+    }
+}

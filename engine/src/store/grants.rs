@@ -1,0 +1,168 @@
+//! How an account stands, and one-off extras to what it may hold.
+//!
+//! A grant names one account, so it ends with that account's day, night or window, or at a moment
+//! before. It only ever adds; the next reservation counts on it. Must never be made without a reason.
+
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::params;
+
+use super::usage::{in_use, row, signed};
+use super::{Amounts, BudgetLevel, Result, Store, id, millis, reserve, timestamp, timestamp_opt};
+use crate::ids::RunId;
+
+/// An extra.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The account's level.
+    pub level: String,
+    /// The account's key.
+    pub key: String,
+    /// When it was given.
+    pub made: Timestamp,
+    /// When it ends, if it ends before its account's period.
+    pub until: Option<Timestamp>,
+    /// How much.
+    pub amounts: Amounts,
+    /// What for.
+    pub reason: String,
+    /// By whom.
+    pub who: String,
+}
+
+/// How an account stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetStanding {
+    /// The account, a window with its key.
+    pub level: BudgetLevel,
+    /// When its window opened and closes, if it is one that is open.
+    pub window: Option<(Timestamp, Timestamp)>,
+    /// What was granted besides its cap and is not over.
+    pub granted: Amounts,
+    /// What is spent of it.
+    pub used: Amounts,
+    /// What live runs hold of it.
+    pub reserved: Amounts,
+}
+
+impl BudgetStanding {
+    /// What it may still hold of each unit; `None` where it bounds none. Never negative.
+    pub fn left(&self) -> [Option<u64>; 5] {
+        let (cap, more) = (self.level.cap.array(), self.granted.array());
+        let (used, held) = (self.used.array(), self.reserved.array());
+        std::array::from_fn(|unit| {
+            cap[unit].map(|cap| {
+                cap.saturating_add(more[unit])
+                    .saturating_sub(used[unit])
+                    .saturating_sub(held[unit])
+            })
+        })
+    }
+}
+
+impl Store {
+    /// How an account stands at `now`. A few look-ups by key, however long the history.
+    pub fn standing(&self, level: &BudgetLevel, now: Timestamp) -> Result<BudgetStanding> {
+        self.view(|db| {
+            let mut level = level.clone();
+            let mut window = None;
+            if let Some(length) = level.window {
+                window = reserve::open_window(db, &level.key, length, now)?;
+                let opened = window.map_or(now, |(opened, _)| opened);
+                level.key = reserve::window_key(&level.key, opened);
+            }
+            let both = in_use(db, level.level, &level.key)?;
+            let reserved = db
+                .prepare_cached(
+                    "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0),
+                        coalesce(sum(micros), 0), coalesce(sum(seconds), 0),
+                        coalesce(sum(ideas), 0)
+                     FROM reservations WHERE level = ?1 AND key = ?2 AND open",
+                )?
+                .query_row([level.level, &level.key], row)?;
+            Ok(BudgetStanding {
+                granted: reserve::granted(db, level.level, &level.key, now)?,
+                used: both.less(reserved),
+                level,
+                window,
+                reserved,
+            })
+        })
+    }
+
+    /// Gives an account an extra; a window must be open.
+    pub fn grant(&mut self, grant: &Grant) -> Result<()> {
+        self.write(|tx| {
+            tx.prepare_cached(
+                "INSERT INTO grants
+                   (level, key, made, until, calls, tokens, micros, seconds, ideas, reason, who)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            )?
+            .execute(params![
+                grant.level,
+                grant.key,
+                millis(grant.made),
+                grant.until.map(millis),
+                signed(grant.amounts.calls),
+                signed(grant.amounts.tokens),
+                signed(grant.amounts.micros),
+                signed(grant.amounts.seconds),
+                signed(grant.amounts.ideas),
+                grant.reason,
+                grant.who
+            ])?;
+            Ok(())
+        })
+    }
+
+    /// All extras of an account, those that are over included, oldest first.
+    pub fn grants(&self, level: &str, key: &str) -> Result<Vec<Grant>> {
+        self.view(|db| {
+            let mut statement = db.prepare_cached(
+                "SELECT calls, tokens, micros, seconds, ideas, made, until, reason, who
+                 FROM grants WHERE level = ?1 AND key = ?2 ORDER BY id",
+            )?;
+            let rows = statement.query_map([level, key], |line| {
+                Ok((
+                    row(line)?,
+                    line.get(5)?,
+                    line.get(6)?,
+                    line.get(7)?,
+                    line.get(8)?,
+                ))
+            })?;
+            rows.map(|line| {
+                let (amounts, made, until, reason, who) = line?;
+                Ok(Grant {
+                    level: level.to_owned(),
+                    key: key.to_owned(),
+                    made: timestamp(made)?,
+                    until: timestamp_opt(until)?,
+                    amounts,
+                    reason,
+                    who,
+                })
+            })
+            .collect()
+        })
+    }
+
+    /// Runs that still hold a reservation: while nothing runs, none.
+    pub fn holders(&self) -> Result<Vec<RunId>> {
+        self.view(|db| {
+            let mut statement =
+                db.prepare_cached("SELECT DISTINCT run FROM reservations WHERE open ORDER BY run")?;
+            let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+            rows.map(|run| id(run?)).collect()
+        })
+    }
+
+    /// Whether a window of this length is open for a pool, and until when.
+    pub fn window(
+        &self,
+        pool: &str,
+        length: SignedDuration,
+        now: Timestamp,
+    ) -> Result<Option<(Timestamp, Timestamp)>> {
+        self.view(|db| reserve::open_window(db, pool, length, now))
+    }
+}

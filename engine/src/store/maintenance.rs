@@ -1,0 +1,114 @@
+//! Small care of the file: what was done when, the log that must not grow, the space of rows that are
+//! gone. Must never make a writer wait for longer than one short transaction, [`Store::vacuum`] apart.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::{OptionalExtension as _, params};
+
+use super::{Result, Store, millis, timestamp_opt};
+
+/// The longest that the log beside the file is left to grow before it is cut.
+pub const LOG_CEILING: u64 = 64 << 20;
+/// How long a log that was written back may stay as long as it was.
+pub(super) const LOG_KEPT: i64 = 16 << 20;
+/// How often the daily care is taken.
+const DAILY: SignedDuration = SignedDuration::from_hours(24);
+/// When care that was begun and not finished is begun again.
+const AGAIN: SignedDuration = SignedDuration::from_hours(1);
+
+impl Store {
+    /// When something was last done, if ever.
+    pub fn last_maintenance(&self, task: &str) -> Result<Option<Timestamp>> {
+        self.view(|db| {
+            let done: Option<i64> = db
+                .prepare_cached("SELECT done FROM care WHERE task = ?1")?
+                .query_row([task], |row| row.get(0))
+                .optional()?;
+            timestamp_opt(done)
+        })
+    }
+
+    /// Notes that something was done.
+    pub fn record_maintenance(&mut self, task: &str, said: &str, now: Timestamp) -> Result<()> {
+        self.write(|tx| {
+            tx.prepare_cached(
+                "INSERT OR REPLACE INTO care (task, done, said) VALUES (?1, ?2, ?3)",
+            )?
+            .execute(params![task, millis(now), said])?;
+            Ok(())
+        })
+    }
+
+    /// Whether somebody should take the daily care at `now`; two reads by key.
+    pub fn maintenance_due(&self, now: Timestamp) -> Result<bool> {
+        // A moment that lies ahead was written by a clock that was wrong.
+        let recent = |at: Option<Timestamp>, than: SignedDuration| {
+            at.is_some_and(|at| now.duration_since(at).abs() < than)
+        };
+        Ok(!recent(self.last_maintenance("daily")?, DAILY)
+            && !recent(self.last_maintenance("begun")?, AGAIN))
+    }
+
+    /// The length of the log beside the file.
+    pub fn log_length(&self) -> u64 {
+        fs::metadata(beside(&self.path, "-wal")).map_or(0, |data| data.len())
+    }
+
+    /// Whether the daily care is this caller's to take now; of several that ask, one is told so. Two
+    /// reads by key, mostly.
+    pub fn claim_maintenance(&mut self, now: Timestamp) -> Result<bool> {
+        if !self.maintenance_due(now)? {
+            return Ok(false);
+        }
+        self.write(|tx| {
+            let seen: Option<i64> = tx
+                .prepare_cached("SELECT done FROM care WHERE task = 'begun'")?
+                .query_row([], |row| row.get(0))
+                .optional()?;
+            let seen = timestamp_opt(seen)?;
+            if seen.is_some_and(|seen| now.duration_since(seen).abs() < AGAIN) {
+                return Ok(false);
+            }
+            tx.prepare_cached("INSERT OR REPLACE INTO care (task, done) VALUES ('begun', ?1)")?
+                .execute([millis(now)])?;
+            Ok(true)
+        })
+    }
+
+    /// Writes the log back and cuts it when it is longer than `ceiling` bytes, if nobody reads or
+    /// writes at this moment; else another call will. Never waits. Returns its length.
+    pub fn cut_log(&self, ceiling: u64) -> Result<u64> {
+        if self.log_length() <= ceiling {
+            return Ok(self.log_length());
+        }
+        self.view(|db| {
+            db.busy_timeout(std::time::Duration::ZERO)?;
+            let done = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+            db.busy_timeout(super::open::BUSY)?;
+            match done {
+                Err(error)
+                    if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {}
+                done => done?,
+            }
+            Ok(())
+        })?;
+        Ok(self.log_length())
+    }
+
+    /// Makes the file as small as its rows allow. Others wait meanwhile.
+    pub fn vacuum(&mut self) -> Result<()> {
+        self.view(|db| {
+            db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA optimize;")?;
+            Ok(())
+        })
+    }
+}
+
+/// A file of SQLite's beside the database: `-wal`, `-shm`.
+pub fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}

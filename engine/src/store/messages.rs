@@ -1,0 +1,469 @@
+//! The rows of messages: what is to be delivered to whom, what was tried, what came of it.
+//!
+//! A try is written down before it is made and its end after it: whoever dies between loses nothing
+//! and sends at most one message twice. Must never know how a channel works.
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+use serde::{Deserialize, Serialize};
+
+use super::alerts::kind;
+use super::{Fault, Result, Store, from_json, id, millis, timestamp, timestamp_opt, to_json};
+use crate::alerts::{AlertKind, next_try};
+use crate::ids::{AlertId, MessageId, ProjectId, RunId};
+
+/// How often a message is tried at the most, over some fifteen hours.
+pub const MOST_TRIES: u32 = 8;
+
+/// What a message tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MessageKind {
+    Raised,
+    Repeated,
+}
+
+impl MessageKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Raised => "raised",
+            Self::Repeated => "repeated",
+        }
+    }
+}
+
+/// Where a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MessageState {
+    /// To be delivered.
+    Waiting,
+    /// Its channel took it.
+    Delivered,
+    /// It was tried as often as it is tried.
+    GivenUp,
+    /// It was no longer to be delivered.
+    Withdrawn,
+}
+
+impl MessageState {
+    fn read(word: &str) -> Result<Self, Fault> {
+        Ok(match word {
+            "waiting" => Self::Waiting,
+            "delivered" => Self::Delivered,
+            "given-up" => Self::GivenUp,
+            "withdrawn" => Self::Withdrawn,
+            _ => return Err(Fault::Nonsense(format!("a message that is {word:?}"))),
+        })
+    }
+}
+
+/// What a message tells of its alert, as it was when the message was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct MessageDetail {
+    kinds: Vec<AlertKind>,
+    raised: Timestamp,
+    count: u32,
+    run: Option<RunId>,
+    why: String,
+}
+
+/// A message and where it stands, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageRow {
+    /// Its id.
+    pub id: MessageId,
+    /// To whom.
+    pub channel: String,
+    /// `raised`, `repeated` or `recovered`.
+    pub what: String,
+    /// When it was made.
+    pub made: Timestamp,
+    /// Where it is.
+    pub state: MessageState,
+    /// How often it was tried.
+    pub tries: u32,
+    /// Not before this moment, while it waits.
+    pub next: Timestamp,
+    /// When it no longer waited.
+    pub over: Option<Timestamp>,
+    /// What went wrong with the last try.
+    pub said: String,
+}
+
+/// A message to be sent now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its id: the same when it is sent once more.
+    pub id: MessageId,
+    /// Its alert.
+    pub alert: AlertId,
+    /// To whom.
+    pub channel: String,
+    /// `raised`, `repeated` or `recovered`.
+    pub what: String,
+    /// When it was made.
+    pub made: Timestamp,
+    /// The job's project.
+    pub project: ProjectId,
+    /// The job.
+    pub job: String,
+    /// What it is about; of a recovery all that is over.
+    pub kinds: Vec<AlertKind>,
+    /// Since when.
+    pub raised: Timestamp,
+    /// How often it has happened.
+    pub count: u32,
+    /// The last run that it is about.
+    pub run: Option<RunId>,
+    /// Why; redacted.
+    pub why: String,
+    /// Which try this is, from 1.
+    pub tries: u32,
+}
+
+/// What became of a try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeliveryResult {
+    /// The channel took it.
+    Delivered,
+    /// It did not, and why; redacted.
+    Failed(String),
+    /// There is nobody any more to take it.
+    Withdrawn(String),
+}
+
+/// Makes a message to each channel.
+pub(super) fn make(
+    tx: &Transaction<'_>,
+    alert: &AlertId,
+    what: MessageKind,
+    channels: &[String],
+    now: Timestamp,
+) -> Result<(), Fault> {
+    // What still waits tells less than this one.
+    withdraw(tx, alert, false, now)?;
+    let detail = to_json(&detail(tx, std::slice::from_ref(alert))?);
+    for channel in channels {
+        insert(tx, alert, what.as_str(), channel, &detail, now)?;
+    }
+    Ok(())
+}
+
+/// Makes the messages that alerts of one job are over, to those channels that may have heard of them.
+pub(super) fn recovered(
+    tx: &Transaction<'_>,
+    alerts: &[AlertId],
+    channels: &[String],
+    now: Timestamp,
+) -> Result<(), Fault> {
+    for channel in channels {
+        let mut heard = Vec::new();
+        for alert in alerts {
+            let tried: bool = tx
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM messages WHERE alert = ?1 AND channel = ?2 AND tries > 0)",
+                )?
+                .query_row(params![alert.as_str(), channel], |row| row.get(0))?;
+            if tried {
+                heard.push(alert.clone());
+            }
+        }
+        if let Some(first) = heard.first() {
+            let detail = to_json(&detail(tx, &heard)?);
+            insert(tx, first, "recovered", channel, &detail, now)?;
+        }
+    }
+    Ok(())
+}
+
+fn insert(
+    tx: &Transaction<'_>,
+    alert: &AlertId,
+    what: &str,
+    channel: &str,
+    detail: &str,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    tx.prepare_cached(
+        "INSERT INTO messages (id, alert, channel, what, made, detail, state, next)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'waiting', ?5)",
+    )?
+    .execute(params![
+        MessageId::new(now).as_str(),
+        alert.as_str(),
+        channel,
+        what,
+        millis(now),
+        detail
+    ])?;
+    Ok(())
+}
+
+/// What alerts of one job tell together: the oldest beginning, the most that happened, the last word.
+fn detail(tx: &Transaction<'_>, alerts: &[AlertId]) -> Result<MessageDetail, Fault> {
+    let mut whole: Option<MessageDetail> = None;
+    for alert in alerts {
+        let (word, raised, count, run, why): (String, i64, u32, Option<String>, String) = tx
+            .prepare_cached("SELECT kind, raised, count, run, why FROM alerts WHERE id = ?1")?
+            .query_row([alert.as_str()], |row| {
+                Ok((
+                    row.get(0)?,
+                    row.get(1)?,
+                    row.get(2)?,
+                    row.get(3)?,
+                    row.get(4)?,
+                ))
+            })?;
+        let (kind, raised) = (kind(&word)?, timestamp(raised)?);
+        match &mut whole {
+            Some(whole) => {
+                whole.kinds.push(kind);
+                whole.raised = whole.raised.min(raised);
+                whole.count = whole.count.max(count);
+            }
+            None => {
+                whole = Some(MessageDetail {
+                    kinds: vec![kind],
+                    raised,
+                    count,
+                    run: run.map(id).transpose()?,
+                    why,
+                });
+            }
+        }
+    }
+    whole.ok_or_else(|| Fault::Nonsense("a message about no alert".to_owned()))
+}
+
+/// Takes back what waits of an alert, but for its recovery where that is `over`.
+pub(super) fn withdraw(
+    tx: &Transaction<'_>,
+    alert: &AlertId,
+    over: bool,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    tx.prepare_cached(
+        "UPDATE messages SET state = 'withdrawn', over = ?2
+         WHERE alert = ?1 AND state = 'waiting' AND NOT (?3 AND what = 'recovered')",
+    )?
+    .execute(params![alert.as_str(), millis(now), over])?;
+    Ok(())
+}
+
+impl Store {
+    /// Whether anything is to be delivered now: one look into an index.
+    pub fn messages_due(&self, now: Timestamp) -> Result<bool> {
+        self.view(|db| {
+            Ok(db
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM messages INDEXED BY messages_waiting
+                       WHERE state = 'waiting' AND next <= ?1)",
+                )?
+                .query_row([millis(now)], |row| row.get(0))?)
+        })
+    }
+
+    /// Takes the next message that is to be sent, not to one of the channels `without` (a project and
+    /// a name), and writes the try down: when its process dies it is tried again after the backoff.
+    pub fn begin_delivery(
+        &mut self,
+        without: &[(ProjectId, String)],
+        now: Timestamp,
+    ) -> Result<Option<Delivery>> {
+        self.write(|tx| {
+            loop {
+                let Some(found) = due(tx, without, now)? else {
+                    return Ok(None);
+                };
+                if found.tries > MOST_TRIES {
+                    // The last try was begun and never ended.
+                    settle(
+                        tx,
+                        &found.id,
+                        "given-up",
+                        "its last try was interrupted",
+                        now,
+                    )?;
+                    continue;
+                }
+                let next = next_try(found.tries, now).unwrap_or(now);
+                tx.prepare_cached("UPDATE messages SET tries = ?2, next = ?3 WHERE id = ?1")?
+                    .execute(params![found.id.as_str(), found.tries, millis(next)])?;
+                return Ok(Some(found));
+            }
+        })
+    }
+
+    /// Writes down what became of a try. One that was withdrawn meanwhile and was delivered is
+    /// delivered.
+    pub fn end_delivery(
+        &mut self,
+        message: &MessageId,
+        tries: u32,
+        tried: &DeliveryResult,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.write(|tx| match tried {
+            DeliveryResult::Delivered => settle(tx, message, "delivered", "", now),
+            DeliveryResult::Withdrawn(said) => settle_waiting(tx, message, "withdrawn", said, now),
+            DeliveryResult::Failed(said) if next_try(tries, now).is_none() => {
+                settle_waiting(tx, message, "given-up", said, now)
+            }
+            DeliveryResult::Failed(said) => {
+                let next = next_try(tries, now).unwrap_or(now);
+                tx.prepare_cached(
+                    "UPDATE messages SET said = ?2, next = ?3 WHERE id = ?1 AND state = 'waiting'",
+                )?
+                .execute(params![message.as_str(), said, millis(next)])?;
+                Ok(())
+            }
+        })
+    }
+
+    /// The messages of an alert, the oldest first.
+    pub fn messages_of(&self, alert: &AlertId) -> Result<Vec<MessageRow>> {
+        self.view(|db| {
+            let mut statement = db.prepare_cached(
+                "SELECT id, channel, what, made, state, tries, next, over, said FROM messages
+                 WHERE alert = ?1 ORDER BY rowid",
+            )?;
+            let mut rows = statement.query([alert.as_str()])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(message(row)?);
+            }
+            Ok(found)
+        })
+    }
+
+    /// What did not arrive and still matters, by project: messages that wait after a failed try, and
+    /// those of open alerts that were given up. With the channel and what went wrong last.
+    pub fn undelivered(&self) -> Result<Vec<(ProjectId, String, u32, String)>> {
+        self.view(|db| {
+            let mut statement = db.prepare_cached(
+                "SELECT j.project, m.channel, m.said, m.id
+                 FROM messages m INDEXED BY messages_waiting JOIN alerts a ON a.id = m.alert
+                 JOIN jobs j ON j.id = a.job
+                 WHERE m.state = 'waiting' AND m.said <> ''
+                 UNION ALL
+                 SELECT j.project, m.channel, m.said, m.id
+                 FROM messages m INDEXED BY messages_given_up JOIN alerts a ON a.id = m.alert
+                 JOIN jobs j ON j.id = a.job
+                 WHERE m.state = 'given-up' AND a.ended IS NULL AND a.silenced IS NULL
+                 ORDER BY 1, 2, 4",
+            )?;
+            let mut rows = statement.query([])?;
+            let mut found: Vec<(ProjectId, String, u32, String)> = Vec::new();
+            while let Some(row) = rows.next()? {
+                let project: ProjectId = id(row.get(0)?)?;
+                let (channel, said): (String, String) = (row.get(1)?, row.get(2)?);
+                match found.last_mut() {
+                    Some(last) if last.0 == project && last.1 == channel => {
+                        last.2 += 1;
+                        last.3 = said;
+                    }
+                    _ => found.push((project, channel, 1, said)),
+                }
+            }
+            Ok(found)
+        })
+    }
+}
+
+/// The next message to be sent, its coming try counted already.
+fn due(
+    tx: &Transaction<'_>,
+    without: &[(ProjectId, String)],
+    now: Timestamp,
+) -> Result<Option<Delivery>, Fault> {
+    let not: Vec<String> = without
+        .iter()
+        .map(|(project, channel)| format!("{project} {channel}"))
+        .collect();
+    let found = tx
+        .prepare_cached(
+            "SELECT m.id, m.alert, m.channel, m.what, m.made, j.project, j.name, m.detail, m.tries
+             FROM messages m INDEXED BY messages_waiting JOIN alerts a ON a.id = m.alert
+             JOIN jobs j ON j.id = a.job
+             WHERE m.state = 'waiting' AND m.next <= ?1
+               AND j.project || ' ' || m.channel NOT IN (SELECT value FROM json_each(?2))
+             ORDER BY m.rowid LIMIT 1",
+        )?
+        .query_row(params![millis(now), to_json(&not)], |row| {
+            Ok((
+                (
+                    row.get(0)?,
+                    row.get(1)?,
+                    row.get(2)?,
+                    row.get(3)?,
+                    row.get(4)?,
+                ),
+                (
+                    row.get(5)?,
+                    row.get(6)?,
+                    row.get::<_, String>(7)?,
+                    row.get::<_, u32>(8)?,
+                ),
+            ))
+        })
+        .optional()?;
+    let Some(((message, alert, channel, what, made), (project, job, detail, tries))) = found else {
+        return Ok(None);
+    };
+    let detail: MessageDetail = from_json(&detail)?;
+    Ok(Some(Delivery {
+        id: id(message)?,
+        alert: id(alert)?,
+        channel,
+        what,
+        made: timestamp(made)?,
+        project: id(project)?,
+        job,
+        kinds: detail.kinds,
+        raised: detail.raised,
+        count: detail.count,
+        run: detail.run,
+        why: detail.why,
+        tries: tries + 1,
+    }))
+}
+
+fn settle(
+    tx: &Transaction<'_>,
+    message: &MessageId,
+    state: &str,
+    said: &str,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    tx.prepare_cached("UPDATE messages SET state = ?2, said = ?3, over = ?4 WHERE id = ?1")?
+        .execute(params![message.as_str(), state, said, millis(now)])?;
+    Ok(())
+}
+
+fn settle_waiting(
+    tx: &Transaction<'_>,
+    message: &MessageId,
+    state: &str,
+    said: &str,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    tx.prepare_cached(
+        "UPDATE messages SET state = ?2, said = ?3, over = ?4 WHERE id = ?1 AND state = 'waiting'",
+    )?
+    .execute(params![message.as_str(), state, said, millis(now)])?;
+    Ok(())
+}
+
+fn message(row: &Row<'_>) -> Result<MessageRow, Fault> {
+    Ok(MessageRow {
+        id: id(row.get(0)?)?,
+        channel: row.get(1)?,
+        what: row.get(2)?,
+        made: timestamp(row.get(3)?)?,
+        state: MessageState::read(&row.get::<_, String>(4)?)?,
+        tries: row.get(5)?,
+        next: timestamp(row.get(6)?)?,
+        over: timestamp_opt(row.get(7)?)?,
+        said: row.get(8)?,
+    })
+}

@@ -1,0 +1,381 @@
+//! The database: one SQLite file that knows what was due, what ran, what it spent and what it is
+//! placing.
+//!
+//! Writers open it with [`Store::open`], readers with [`Store::read`]. Every write is one
+//! `BEGIN IMMEDIATE` transaction that does no other IO, so a wait is short and bounded. It must
+//! never be made anew over a damaged one: [`StoreError::Damaged`] stops everything until a person
+//! acts. Every process that has it open holds a shared `flock` on `database.lock`; a migration needs
+//! that lock alone.
+
+mod admit;
+mod alerts;
+mod backup;
+mod breaker;
+mod cancel;
+mod check;
+mod crash_points;
+mod degrade;
+mod delete_project;
+mod dry_run;
+mod events;
+mod fallback_reservation;
+mod file_length;
+mod format;
+mod grants;
+mod history;
+mod jobs;
+mod limits;
+mod maintenance;
+mod messages;
+mod missing_projects;
+mod nights;
+mod occurrences;
+mod open;
+mod overview;
+mod pause;
+mod projects;
+mod prune;
+mod publications;
+mod queue;
+mod replay_store;
+mod reserve;
+mod restore;
+mod restore_loss;
+mod retention;
+mod rows;
+mod runs;
+mod settle;
+mod settle_runs;
+mod usage;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+
+pub use admit::{Admission, Admitted, Enter};
+pub use alerts::{AlertRow, Overdue};
+pub use backup::{BackupCopy, inspect_copy};
+pub use breaker::Streak;
+pub use cancel::{CANCEL_GRACE, Cancelled};
+pub use check::{StoreFinding, StoreHealth};
+pub use crash_points::CrashPoints;
+pub use delete_project::ProjectDeletion;
+pub use events::Event;
+pub use fallback_reservation::FallbackReservation;
+pub use grants::{BudgetStanding, Grant};
+pub use history::{GroupBy, ReservedUsage, UsageSum};
+pub use jobs::{AHEAD, DueJob, JobRow, NewJob};
+pub use limits::ProviderLimit;
+pub use maintenance::{LOG_CEILING, beside};
+pub use messages::{Delivery, DeliveryResult, MOST_TRIES, MessageRow, MessageState};
+pub use nights::{Night, NightId};
+pub use occurrences::{OccurrenceRow, Recorded};
+pub use overview::{JobPause, LastNight, MissedStretch, NextDue, NightRunReport};
+pub use pause::FOREVER;
+pub use projects::{GONE, Node, Project, gone, why_gone};
+pub use replay_store::ReplayRun;
+pub use restore::{RestorePlan, Restored, plan_restore};
+pub use restore_loss::RestoreLoss;
+pub use retention::{
+    FileKind, KeptRows, OldFile, OldRows, PrunableFile, PruneFacts, PrunePlan, Retention,
+};
+pub use rows::{NewOccurrence, Origin};
+pub use runs::{RunFilter, RunRow, RunState, RunSummary};
+pub use usage::{
+    Amounts, Budget, BudgetLevel, DAY, JOB, MEASURE, Money, NIGHT, PARENT, POOL_DAY, POOL_WEEK,
+    RequestId, RequestUsage, UNITS, WINDOW,
+};
+
+/// The row number of a job; names are unique only within a project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobId(pub i64);
+
+/// The open database.
+pub struct Store {
+    db: Connection,
+    path: PathBuf,
+    /// Shared `flock`, held for as long as the database is open; absent for readers.
+    _open: Option<File>,
+    /// In memory only: how many transactions may still be committed before this process is "dead".
+    fuse: Option<u32>,
+}
+
+/// What can go wrong between us and the file.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file is there and is not a whole database.
+    #[error("the database {path} is damaged: {why}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        why: String,
+    },
+    /// A later version of runner has written it.
+    #[error("the database {path} has format {found}, this program knows {known}")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// It has an older format, which only a writer brings to the present one.
+    #[error("the database {path} has format {found} and this program writes {known}")]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// A build between releases has made it, with other tables.
+    #[error(
+        "the database {path} was made by a development build of runner: its tables are not those of format {format}"
+    )]
+    Stranger {
+        /// The file.
+        path: PathBuf,
+        /// What it says of itself.
+        format: i64,
+    },
+    /// There is none yet, and a reader does not make one.
+    #[error("there is no database at {path}")]
+    Missing {
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// The folder or the file cannot be written.
+    #[error("cannot write the database {path}: {why}")]
+    CannotWrite {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        why: String,
+    },
+    /// It must be brought to a new format, and another process has it open.
+    #[error("the database {path} needs a new format while another runner has it open")]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A commit came from a run that was taken over.
+    #[error("run {run} was taken over: its fence {fence} is no longer the job's")]
+    StaleFence {
+        /// The run.
+        run: String,
+        /// Its fence.
+        fence: i64,
+    },
+    /// A restore was interrupted while it moved files; the next writer finishes it.
+    #[error("the database {path} is half restored: what did it was interrupted")]
+    HalfRestored {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no database, and what lies beside says that there was one.
+    #[error("the database {path} is gone, and {what} of it is still there")]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// What is still there, in words.
+        what: String,
+        /// The folders that hold it.
+        left: Vec<PathBuf>,
+    },
+    /// There is no copy to restore from.
+    #[error("cannot read the backup {path}: {why}")]
+    NoBackup {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        why: String,
+    },
+    /// The deciding lock of a run's job could not be looked at.
+    #[error("{why}")]
+    Lock {
+        /// The file and the system's reason.
+        why: String,
+    },
+    /// Nothing has this name.
+    #[error("no {what} {name}")]
+    NotFound {
+        /// What was looked for.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// What was planned does not fit what is there now.
+    #[error("{what} stays as it is: {why}")]
+    Changed {
+        /// What was to be changed.
+        what: String,
+        /// What stands against it.
+        why: String,
+    },
+    /// A row that cannot be what this program wrote.
+    #[error("the database {path} holds a row that makes no sense: {why}")]
+    Nonsense {
+        /// The file.
+        path: PathBuf,
+        /// The row and its flaw.
+        why: String,
+    },
+    /// Any other answer of SQLite.
+    #[error("the database {path} could not be used")]
+    Sql {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's answer.
+        source: rusqlite::Error,
+    },
+}
+
+impl StoreError {
+    /// Whether only one row is the matter, so that others can still be served.
+    pub fn is_about_one_thing(&self) -> bool {
+        matches!(
+            self,
+            Self::Nonsense { .. }
+                | Self::NotFound { .. }
+                | Self::StaleFence { .. }
+                | Self::Lock { .. }
+                | Self::Sql { .. }
+        )
+    }
+}
+
+/// The result of a database call.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+impl Store {
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs `work` in one immediate transaction and commits it.
+    fn write<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>) -> Result<T> {
+        let path = self.path.clone();
+        match &mut self.fuse {
+            Some(0) => {
+                let why = "the fuse has blown".to_owned();
+                return Err(StoreError::CannotWrite { path, why });
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        let run = || -> Result<T, Fault> {
+            let tx = self
+                .db
+                .transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let value = work(&tx)?;
+            tx.commit()?;
+            Ok(value)
+        };
+        run().map_err(|fault| fault.at(&path))
+    }
+
+    /// Runs `work` on a consistent view.
+    fn view<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T> {
+        work(&self.db).map_err(|fault| fault.at(&self.path))
+    }
+}
+
+/// What a transaction may end with, before it knows which file it was about.
+enum Fault {
+    Sql(rusqlite::Error),
+    Nonsense(String),
+    Known(StoreError),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl Fault {
+    fn at(self, path: &Path) -> StoreError {
+        let path = path.to_owned();
+        match self {
+            Self::Known(error) => error,
+            Self::Nonsense(why) => StoreError::Nonsense { path, why },
+            Self::Sql(source) => match source.sqlite_error_code() {
+                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Damaged {
+                    path,
+                    why: source.to_string(),
+                },
+                Some(
+                    ErrorCode::ReadOnly
+                    | ErrorCode::DiskFull
+                    | ErrorCode::CannotOpen
+                    | ErrorCode::PermissionDenied
+                    | ErrorCode::SystemIoFailure,
+                ) => StoreError::CannotWrite {
+                    path,
+                    why: source.to_string(),
+                },
+                Some(ErrorCode::Unknown) if other_tables(&source) => StoreError::Stranger {
+                    path,
+                    format: format::PRESENT,
+                },
+                _ => StoreError::Sql { path, source },
+            },
+        }
+    }
+}
+
+/// Whether a statement of ours does not fit the tables that are there.
+fn other_tables(error: &rusqlite::Error) -> bool {
+    let text = error.to_string();
+    [
+        "no such table",
+        "no such column",
+        "no such index",
+        "has no column named",
+    ]
+    .iter()
+    .any(|what| text.contains(what))
+}
+
+/// Milliseconds since the epoch, as the tables hold them.
+fn millis(at: Timestamp) -> i64 {
+    at.as_millisecond()
+}
+
+/// A moment from a table.
+fn timestamp(millis: i64) -> Result<Timestamp, Fault> {
+    Timestamp::from_millisecond(millis).map_err(|error| Fault::Nonsense(error.to_string()))
+}
+
+/// A moment from a table, where there may be none.
+fn timestamp_opt(millis: Option<i64>) -> Result<Option<Timestamp>, Fault> {
+    millis.map(timestamp).transpose()
+}
+
+/// Something stored as JSON.
+fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Fault> {
+    serde_json::from_str(text).map_err(|error| Fault::Nonsense(format!("{error} in {text:?}")))
+}
+
+/// Something to store as JSON.
+fn to_json<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("the database's own types have string keys only")
+}
+
+/// An id from a table.
+fn id<T: std::str::FromStr>(text: String) -> Result<T, Fault>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse()
+        .map_err(|error: T::Err| Fault::Nonsense(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,313 @@
+//! Occurrences: each moment or event at which a job was due, recorded once.
+//!
+//! ```text
+//! manually ───────────────> requested at once, by the process that asks
+//! clock, event ──overlap──> queued | skipped | queued in the place of the earlier one
+//! queue (enqueue) ────────> queued
+//! ```
+
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::{Connection, Transaction, params};
+
+use super::rows::{self, NewOccurrence, Origin};
+use super::{
+    DueJob, Fault, JobId, NightId, Result, Store, alerts, from_json, id, millis, nights, settle,
+    timestamp, to_json,
+};
+use crate::ids::{OccurrenceId, ProjectId, RunId};
+use crate::outcome::Outcome;
+use crate::process_id::ProcessIdentity;
+use crate::schedule::{Due, Missed, ON_TIME};
+
+/// What recording an occurrence found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It is new, and this is its run.
+    New(RunId),
+    /// It was recorded before, by us or by another driver.
+    Known(OccurrenceId),
+}
+
+/// An occurrence as the database knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OccurrenceRow {
+    /// Its id.
+    pub id: OccurrenceId,
+    /// Its job.
+    pub job: JobId,
+    /// See [`NewOccurrence::key`].
+    pub key: String,
+    /// When it was due.
+    pub due: Timestamp,
+    /// The night it belongs to.
+    pub night: Option<NightId>,
+    /// What made it due.
+    pub origin: Origin,
+    /// How it ended; absent while open.
+    pub outcome: Option<Outcome>,
+}
+
+impl Store {
+    /// Records an occurrence and the intent to run it now, in one step: what is not recorded is not
+    /// started, and what is recorded is settled by somebody.
+    pub fn enter(
+        &mut self,
+        new: &NewOccurrence,
+        starter: &ProcessIdentity,
+        now: Timestamp,
+    ) -> Result<Recorded> {
+        self.write(|tx| enter(tx, new, starter, now))
+    }
+
+    /// Records an occurrence that waits for its moment, for a free slot and, where `after` names
+    /// one, for another occurrence to succeed.
+    pub fn enqueue(
+        &mut self,
+        new: &NewOccurrence,
+        ready_at: Timestamp,
+        after: Option<&OccurrenceId>,
+        now: Timestamp,
+    ) -> Result<Recorded> {
+        self.write(|tx| {
+            let occurrence = match rows::insert(tx, new, now)? {
+                Ok(occurrence) => occurrence,
+                Err(known) => return Ok(Recorded::Known(known)),
+            };
+            let Some(after) = after else {
+                let run = rows::queue(tx, &occurrence, ready_at, None, now)?;
+                return Ok(Recorded::New(run));
+            };
+            let first = by_id(tx, after)?.outcome;
+            let waits_for = first.is_none().then_some(after);
+            let run = rows::queue(tx, &occurrence, ready_at, waits_for, now)?;
+            if let Some(outcome) = first.filter(|outcome| !outcome.placed()) {
+                settle::skip(tx, &run, settle::not_followed(&outcome), now)?;
+            }
+            Ok(Recorded::New(run))
+        })
+    }
+
+    /// Records what a clock made due: the occurrences to run, what was missed while nothing was
+    /// there and while it was `paused`, the watermark. Returns the runs, all queued or skipped;
+    /// nothing is recorded when another driver moved the watermark first.
+    pub fn enter_due(
+        &mut self,
+        due_job: &DueJob,
+        due: &Due,
+        paused: Option<&Missed>,
+        night_date: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Vec<RunId>> {
+        self.write(|tx| {
+            let job = &due_job.job;
+            let moved = tx
+                .prepare_cached(
+                    "UPDATE jobs SET watermark = ?3, next_due = ?4,
+                            paused_until = CASE WHEN paused_until > ?5 THEN paused_until END
+                     WHERE id = ?1 AND watermark = ?2",
+                )?
+                .execute(params![
+                    job.id.0,
+                    millis(due_job.watermark),
+                    millis(due.watermark),
+                    due.next.map(millis),
+                    millis(now)
+                ])?;
+            if moved == 0 {
+                return Ok(Vec::new());
+            }
+            let night = match (due.fire.last(), job.schedule.night, night_date) {
+                (Some(&fire), Some(length), Some(date)) => {
+                    // A night that is caught up has its whole length before it.
+                    let closes = fire.max(now).saturating_add(length).unwrap_or(now);
+                    Some(nights::open_or_join(tx, &job.project, date, fire, closes)?)
+                }
+                _ => None,
+            };
+            if let Some(paused) = paused {
+                missed(tx, job.id, None, PAUSED, paused, now)?;
+            }
+            if let Some(lost) = &due.missed {
+                missed(
+                    tx,
+                    job.id,
+                    night,
+                    "nothing was running to start it",
+                    lost,
+                    now,
+                )?;
+            }
+            // What comes together waits together: the first of them says how late they are, so that
+            // a moment that is still on time does not go ahead of an older one.
+            let late = due
+                .fire
+                .first()
+                .is_some_and(|first| now.duration_since(*first) > ON_TIME);
+            let wait = if late {
+                let salt = format!("{} {}", job.project, job.name);
+                job.policy.catch_up.stagger_of(&salt)
+            } else {
+                SignedDuration::ZERO
+            };
+            let ready_at = now.saturating_add(wait).unwrap_or(now);
+            let mut runs = Vec::new();
+            for &fire in &due.fire {
+                let new = NewOccurrence {
+                    night,
+                    origin: Origin::Clock,
+                    due: fire,
+                    ..NewOccurrence::manual(job.id, fire.to_string(), now)
+                };
+                // Several that are caught up go one after the other, whatever the rule for overlap.
+                let recorded = match due.fire.len() {
+                    1 => settle::await_turn(tx, &new, ready_at, now)?,
+                    _ => rows::line_up(tx, &new, ready_at, now)?,
+                };
+                runs.extend(recorded);
+            }
+            Ok(runs)
+        })
+    }
+
+    /// Closes a night and records its report as due, once; `None` when another driver did.
+    pub fn close_night(
+        &mut self,
+        night: NightId,
+        report_job: JobId,
+        starter: &ProcessIdentity,
+        now: Timestamp,
+    ) -> Result<Option<RunId>> {
+        self.write(|tx| {
+            let closed = tx
+                .prepare_cached("UPDATE nights SET closed = ?2 WHERE id = ?1 AND closed IS NULL")?
+                .execute(params![night.0, millis(now)])?;
+            if closed == 0 {
+                return Ok(None);
+            }
+            let new = NewOccurrence {
+                night: Some(night),
+                origin: Origin::Event,
+                ..NewOccurrence::manual(report_job, format!("night-{}", night.0), now)
+            };
+            match enter(tx, &new, starter, now)? {
+                Recorded::New(run) => Ok(Some(run)),
+                Recorded::Known(_) => Ok(None),
+            }
+        })
+    }
+
+    /// One occurrence.
+    pub fn occurrence(&self, wanted: &OccurrenceId) -> Result<OccurrenceRow> {
+        self.view(|db| by_id(db, wanted))
+    }
+
+    /// Stretches of missed scheduled times of a project, recorded since a moment, newest first.
+    pub fn missed_since(
+        &self,
+        project: &ProjectId,
+        since: Timestamp,
+    ) -> Result<Vec<(String, Outcome)>> {
+        self.view(|db| {
+            let mut statement = db.prepare(
+                "SELECT j.name, o.outcome FROM occurrences o INDEXED BY occurrences_missed JOIN jobs j ON j.id = o.job
+                 WHERE o.missed AND o.recorded >= ?2 AND j.project = ?1 ORDER BY o.recorded DESC",
+            )?;
+            let rows = statement.query_map(params![project.as_str(), millis(since)], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+            })?;
+            rows.map(|row| {
+                let (name, outcome) = row?;
+                Ok((name, from_json(&outcome)?))
+            })
+            .collect()
+        })
+    }
+
+    /// The occurrences of a night, in the order in which they were recorded.
+    pub fn occurrences_of(&self, night: NightId) -> Result<Vec<OccurrenceRow>> {
+        self.view(|db| {
+            let mut statement =
+                db.prepare("SELECT id FROM occurrences WHERE night = ?1 ORDER BY recorded, rowid")?;
+            let rows = statement.query_map([night.0], |row| row.get::<_, String>(0))?;
+            rows.map(|row| by_id(db, &id(row?)?)).collect()
+        })
+    }
+}
+
+fn enter(
+    tx: &Transaction<'_>,
+    new: &NewOccurrence,
+    starter: &ProcessIdentity,
+    now: Timestamp,
+) -> Result<Recorded, Fault> {
+    match rows::insert(tx, new, now)? {
+        Ok(occurrence) => Ok(Recorded::New(rows::request(tx, &occurrence, starter, now)?)),
+        Err(known) => Ok(Recorded::Known(known)),
+    }
+}
+
+/// Why a moment was missed that came during a pause.
+const PAUSED: &str = "paused";
+
+/// One row for a stretch of missed scheduled times.
+pub(super) fn missed(
+    tx: &Transaction<'_>,
+    job: JobId,
+    night: Option<NightId>,
+    why: &str,
+    stretch: &Missed,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let outcome = Outcome::Missed {
+        first: stretch.first,
+        last: stretch.last,
+        count: stretch.count,
+        why: why.to_owned(),
+    };
+    let occurrence = OccurrenceId::new(now);
+    tx.prepare_cached(
+        "INSERT INTO occurrences (id, job, key, due, recorded, night, origin, outcome, settled)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'clock', ?7, ?5)",
+    )?
+    .execute(params![
+        occurrence.as_str(),
+        job.0,
+        // A clock that was set back may pass the same scheduled times once more.
+        format!("missed {} {occurrence}", stretch.first),
+        millis(stretch.first),
+        millis(now),
+        night.map(|night| night.0),
+        to_json(&outcome)
+    ])?;
+    // What a pause swallowed was not wanted.
+    if why != PAUSED {
+        alerts::note(tx, &occurrence, None, &outcome)?;
+    }
+    Ok(())
+}
+
+pub(super) fn by_id(db: &Connection, wanted: &OccurrenceId) -> Result<OccurrenceRow, Fault> {
+    let (job, key, due, night, origin, outcome) = db
+        .prepare_cached(
+            "SELECT job, key, due, night, origin, outcome FROM occurrences WHERE id = ?1",
+        )?
+        .query_row([wanted.as_str()], |row| {
+            Ok((
+                row.get(0)?,
+                row.get(1)?,
+                row.get(2)?,
+                row.get::<_, Option<i64>>(3)?,
+                row.get::<_, String>(4)?,
+                row.get::<_, Option<String>>(5)?,
+            ))
+        })?;
+    Ok(OccurrenceRow {
+        id: wanted.clone(),
+        job: JobId(job),
+        key,
+        due: timestamp(due)?,
+        night: night.map(NightId),
+        origin: Origin::read(&origin)?,
+        outcome: outcome.as_deref().map(from_json).transpose()?,
+    })
+}

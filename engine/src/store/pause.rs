@@ -1,0 +1,62 @@
+//! Pauses: a job, or everything, is held until a moment or until somebody lets it go on.
+//!
+//! While a pause lasts nothing waiting is started. The scheduled times that a clock reached meanwhile are
+//! recorded as missed when it is over, and never caught up: they were not wanted.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::{Fault, JobId, Result, Store, millis, timestamp};
+
+/// The end of a pause that has none; a moment that the tables can hold as it is.
+pub const FOREVER: Timestamp = Timestamp::constant(253_402_207_200, 0);
+
+impl Store {
+    /// Pauses a job, or everything, until `until`.
+    pub fn pause(&mut self, job: Option<JobId>, until: Timestamp) -> Result<()> {
+        let until = millis(until);
+        self.write(|tx| {
+            match job {
+                Some(job) => tx
+                    .prepare_cached("UPDATE jobs SET paused_until = ?2 WHERE id = ?1")?
+                    .execute(params![job.0, until])?,
+                None => tx
+                    .prepare_cached("INSERT OR REPLACE INTO pause VALUES (1, ?1)")?
+                    .execute([until])?,
+            };
+            Ok(())
+        })
+    }
+
+    /// Ends the pause of a job, or of everything, at `now`; false when there was none.
+    pub fn resume(&mut self, job: Option<JobId>, now: Timestamp) -> Result<bool> {
+        let now = millis(now);
+        self.write(|tx| {
+            let ended = match job {
+                Some(job) => tx
+                    .prepare_cached(
+                        "UPDATE jobs SET paused_until = ?2 WHERE id = ?1 AND paused_until > ?2",
+                    )?
+                    .execute(params![job.0, now])?,
+                None => tx
+                    .prepare_cached("UPDATE pause SET until = ?1 WHERE until > ?1")?
+                    .execute([now])?,
+            };
+            Ok(ended > 0)
+        })
+    }
+
+    /// Until when everything is paused, if it is at `now`.
+    pub fn paused_until(&self, now: Timestamp) -> Result<Option<Timestamp>> {
+        Ok(self.view(all)?.filter(|until| *until > now))
+    }
+}
+
+/// The end of the pause of everything, past or to come.
+pub(super) fn all(db: &Connection) -> Result<Option<Timestamp>, Fault> {
+    db.prepare_cached("SELECT until FROM pause")?
+        .query_row([], |row| row.get(0))
+        .optional()?
+        .map(timestamp)
+        .transpose()
+}

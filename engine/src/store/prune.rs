@@ -1,0 +1,378 @@
+//! The rows of a pruning: gathered for the plan, and removed by it in small transactions, each of
+//! which looks again before it removes. Must never remove a row that the plan does not name.
+
+use jiff::Timestamp;
+use jiff::civil::{Date, ISOWeekDate, Weekday};
+use jiff::tz::TimeZone;
+use rusqlite::{Connection, Transaction, params};
+
+use super::crash_points::CrashPoints;
+use super::retention::{
+    Deferral, OldNight, OldOccurrence, OldUsage, PruneFacts, PrunePlan, Retention, UsageKey,
+};
+use super::usage::{DAY, JOB, POOL_DAY, POOL_WEEK, WINDOW};
+use super::{Fault, NightId, Result, Store, id, millis, timestamp};
+use crate::ids::{OccurrenceId, RunId};
+
+/// So many occurrences, deferrals or events go in one transaction: a few milliseconds.
+const BATCH: usize = 50;
+const EVENTS: usize = 500;
+
+impl Store {
+    /// What the database knows about its old rows; the files are the caller's to add.
+    pub fn old_rows(&self, retention: &Retention, now: Timestamp) -> Result<PruneFacts> {
+        let limit = retention.limit(now);
+        self.view(|db| {
+            Ok(PruneFacts {
+                occurrences: old_occurrences(db, limit)?,
+                deferrals: deferrals(db)?,
+                nights: old_nights(db, limit)?,
+                events: events(db, limit)?,
+                accounts: accounts(db)?,
+                files: Vec::new(),
+            })
+        })
+    }
+
+    /// When a run was settled, if it was and nothing of it is left to be swept: the files of such a run
+    /// may go. `Ok(None)` says that they may not; a run that is not known was over when its id says.
+    pub fn over_since(&self, run: &RunId) -> Result<Option<Timestamp>> {
+        self.view(|db| {
+            let mut statement = db.prepare_cached(
+                "SELECT CASE WHEN state = 'settled' AND staging IS NULL THEN finished END FROM runs
+                 WHERE id = ?1",
+            )?;
+            let mut rows = statement.query([run.as_str()])?;
+            match rows.next()? {
+                Some(row) => row.get::<_, Option<i64>>(0)?.map(timestamp).transpose(),
+                None => Ok(run.at()),
+            }
+        })
+    }
+
+    /// Whether a run is known, over and swept, with nothing kept for a person: what lies where it
+    /// staged is left over.
+    pub fn is_swept(&self, run: &RunId) -> Result<bool> {
+        self.view(|db| {
+            Ok(db
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM runs r WHERE id = ?1 AND state = 'settled' AND staging IS NULL
+                       AND NOT EXISTS (SELECT 1 FROM placements WHERE run = r.id AND placed IS NULL))",
+                )?
+                .query_row([run.as_str()], |row| row.get(0))?)
+        })
+    }
+
+    /// Removes the rows of a plan.
+    pub fn prune_rows(&mut self, plan: &PrunePlan, dying: &mut CrashPoints) -> Result<()> {
+        for some in plan.rows.deferrals.chunks(BATCH) {
+            dying.before("remove deferrals");
+            self.write(|tx| {
+                for run in some {
+                    remove_deferral(tx, run)?;
+                }
+                Ok(())
+            })?;
+        }
+        for some in plan.rows.occurrences.chunks(BATCH) {
+            dying.before("remove occurrences");
+            self.write(|tx| {
+                for occurrence in some {
+                    remove_occurrence(tx, occurrence, plan.limit)?;
+                }
+                Ok(())
+            })?;
+        }
+        dying.before("remove nights and accounts");
+        self.write(|tx| {
+            for night in &plan.rows.nights {
+                let gone = tx
+                    .prepare_cached(
+                        "DELETE FROM nights WHERE id = ?1 AND closed IS NOT NULL
+                         AND NOT EXISTS (SELECT 1 FROM occurrences WHERE night = ?1)",
+                    )?
+                    .execute([night])?;
+                if gone > 0 {
+                    for table in ["accounts", "grants"] {
+                        let sql = format!("DELETE FROM {table} WHERE level = 'night' AND key = ?1");
+                        tx.prepare_cached(&sql)?.execute([night.to_string()])?;
+                    }
+                }
+            }
+            for old in &plan.rows.accounts {
+                // Something may have drawn on it since the plan was made, or been asked for once more.
+                for table in ["accounts", "grants"] {
+                    let sql = format!(
+                        "DELETE FROM {table} WHERE level = ?1 AND key = ?2 AND NOT EXISTS
+                           (SELECT 1 FROM reservations INDEXED BY reservations_by_account
+                            WHERE level = ?1 AND key = ?2)"
+                    );
+                    tx.prepare_cached(&sql)?
+                        .execute(params![old.level, old.key])?;
+                }
+            }
+            Ok(())
+        })?;
+        loop {
+            dying.before("remove events");
+            let gone = self.write(|tx| {
+                Ok(tx
+                    .prepare_cached(
+                        "DELETE FROM events WHERE id IN
+                           (SELECT id FROM events INDEXED BY events_by_time WHERE at < ?1 LIMIT ?2)",
+                    )?
+                    .execute(params![millis(plan.limit), EVENTS as i64])?)
+            })?;
+            if gone < EVENTS {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrence>, Fault> {
+    // The newest of a job answers "how did it end last" and "when did it last begin"; the breaker
+    // counts back to the last that placed something, and no further than fifty.
+    let mut statement = db.prepare(
+        "WITH newest AS (
+           SELECT occurrence FROM runs WHERE rowid IN (SELECT max(rowid) FROM runs GROUP BY job)
+           UNION SELECT occurrence FROM runs WHERE rowid IN
+             (SELECT max(rowid) FROM runs WHERE started IS NOT NULL GROUP BY job)
+           UNION SELECT id FROM occurrences WHERE rowid IN (SELECT max(rowid) FROM occurrences GROUP BY job)),
+         counted AS (
+           SELECT r.occurrence FROM runs r INDEXED BY runs_tried
+           WHERE r.outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
+             AND r.rowid >= coalesce((SELECT max(p.rowid) FROM runs p INDEXED BY runs_tried WHERE p.job = r.job
+               AND p.outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
+               AND p.outcome ->> 'outcome' IN ('succeeded', 'degraded')), 0)
+             AND r.rowid >= coalesce((SELECT p.rowid FROM runs p INDEXED BY runs_tried WHERE p.job = r.job
+               AND p.outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
+               ORDER BY p.rowid DESC LIMIT 1 OFFSET 49), 0))
+         SELECT o.id, (SELECT group_concat(id, ' ') FROM runs WHERE occurrence = o.id), CASE
+           WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND state <> 'settled')
+             THEN 'not over'
+           WHEN o.id IN (SELECT occurrence FROM newest) THEN 'the newest of its job'
+           WHEN o.id IN (SELECT occurrence FROM counted) THEN 'the breaker counts it'
+           WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND id IN (SELECT run FROM acks))
+             THEN 'an acknowledgement names it'
+           WHEN EXISTS (SELECT 1 FROM runs WHERE waits_for = o.id) THEN 'a run waits for it'
+           WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND staging IS NOT NULL)
+             THEN 'its staging folder is not swept'
+           WHEN EXISTS (SELECT 1 FROM nights WHERE id = o.night AND closed IS NULL) THEN 'its night is open'
+         END
+         FROM occurrences o INDEXED BY occurrences_settled
+         WHERE o.settled IS NOT NULL AND o.settled < ?1",
+    )?;
+    let rows = statement.query_map([millis(limit)], |row| {
+        Ok((
+            row.get::<_, String>(0)?,
+            row.get::<_, Option<String>>(1)?,
+            row.get::<_, Option<String>>(2)?,
+        ))
+    })?;
+    rows.map(|row| {
+        let (occurrence, runs, needed) = row?;
+        Ok(OldOccurrence {
+            id: id(occurrence)?,
+            runs: runs
+                .unwrap_or_default()
+                .split_whitespace()
+                .map(|run| id(run.to_owned()))
+                .collect::<Result<_, _>>()?,
+            needed: needed.map(|why| reason(&why)),
+        })
+    })
+    .collect()
+}
+
+/// The words of the statement above, which live as long as the program.
+fn reason(why: &str) -> &'static str {
+    const REASONS: &[&str] = &[
+        "not over",
+        "the newest of its job",
+        "the breaker counts it",
+        "an acknowledgement names it",
+        "a run waits for it",
+        "its staging folder is not swept",
+        "its night is open",
+    ];
+    REASONS
+        .iter()
+        .find(|known| **known == why)
+        .unwrap_or(&"not over")
+}
+
+fn deferrals(db: &Connection) -> Result<Vec<Deferral>, Fault> {
+    let mut statement = db.prepare(
+        "SELECT r.id, r.finished FROM runs r INDEXED BY runs_deferred
+         WHERE r.outcome ->> 'outcome' = 'deferred' AND r.started IS NULL AND r.staging IS NULL
+           AND r.id NOT IN (SELECT run FROM acks)
+           AND r.attempt > (SELECT min(attempt) FROM runs WHERE occurrence = r.occurrence)
+           AND EXISTS (SELECT 1 FROM runs n INDEXED BY runs_deferred WHERE n.occurrence = r.occurrence
+             AND n.attempt > r.attempt AND n.outcome ->> 'outcome' = 'deferred')",
+    )?;
+    let rows = statement.query_map([], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+    })?;
+    rows.map(|row| {
+        let (run, finished) = row?;
+        Ok(Deferral {
+            run: id(run)?,
+            finished: timestamp(finished)?,
+        })
+    })
+    .collect()
+}
+
+fn old_nights(db: &Connection, limit: Timestamp) -> Result<Vec<OldNight>, Fault> {
+    let mut statement = db.prepare(
+        "SELECT n.id, n.id IN (SELECT max(id) FROM nights)
+             OR NOT EXISTS (SELECT 1 FROM nights m WHERE m.project = n.project AND m.opens > n.opens),
+           (SELECT group_concat(id, ' ') FROM occurrences WHERE night = n.id)
+         FROM nights n WHERE n.closed IS NOT NULL AND n.closed < ?1",
+    )?;
+    let rows = statement.query_map([millis(limit)], |row| {
+        Ok((
+            row.get(0)?,
+            row.get(1)?,
+            row.get::<_, Option<String>>(2)?.unwrap_or_default(),
+        ))
+    })?;
+    rows.map(|row| {
+        let (night, newest, occurrences): (i64, bool, String) = row?;
+        Ok(OldNight {
+            id: NightId(night),
+            newest,
+            occurrences: occurrences
+                .split_whitespace()
+                .map(|one| id(one.to_owned()))
+                .collect::<Result<_, _>>()?,
+        })
+    })
+    .collect()
+}
+
+fn events(db: &Connection, limit: Timestamp) -> Result<u64, Fault> {
+    let count: i64 = db.query_row(
+        "SELECT count(*) FROM events INDEXED BY events_by_time WHERE at < ?1",
+        [millis(limit)],
+        |row| row.get(0),
+    )?;
+    Ok(count.max(0).cast_unsigned())
+}
+
+/// The accounts of days, weeks and windows, whose keys end in when that was, and what was granted to
+/// them, whether it was used or not. A window that may still be open is not among them.
+fn accounts(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
+    let mut statement = db.prepare(
+        "WITH named AS (SELECT level, key FROM accounts UNION SELECT level, key FROM grants)
+         SELECT n.level, n.key, group_concat(DISTINCT r.occurrence) FROM named n
+         LEFT JOIN reservations v INDEXED BY reservations_by_account ON v.level = n.level AND v.key = n.key
+         LEFT JOIN runs r ON r.id = v.run
+         WHERE n.level IN (?1, ?2, ?3, ?4, ?5) AND NOT EXISTS
+           (SELECT 1 FROM windows WHERE n.level = ?5 AND n.key = pool || ' ' || opened)
+         GROUP BY n.level, n.key",
+    )?;
+    let levels = params![DAY, JOB, POOL_DAY, POOL_WEEK, WINDOW];
+    let rows = statement.query_map(levels, |row| {
+        Ok((
+            row.get::<_, String>(0)?,
+            row.get::<_, String>(1)?,
+            row.get::<_, Option<String>>(2)?.unwrap_or_default(),
+        ))
+    })?;
+    let mut found = Vec::new();
+    for row in rows {
+        let (level, key, occurrences) = row?;
+        let Some(date) = last_day(&level, &key) else {
+            continue;
+        };
+        let occurrences = occurrences.split(',').filter(|one| !one.is_empty());
+        found.push(OldUsage {
+            date,
+            occurrences: occurrences
+                .map(|one| id(one.to_owned()))
+                .collect::<Result<_, _>>()?,
+            account: UsageKey { level, key },
+        });
+    }
+    Ok(found)
+}
+
+/// The last day of an account's period, as its key tells it; of a window the day on which it opened.
+fn last_day(level: &str, key: &str) -> Option<Date> {
+    let reported = key.rsplit(' ').next()?;
+    match level {
+        WINDOW => {
+            let opened = Timestamp::from_millisecond(reported.parse().ok()?).ok()?;
+            Some(opened.to_zoned(TimeZone::UTC).date())
+        }
+        POOL_WEEK => {
+            let (year, week) = reported.split_once("-W")?;
+            ISOWeekDate::new(year.parse().ok()?, week.parse().ok()?, Weekday::Sunday)
+                .ok()
+                .map(Date::from)
+        }
+        _ => reported.parse().ok(),
+    }
+}
+
+fn remove_deferral(tx: &Transaction<'_>, run: &RunId) -> Result<(), Fault> {
+    let of_it = tx
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND state = 'settled' AND started IS NULL
+               AND outcome ->> 'outcome' = 'deferred' AND id NOT IN (SELECT run FROM acks))",
+        )?
+        .query_row([run.as_str()], |row| row.get::<_, bool>(0))?;
+    if of_it {
+        remove_run(tx, run.as_str())?;
+    }
+    Ok(())
+}
+
+fn remove_occurrence(
+    tx: &Transaction<'_>,
+    occurrence: &OccurrenceId,
+    limit: Timestamp,
+) -> Result<(), Fault> {
+    // It may have been opened again manually, or acknowledged, since the plan was made.
+    let old = tx
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM occurrences WHERE id = ?1 AND settled IS NOT NULL AND settled < ?2)
+               AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND (state <> 'settled' OR staging IS NOT NULL))
+               AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND id IN (SELECT run FROM acks))
+               AND NOT EXISTS (SELECT 1 FROM runs WHERE waits_for = ?1)",
+        )?
+        .query_row(params![occurrence.as_str(), millis(limit)], |row| {
+            row.get::<_, bool>(0)
+        })?;
+    if !old {
+        return Ok(());
+    }
+    let runs: Vec<String> = tx
+        .prepare_cached("SELECT id FROM runs WHERE occurrence = ?1")?
+        .query_map([occurrence.as_str()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    for run in runs {
+        remove_run(tx, &run)?;
+    }
+    tx.prepare_cached("DELETE FROM occurrences WHERE id = ?1")?
+        .execute([occurrence.as_str()])?;
+    Ok(())
+}
+
+fn remove_run(tx: &Transaction<'_>, run: &str) -> Result<(), Fault> {
+    for sql in [
+        // What those that it started spent out of its own remainder.
+        "DELETE FROM accounts WHERE level = 'parent' AND key = ?1
+           AND NOT EXISTS (SELECT 1 FROM reservations WHERE level = 'parent' AND key = ?1)",
+        "DELETE FROM requests WHERE run = ?1",
+        "DELETE FROM reservations WHERE run = ?1",
+        "DELETE FROM placements WHERE run = ?1",
+        "DELETE FROM events WHERE run = ?1",
+        "DELETE FROM runs WHERE id = ?1",
+    ] {
+        tx.prepare_cached(sql)?.execute([run])?;
+    }
+    Ok(())
+}

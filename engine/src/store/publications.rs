@@ -1,0 +1,153 @@
+//! The database as the log of publications: a manifest before the first rename, an outcome after the
+//! last sync, each one transaction that checks the fence.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::{Fault, Result, RunSummary, Store, StoreError, from_json, millis, settle, to_json};
+use crate::ids::{Fence, RunId};
+use crate::publish::{LogError, Manifest, PublishLog, RecordedManifest};
+
+/// The log of one run, with what its row gets besides.
+pub struct RunLog<'a> {
+    store: &'a mut Store,
+    summary: Option<&'a RunSummary>,
+    now: Timestamp,
+}
+
+impl Store {
+    /// The log through which the publication of a run is recorded; `summary` is kept with its
+    /// manifest, a recovery gives none and keeps what is there.
+    pub fn publish_log<'a>(
+        &'a mut self,
+        summary: Option<&'a RunSummary>,
+        now: Timestamp,
+    ) -> RunLog<'a> {
+        RunLog {
+            store: self,
+            summary,
+            now,
+        }
+    }
+
+    /// Whether a running run still holds its fence: asked at both commits of a publication that is
+    /// recorded elsewhere.
+    ///
+    /// # Errors
+    /// [`LogError::StaleFence`], [`LogError::Store`].
+    pub fn holds(&self, run: &RunId, fence: Fence) -> Result<(), LogError> {
+        self.view(|db| fenced(db, run, fence)).map_err(store)?
+    }
+
+    /// Takes a dead run over: its own fence is stale from now on, and the new one is the caller's.
+    /// Call it with the deciding lock held and the run's processes gone.
+    pub fn take_over(&mut self, run: &RunId) -> Result<Fence> {
+        self.write(|tx| {
+            let fence: i64 = tx.prepare_cached("UPDATE jobs SET fence = fence + 1 WHERE id = (SELECT job FROM runs WHERE id = ?1)
+                 RETURNING fence")?.query_row([run.as_str()],
+                |row| row.get(0),
+            )?;
+            tx.prepare_cached("UPDATE runs SET fence = ?2 WHERE id = ?1 AND state <> 'settled'")?.execute(params![run.as_str(), fence],
+            )?;
+            Ok(Fence(fence))
+        })
+    }
+}
+
+impl PublishLog for RunLog<'_> {
+    fn manifest(&self, run: &RunId) -> Result<Option<RecordedManifest>, LogError> {
+        self.store
+            .view(|db| {
+                let found: Option<(String, Option<i64>)> = db
+                    .prepare_cached("SELECT manifest, placed FROM placements WHERE run = ?1")?
+                    .query_row([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+                    .optional()?;
+                found
+                    .map(|(manifest, placed)| {
+                        Ok(RecordedManifest {
+                            manifest: from_json(&manifest)?,
+                            settled: placed.is_some(),
+                        })
+                    })
+                    .transpose()
+            })
+            .map_err(store)
+    }
+
+    fn commit_manifest(
+        &mut self,
+        run: &RunId,
+        fence: Fence,
+        manifest: &Manifest,
+    ) -> Result<(), LogError> {
+        let (summary, now) = (self.summary, self.now);
+        let done = self.store.write(|tx| {
+            if let Err(refused) = fenced(tx, run, fence)? {
+                return Ok(Err(refused));
+            }
+            let added = tx.prepare_cached("INSERT INTO placements (run, fence, manifest, committed) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (run) DO NOTHING")?.execute(params![run.as_str(), fence.0, to_json(manifest), millis(now)],
+            )?;
+            if added == 0 {
+                return Ok(Err(LogError::ManifestExists { run: run.clone() }));
+            }
+            if let Some(summary) = summary {
+                tx.prepare_cached("UPDATE runs SET summary = ?2 WHERE id = ?1")?.execute(params![run.as_str(), to_json(summary)],
+                )?;
+            }
+            Ok(Ok(()))
+        });
+        done.map_err(store)?
+    }
+
+    fn commit_outcome(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
+        let now = self.now;
+        let done = self.store.write(|tx| {
+            let found: Option<(String, Option<i64>, Option<String>)> = tx.prepare_cached("SELECT p.manifest, p.placed, r.summary FROM placements p JOIN runs r ON r.id = p.run
+                     WHERE p.run = ?1")?.query_row([run.as_str()],
+                    |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+                )
+                .optional()?;
+            let Some((manifest, placed, summary)) = found else {
+                return Ok(Err(LogError::NoManifest { run: run.clone() }));
+            };
+            if placed.is_some() {
+                return Ok(Err(LogError::Settled { run: run.clone() }));
+            }
+            if let Err(refused) = fenced(tx, run, fence)? {
+                return Ok(Err(refused));
+            }
+            let manifest: Manifest = from_json(&manifest)?;
+            let summary: RunSummary = summary.as_deref().map(from_json).transpose()?.unwrap_or_default();
+            tx.prepare_cached("UPDATE placements SET placed = ?2 WHERE run = ?1")?.execute(params![run.as_str(), millis(now)],
+            )?;
+            settle::settle_row(tx, run, &manifest.outcome, &summary, now)?;
+            Ok(Ok(()))
+        });
+        done.map_err(store)?
+    }
+}
+
+/// Whether `fence` is the job's and the run is still the running one.
+fn fenced(db: &Connection, run: &RunId, fence: Fence) -> Result<Result<(), LogError>, Fault> {
+    match settle::check_fence(db, run, Some(fence)) {
+        Ok(()) => Ok(Ok(())),
+        Err(Fault::Known(StoreError::StaleFence { .. })) => {
+            let current: i64 = db
+                .prepare_cached(
+                    "SELECT j.fence FROM runs r JOIN jobs j ON j.id = r.job WHERE r.id = ?1",
+                )?
+                .query_row([run.as_str()], |row| row.get(0))?;
+            Ok(Err(LogError::StaleFence {
+                run: run.clone(),
+                held: fence,
+                current: Fence(current),
+            }))
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
+fn store(error: StoreError) -> LogError {
+    LogError::Store(Box::new(error))
+}

@@ -1,0 +1,170 @@
+//! A run that is over, admitted once more: in a database of its own that lives in memory.
+//!
+//! It gets the id, the seed, the moment and the reservation that it had, through the same admission as
+//! any run. Must never touch the user's database.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::params;
+
+use super::{
+    Admission, Admitted, Amounts, Budget, Enter, NewJob, NewOccurrence, Node, Origin, Project,
+    Recorded, Result, Store, StoreError,
+};
+use crate::admission::AdmissionFacts;
+use crate::ids::{ProjectId, RunId};
+use crate::policy::Policy;
+use crate::process_id::ProcessIdentity;
+use crate::schedule::Schedule;
+use crate::time::ClockReading;
+
+/// What is known of the run.
+#[derive(Clone, Debug)]
+pub struct ReplayRun<'a> {
+    /// Its id.
+    pub run: &'a RunId,
+    /// Its seed.
+    pub seed: u64,
+    /// Whether a person asked for it.
+    pub by_hand: bool,
+    /// Its project.
+    pub project: &'a ProjectId,
+    /// Where it works now.
+    pub root: &'a Path,
+    /// The name of its job.
+    pub job: &'a str,
+    /// What that does.
+    pub kind: &'a str,
+    /// When it was admitted, and the boot clock now: deadlines run from here.
+    pub started: Timestamp,
+    /// See [`ClockReading::boot`].
+    pub boot: Duration,
+    /// What it had reserved.
+    pub reserved: Amounts,
+    /// How long it may take.
+    pub total: Duration,
+    /// Where it stages.
+    pub staging: &'a str,
+}
+
+impl Store {
+    /// The database of such a run, and its admission.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn again(again: &ReplayRun<'_>) -> Result<(Self, Admitted)> {
+        let mut store = Self::in_memory()?;
+        let (now, me) = (again.started, ProcessIdentity::me());
+        let project = Project {
+            id: again.project.clone(),
+            path: again.root.to_owned(),
+            node: Node::new(0, 0),
+            config_stamp: String::new(),
+            own: true,
+        };
+        store.register(&project, now)?;
+        let job = NewJob {
+            name: again.job.to_owned(),
+            kind: again.kind.to_owned(),
+            schedule: Schedule::manual(),
+            policy: Policy::default(),
+            enabled: true,
+        };
+        store.project_jobs(&project.id, "again", "", &[job], now)?;
+        let origin = match again.by_hand {
+            true => Origin::Hand,
+            false => Origin::Clock,
+        };
+        let new = NewOccurrence {
+            origin,
+            ..NewOccurrence::manual(store.job(&project.id, again.job)?.id, "again".into(), now)
+        };
+        let Recorded::New(run) = store.enter(&new, &me, now)? else {
+            unreachable!("the database was empty")
+        };
+        store.write(|tx| {
+            tx.prepare_cached("UPDATE runs SET id = ?2, seed = ?3 WHERE id = ?1")?
+                .execute(params![
+                    run.as_str(),
+                    again.run.as_str(),
+                    again.seed.cast_signed()
+                ])?;
+            Ok(())
+        })?;
+        let admission = store.admit(&Enter {
+            run: again.run,
+            owner: &me,
+            facts: &AdmissionFacts {
+                by_hand: true,
+                free_bytes: u64::MAX,
+                ..AdmissionFacts::default()
+            },
+            want: as_budget(again.reserved),
+            levels: &[],
+            total: again.total,
+            staging: again.staging,
+            now: ClockReading {
+                wall: now,
+                boot: again.boot,
+            },
+        })?;
+        match admission {
+            Admission::Admitted(admitted) => Ok((store, admitted)),
+            Admission::Declined(_) => Err(StoreError::NotFound {
+                what: "room for the run",
+                name: again.run.to_string(),
+            }),
+        }
+    }
+}
+
+fn as_budget(amounts: Amounts) -> Budget {
+    Budget {
+        calls: Some(amounts.calls),
+        tokens: Some(amounts.tokens),
+        micros: Some(amounts.micros),
+        seconds: Some(amounts.seconds),
+        ideas: Some(amounts.ideas),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_same_run_again() {
+        let started: Timestamp = "2026-11-21T22:00:00Z".parse().unwrap();
+        let (run, project) = (RunId::new(started), ProjectId::new(started));
+        let reserved = Amounts {
+            calls: 1,
+            tokens: 1000,
+            seconds: 60,
+            ..Amounts::default()
+        };
+        for by_hand in [true, false] {
+            let again = ReplayRun {
+                run: &run,
+                seed: u64::MAX - 7,
+                by_hand,
+                project: &project,
+                root: Path::new("/nowhere"),
+                job: "dream",
+                kind: "dream",
+                started,
+                boot: Duration::from_secs(5),
+                reserved,
+                total: Duration::from_secs(1800),
+                staging: "dreams/.staging/x",
+            };
+            let (store, admitted) = Store::again(&again).unwrap();
+            assert_eq!((admitted.run(), admitted.seed()), (&run, u64::MAX - 7));
+            assert_eq!((admitted.started(), admitted.manual()), (started, by_hand));
+            assert_eq!(admitted.reserved(), reserved);
+            assert_eq!(admitted.deadline(), Duration::from_secs(65));
+            assert_eq!(store.run(&run).unwrap().id, run);
+        }
+    }
+}

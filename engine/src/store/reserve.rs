@@ -1,0 +1,339 @@
+//! What a run may reserve, and what becomes of it: the one place where a level is held or charged.
+//!
+//! Must only ever be called inside of the transaction that also admits or settles the run, so that
+//! no two runs can both take what is left.
+
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+
+use super::usage::{
+    Amounts, Budget, BudgetLevel, PARENT, RUN, UNITS, WINDOW, in_use, reserved_by, row, signed,
+    used_by,
+};
+use super::{Fault, id, millis, timestamp};
+use crate::admission::Shortfall;
+use crate::ids::RunId;
+
+/// What a run reserves of a unit that its own budget leaves out.
+pub const DEFAULT: Amounts = Amounts {
+    calls: 10,
+    tokens: 1_000_000,
+    micros: 1_000_000,
+    seconds: 3_600,
+    ideas: 1_000,
+};
+
+/// Gives each window its key: that of the one that is open at `now`, else of the one that would
+/// open.
+pub(super) fn resolve(
+    db: &Connection,
+    levels: &[BudgetLevel],
+    now: Timestamp,
+) -> Result<Vec<BudgetLevel>, Fault> {
+    levels
+        .iter()
+        .map(|level| {
+            let mut level = level.clone();
+            if let Some(length) = level.window {
+                let opened = open_window(db, &level.key, length, now)?;
+                let opened = opened.map_or(now, |(opened, _)| opened);
+                level.key = window_key(&level.key, opened);
+            }
+            Ok(level)
+        })
+        .collect()
+}
+
+/// The key of a pool's window.
+pub(super) fn window_key(pool: &str, opened: Timestamp) -> String {
+    format!("{pool} {}", millis(opened))
+}
+
+/// The window of a pool that is open at `now`: from when to when. One that the clock has left, in
+/// either direction, is over.
+pub(super) fn open_window(
+    db: &Connection,
+    pool: &str,
+    length: SignedDuration,
+    now: Timestamp,
+) -> Result<Option<(Timestamp, Timestamp)>, Fault> {
+    let found: Option<(i64, i64)> = db
+        .prepare_cached("SELECT opened, closes FROM windows WHERE pool = ?1")?
+        .query_row([pool], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((opened, closes)) = found else {
+        return Ok(None);
+    };
+    let (opened, closes) = (timestamp(opened)?, timestamp(closes)?);
+    let near = opened.saturating_sub(length).unwrap_or(opened) < now;
+    Ok((near && now < closes).then_some((opened, closes)))
+}
+
+/// What `want` comes to at these levels, whose windows have their keys, or the first level that has
+/// too little. A unit that the run does not bound itself reserves all that the tightest level has
+/// left, up to the default.
+pub(super) fn fit(
+    db: &Connection,
+    want: Budget,
+    levels: &[BudgetLevel],
+    now: Timestamp,
+) -> Result<Result<Amounts, Shortfall>, Fault> {
+    let mut lefts: Vec<(&str, [Option<u64>; 5])> = Vec::with_capacity(levels.len());
+    let parent = levels.iter().find(|level| level.level == PARENT);
+    for level in levels {
+        if level.level == PARENT {
+            let left = remainder(db, &level.key, now)?.array();
+            lefts.push((&level.label, left.map(Some)));
+            continue;
+        }
+        // What the parent holds there is what its child may take; it is in use already.
+        if let Some(parent) = parent
+            && has_reservation(db, &parent.key, level)?
+        {
+            continue;
+        }
+        let held = in_use(db, level.level, &level.key)?.array();
+        let more = granted(db, level.level, &level.key, now)?.array();
+        let cap = level.cap.array();
+        let left = std::array::from_fn(|unit| {
+            cap[unit].map(|cap| cap.saturating_add(more[unit]).saturating_sub(held[unit]))
+        });
+        lefts.push((&level.label, left));
+    }
+    let mut amounts = [0_u64; 5];
+    for unit in 0..UNITS.len() {
+        let tightest = lefts
+            .iter()
+            .filter_map(|(label, left)| left[unit].map(|left| (left, *label)))
+            .min_by_key(|(left, _)| *left);
+        let short = |wanted, left, label: &str| {
+            Ok(Err(Shortfall {
+                level: label.to_owned(),
+                unit: UNITS[unit],
+                wanted,
+                left,
+            }))
+        };
+        amounts[unit] = match (want.array()[unit], tightest) {
+            (Some(wanted), Some((left, label))) if wanted > left => {
+                return short(wanted, left, label);
+            }
+            (Some(wanted), _) => wanted,
+            (None, Some((0, label))) => return short(1, 0, label),
+            (None, Some((left, _))) => left.min(DEFAULT.array()[unit]),
+            (None, None) => DEFAULT.array()[unit],
+        };
+    }
+    Ok(Ok(Amounts::from_array(amounts)))
+}
+
+/// What was granted of an account and is not over.
+pub(super) fn granted(
+    db: &Connection,
+    level: &str,
+    key: &str,
+    now: Timestamp,
+) -> Result<Amounts, Fault> {
+    Ok(db
+        .prepare_cached(
+            "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0), coalesce(sum(micros), 0),
+                coalesce(sum(seconds), 0), coalesce(sum(ideas), 0)
+             FROM grants WHERE level = ?1 AND key = ?2 AND (until IS NULL OR until > ?3)",
+        )?
+        .query_row(params![level, key, millis(now)], row)?)
+}
+
+/// What a live run has not used of its reservation, and could still use; nothing of one that is over.
+fn remainder(db: &Connection, run: &str, now: Timestamp) -> Result<Amounts, Fault> {
+    let run: RunId = id(run.to_owned())?;
+    let Some(reserved) = reserved_by(db, &run)? else {
+        return Ok(Amounts::default());
+    };
+    let started: Option<i64> = db
+        .prepare_cached("SELECT started FROM runs WHERE id = ?1 AND state = 'running'")?
+        .query_row([run.as_str()], |row| row.get(0))
+        .optional()?
+        .flatten();
+    let Some(started) = started else {
+        return Ok(Amounts::default());
+    };
+    let passed = (millis(now) - started).max(0).cast_unsigned();
+    let used = Amounts {
+        seconds: passed.div_ceil(1000),
+        ..used_by(db, &run)?
+    };
+    Ok(reserved.less(used))
+}
+
+fn has_reservation(db: &Connection, run: &str, level: &BudgetLevel) -> Result<bool, Fault> {
+    Ok(db
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM reservations
+             WHERE run = ?1 AND level = ?2 AND key = ?3 AND open)",
+        )?
+        .query_row(params![run, level.level, level.key], |row| row.get(0))?)
+}
+
+/// Holds `amounts` for a run at all these levels, whose windows have their keys; what the parent
+/// among them holds is taken from it.
+pub(super) fn reserve(
+    tx: &Transaction<'_>,
+    run: &RunId,
+    levels: &[BudgetLevel],
+    amounts: Amounts,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let parent = levels.iter().find(|level| level.level == PARENT);
+    if let Some(parent) = parent {
+        tx.prepare_cached("INSERT INTO escalations (run, parent) VALUES (?1, ?2)")?
+            .execute([run.as_str(), &parent.key])?;
+        tx.prepare_cached(
+            "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas)
+             SELECT ?1, level, key, ?3, ?4, ?5, ?6, ?7 FROM reservations
+             WHERE run = ?2 AND open AND level <> 'run'",
+        )?
+        .execute(params![
+            run.as_str(),
+            parent.key,
+            signed(amounts.calls),
+            signed(amounts.tokens),
+            signed(amounts.micros),
+            signed(amounts.seconds),
+            signed(amounts.ideas)
+        ])?;
+        shift(tx, &parent.key, amounts, Transfer::Out)?;
+    }
+    for level in levels.iter().filter(|level| level.level != PARENT) {
+        if let Some(length) = level.window
+            && let Some((pool, opened)) = level.key.rsplit_once(' ')
+        {
+            // The same window again, or a new one.
+            let opened = opened
+                .parse()
+                .map_or(now, |at| timestamp(at).unwrap_or(now));
+            let closes = opened.saturating_add(length).unwrap_or(opened);
+            tx.prepare_cached(
+                "INSERT INTO windows (pool, opened, closes) VALUES (?1, ?2, ?3)
+                 ON CONFLICT (pool) DO UPDATE SET opened = ?2, closes = ?3
+                   WHERE opened <> ?2 OR closes <> ?3",
+            )?
+            .execute(params![pool, millis(opened), millis(closes)])?;
+        }
+        debug_assert!(level.level != WINDOW || level.window.is_some());
+        reserve_level(tx, run, level.level, &level.key, amounts)?;
+    }
+    // The run itself is a level, so that requests find their bound even where nothing else caps.
+    reserve_level(tx, run, RUN, run.as_str(), amounts)
+}
+
+fn reserve_level(
+    tx: &Transaction<'_>,
+    run: &RunId,
+    level: &str,
+    key: &str,
+    amounts: Amounts,
+) -> Result<(), Fault> {
+    // A level that came with the parent is held already.
+    tx.prepare_cached(
+        "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (run, level, key) DO NOTHING",
+    )?
+    .execute(params![
+        run.as_str(),
+        level,
+        key,
+        signed(amounts.calls),
+        signed(amounts.tokens),
+        signed(amounts.micros),
+        signed(amounts.seconds),
+        signed(amounts.ideas)
+    ])?;
+    Ok(())
+}
+
+/// Which way a part of a parent's reservation goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transfer {
+    Out,
+    Back,
+}
+
+/// Moves a part of a run's reservation to its child, or back; the time with its deadline.
+fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Result<(), Fault> {
+    let sign = |amount| match way {
+        Transfer::Out => -signed(amount),
+        Transfer::Back => signed(amount),
+    };
+    let moved = tx
+        .prepare_cached(
+            "UPDATE reservations SET calls = max(0, calls + ?2), tokens = max(0, tokens + ?3),
+               micros = max(0, micros + ?4), seconds = max(0, seconds + ?5),
+               ideas = max(0, ideas + ?6) WHERE run = ?1 AND open",
+        )?
+        .execute(params![
+            run,
+            sign(amounts.calls),
+            sign(amounts.tokens),
+            sign(amounts.micros),
+            sign(amounts.seconds),
+            sign(amounts.ideas)
+        ])?;
+    if moved > 0 {
+        tx.prepare_cached(
+            "UPDATE runs SET deadline = max(0, deadline + ?2 * 1000)
+             WHERE id = ?1 AND state = 'running'",
+        )?
+        .execute(params![run, sign(amounts.seconds)])?;
+    }
+    Ok(())
+}
+
+/// What an account holds at most: adding two of them cannot overflow.
+const MOST: i64 = i64::MAX / 4;
+
+/// The sum of a run's requests as an account takes it.
+fn summed(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(MOST).min(MOST)
+}
+
+/// Moves what a run used from its reservation to its accounts; a request that was never settled is
+/// charged at its maximum. What an escalation leaves goes back to its parent while that is live.
+pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<(), Fault> {
+    // The wall clock may have jumped, and a dead run may be found late: no run is charged more time
+    // than it was allowed.
+    let Some(reserved) = reserved_by(tx, run)? else {
+        return Ok(());
+    };
+    let used = Amounts {
+        seconds: elapsed.min(reserved.seconds),
+        ..used_by(tx, run)?
+    };
+    tx.prepare_cached(
+        "INSERT INTO accounts (level, key, calls, tokens, micros, seconds, ideas)
+         SELECT level, key, ?2, ?3, ?4, ?5, ?6 FROM reservations
+           WHERE run = ?1 AND open AND level <> 'run'
+         ON CONFLICT (level, key) DO UPDATE SET
+           calls = min(calls, ?7) + ?2, tokens = min(tokens, ?7) + ?3,
+           micros = min(micros, ?7) + ?4, seconds = min(seconds, ?7) + ?5,
+           ideas = min(ideas, ?7) + ?6",
+    )?
+    .execute(params![
+        run.as_str(),
+        summed(used.calls),
+        summed(used.tokens),
+        summed(used.micros),
+        summed(used.seconds),
+        summed(used.ideas),
+        MOST
+    ])?;
+    tx.prepare_cached("UPDATE reservations SET open = 0 WHERE run = ?1")?
+        .execute([run.as_str()])?;
+    let parent: Option<String> = tx
+        .prepare_cached("SELECT parent FROM escalations WHERE run = ?1")?
+        .query_row([run.as_str()], |row| row.get(0))
+        .optional()?;
+    if let Some(parent) = parent {
+        shift(tx, &parent, reserved.less(used), Transfer::Back)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,352 @@
+//! Putting a copy in the place of the database.
+//!
+//! ```text
+//! plan ──> draft made of the copy, brought to the present, told what it cannot know ──synced──>
+//!   intent written ──> log and file moved aside together ──> draft renamed into place ──> intent removed
+//! ```
+//!
+//! Up to the intent a process that dies leaves the old database; from the intent on, whoever opens the
+//! database for writing finishes first, and readers are told to wait for that. What the copy cannot
+//! know is not guessed: scheduled times since then are missed, what waited is skipped, what ran is not tried
+//! again, each with the reason. Pauses are carried over from the database that was there, where it can
+//! be read: what somebody held back must not begin because of a restore. Must never delete the database that was there.
+
+use std::fs::{self, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use serde::{Deserialize, Serialize};
+
+use super::backup::{BackupCopy, inspect_copy, sync_folder_of, whole};
+use super::crash_points::CrashPoints;
+use super::maintenance::beside;
+use super::restore_loss::{RestoreLoss, since};
+use super::{
+    Event, Fault, NewOccurrence, NightId, Origin, Result, StoreError, events, format, from_json,
+    id, millis, occurrences, open, settle, timestamp,
+};
+use crate::files::{SMALL, copy_host, open_host, read_host, write_atomic};
+use crate::schedule::Schedule;
+use crate::tick::{REPORT_JOB, passed_over};
+
+/// What a restore is going to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestorePlan {
+    /// The copy, which was looked at.
+    pub copy: BackupCopy,
+    /// The database.
+    pub store: PathBuf,
+    /// Where the database that is there goes, with its log; absent when there is none.
+    pub keep: Option<PathBuf>,
+    /// What the database that is there has and the copy has not; absent where it cannot be read, or there
+    /// is none.
+    pub since: Option<RestoreLoss>,
+    /// An earlier restore was begun and not finished: it is, first.
+    pub unfinished: bool,
+}
+
+/// What a restored database was told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Restored {
+    /// Moments that passed since the copy was made.
+    pub missed: u64,
+    /// Runs that waited when it was made.
+    pub skipped: u64,
+    /// Runs that lived when it was made.
+    pub ended: u64,
+    /// Nights that closed since.
+    pub nights: u64,
+    /// Where the database that was there lies now, with its log; absent when there was none.
+    pub kept: Option<PathBuf>,
+}
+
+/// What is half done, and must be finished before anything else.
+#[derive(Debug, Serialize, Deserialize)]
+struct Intent {
+    draft: PathBuf,
+    keep: PathBuf,
+}
+
+fn intent_of(path: &Path) -> PathBuf {
+    path.with_extension("restoring")
+}
+
+/// Whether a restore has begun to move files.
+pub(super) fn is_half_done(path: &Path) -> bool {
+    intent_of(path).exists()
+}
+
+/// Looks at `copy` and says what putting it in the place of `store` comes to. Changes nothing.
+///
+/// # Errors
+/// See [`inspect_copy`].
+pub fn plan_restore(store: &Path, copy: &Path, now: Timestamp) -> Result<RestorePlan> {
+    let copy = inspect_copy(copy)?;
+    let since = since(store, &copy.path, now).ok();
+    Ok(RestorePlan {
+        copy,
+        store: store.to_owned(),
+        keep: there(store).then(|| keep(store, now)),
+        since,
+        unfinished: is_half_done(store),
+    })
+}
+
+/// Whether there is anything of a database at this path.
+fn there(store: &Path) -> bool {
+    ["", "-wal", "-shm"]
+        .iter()
+        .any(|ending| beside(store, ending).symlink_metadata().is_ok())
+}
+
+/// A name that no file of a database has, nor its log.
+fn keep(store: &Path, now: Timestamp) -> PathBuf {
+    let stamp = now.strftime("%Y%m%dT%H%M%SZ").to_string();
+    let names = (0..).map(|n| match n {
+        0 => store.with_extension(format!("damaged-{stamp}")),
+        n => store.with_extension(format!("damaged-{stamp}-{n}")),
+    });
+    names
+        .into_iter()
+        .find(|name| !there(name))
+        .expect("there is no end of numbers")
+}
+
+impl RestorePlan {
+    /// Does what the plan says.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] while any process has the database open for writing; the copy's own
+    /// errors; [`StoreError::CannotWrite`]. A repetition goes on where it ended.
+    pub fn carry_out(&self, now: Timestamp, dying: &mut CrashPoints) -> Result<Restored> {
+        let path = &self.store;
+        let lock = open::lock_file(path)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::InUse { path: path.clone() });
+            }
+            Err(TryLockError::Error(error)) => return Err(cannot(path)(error)),
+        }
+        if is_half_done(path) {
+            finish(path, dying)?;
+        }
+        let draft = path.with_extension("restored");
+        dying.before("remove an old draft");
+        for ending in ["", "-wal", "-shm", "-journal"] {
+            remove(&beside(&draft, ending)).map_err(cannot(&draft))?;
+        }
+        dying.before("copy the copy");
+        copy_host(&self.copy.path, &draft).map_err(cannot(&draft))?;
+        let log = beside(&self.copy.path, "-wal");
+        if log.exists() {
+            copy_host(&log, &beside(&draft, "-wal")).map_err(cannot(&draft))?;
+        }
+        dying.before("prepare the draft");
+        let mut reported = self.prepare(&draft, now)?;
+        dying.before("write the intent");
+        // Under the lock: what the plan named may have been taken since.
+        let keep = match &self.keep {
+            Some(planned) if !there(planned) => planned.clone(),
+            _ => keep(path, now),
+        };
+        reported.kept = there(path).then(|| keep.clone());
+        let intent = Intent { draft, keep };
+        let text = serde_json::to_vec(&intent).expect("an intent has two paths");
+        write_atomic(&intent_of(path), &text, 0o600)
+            .map_err(|error| cannot(&error.path)(error.source))?;
+        finish(path, dying)?;
+        Ok(reported)
+    }
+
+    /// Makes the draft a whole database of the present format that knows that it was restored.
+    fn prepare(&self, draft: &Path, now: Timestamp) -> Result<Restored> {
+        let sql = |error| Fault::Sql(error).at(draft);
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(draft, fs::Permissions::from_mode(0o600)).map_err(cannot(draft))?;
+        let mut db = Connection::open(draft).map_err(sql)?;
+        whole(&db, draft)?;
+        if format::read(&db, draft)? < format::PRESENT {
+            format::migrate(&mut db, draft, format::STEPS)?;
+        }
+        db.pragma_update(None, "foreign_keys", true).map_err(sql)?;
+        let reported = (|| -> Result<Restored, Fault> {
+            let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let reported = self.apply_events(&tx, now)?;
+            tx.commit()?;
+            Ok(reported)
+        })()
+        .map_err(|fault| fault.at(draft))?;
+        // Into one file, whatever journal the copy came with.
+        db.query_row("PRAGMA journal_mode = delete", [], |_| Ok(()))
+            .map_err(sql)?;
+        whole(&db, draft)?;
+        db.close().map_err(|(_, error)| sql(error))?;
+        open_host(draft)
+            .and_then(|file| file.sync_all())
+            .and_then(|()| sync_folder_of(draft))
+            .map_err(cannot(draft))?;
+        Ok(reported)
+    }
+
+    fn apply_events(&self, tx: &Transaction<'_>, now: Timestamp) -> Result<Restored, Fault> {
+        let of = match self.copy.made {
+            Some(made) => format!("a backup of {}", made.strftime("%Y-%m-%dT%H:%M:%SZ")),
+            None => "a backup of an unknown moment".to_owned(),
+        };
+        let restored = format!("the database was restored from {of}");
+        let mut reported = Restored::default();
+        let waited = strings(
+            tx,
+            "SELECT id FROM runs WHERE state = 'requested' OR (state = 'queued' AND waits_for IS NULL AND ready_at <= ?1)
+             ORDER BY rowid",
+            now,
+        )?;
+        for run in waited {
+            let why = format!("{restored}: it waited then, and whether it ran since is not known");
+            settle::skip(tx, &id(run)?, why, now)?;
+            reported.skipped += 1;
+        }
+        // Recovery settles them: placed where they had recorded that, else cancelled with this reason,
+        // and never tried again.
+        let why = format!("{restored}: it ran then, and how it ended is not known");
+        reported.ended = tx.execute(
+            "UPDATE runs SET cancel = coalesce(cancel, ?1) WHERE state = 'running'",
+            [why],
+        )? as u64;
+        reported.missed = pass_over(tx, &restored, now)?;
+        if let Some(since) = &self.since {
+            since.apply_pauses(tx)?;
+        }
+        reported.nights = close_nights(tx, &restored, now)?;
+        tx.execute(
+            "INSERT OR REPLACE INTO care (task, done, said) VALUES ('restore', ?1, ?2)",
+            params![millis(now), self.copy.path.to_string_lossy()],
+        )?;
+        let detail = format!(
+            "{restored} ({}): {} scheduled times since are missed, {} waiting runs skipped, {} live runs ended, {} nights \
+             closed; what was spent since is not known and counts as nothing",
+            self.copy.path.display(),
+            reported.missed,
+            reported.skipped,
+            reported.ended,
+            reported.nights
+        );
+        events::insert(
+            tx,
+            &Event {
+                at: now,
+                project: None,
+                run: None,
+                kind: "restored".to_owned(),
+                detail,
+            },
+        )?;
+        Ok(reported)
+    }
+}
+
+/// Records the scheduled times of all schedules up to `now` as missed: they may have been run, and are not
+/// run once more in silence.
+fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fault> {
+    type DueRow = (i64, String, i64);
+    let jobs: Vec<DueRow> = tx
+        .prepare("SELECT id, schedule, watermark FROM jobs WHERE enabled AND next_due IS NOT NULL")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<Result<_, _>>()?;
+    let mut count = 0;
+    for (job, schedule, watermark) in jobs {
+        let schedule: Schedule = from_json(&schedule)?;
+        // A zone that this machine does not know is told of by every tick.
+        let Ok((missed, due)) = passed_over(&schedule, timestamp(watermark)?, now) else {
+            continue;
+        };
+        if let Some(missed) = missed {
+            count += missed.count;
+            occurrences::missed(tx, super::JobId(job), None, why, &missed, now)?;
+        }
+        tx.execute(
+            "UPDATE jobs SET watermark = ?2, next_due = ?3 WHERE id = ?1",
+            params![job, millis(due.watermark), due.next.map(millis)],
+        )?;
+    }
+    Ok(count)
+}
+
+/// Closes the nights whose time is over without making their reports again: the ones that were made
+/// knew more.
+fn close_nights(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fault> {
+    let over: Vec<(i64, String)> = tx
+        .prepare("SELECT id, project FROM nights WHERE closed IS NULL AND closes <= ?1")?
+        .query_map([millis(now)], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    for (night, project) in &over {
+        tx.execute(
+            "UPDATE nights SET closed = ?2 WHERE id = ?1",
+            params![night, millis(now)],
+        )?;
+        let reports: Vec<i64> = tx
+            .prepare("SELECT id FROM jobs WHERE project = ?1 AND name = ?2")?
+            .query_map(params![project, REPORT_JOB], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for report in reports {
+            let new = NewOccurrence {
+                night: Some(NightId(*night)),
+                origin: Origin::Event,
+                ..NewOccurrence::manual(super::JobId(report), format!("night-{night}"), now)
+            };
+            settle::skipped(tx, &new, format!("{why}: the night was over then"), now)?;
+        }
+    }
+    Ok(over.len() as u64)
+}
+
+/// Moves the files of a restore whose draft is whole. Call it with the database's lock held alone; doing
+/// it again does nothing more.
+pub(super) fn finish(path: &Path, dying: &mut CrashPoints) -> Result<()> {
+    let intent = intent_of(path);
+    let text = read_host(&intent, SMALL).map_err(cannot(&intent))?;
+    let Intent { draft, keep } = serde_json::from_slice(&text)
+        .map_err(|error| cannot(&intent)(io::Error::other(error.to_string())))?;
+    if draft.exists() {
+        for ending in ["-wal", "-shm", ""] {
+            dying.before("move a file of the old database aside");
+            match fs::rename(beside(path, ending), beside(&keep, ending)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(cannot(path)(error));
+                }
+                _ => {}
+            }
+        }
+        dying.before("put the draft in place");
+        fs::rename(&draft, path).map_err(cannot(path))?;
+        sync_folder_of(path).map_err(cannot(path))?;
+    }
+    dying.before("remove the intent");
+    remove(&intent).map_err(cannot(&intent))?;
+    sync_folder_of(path).map_err(cannot(path))
+}
+
+fn strings(tx: &Transaction<'_>, sql: &str, now: Timestamp) -> Result<Vec<String>, Fault> {
+    Ok(tx
+        .prepare(sql)?
+        .query_map([millis(now)], |row| row.get(0))?
+        .collect::<Result<_, _>>()?)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn cannot(path: &Path) -> impl Fn(io::Error) -> StoreError + use<> {
+    let path = path.to_owned();
+    move |error| StoreError::CannotWrite {
+        path: path.clone(),
+        why: error.to_string(),
+    }
+}

@@ -1,0 +1,178 @@
+//! Rows of occurrences and runs as they are first written: what was asked for, by whom, and the run
+//! that is to serve it. Must never settle anything.
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension as _, Transaction, params};
+
+use super::{Fault, JobId, NightId, id, millis, to_json};
+use crate::digest::Digest;
+use crate::ids::{OccurrenceId, RunId};
+use crate::process_id::ProcessIdentity;
+
+/// What made an occurrence due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A moment of its schedule.
+    Clock,
+    /// The end of another job, or of a night.
+    Event,
+    /// Somebody put it into the queue and does not wait for it.
+    Queue,
+    /// A person who waits for it.
+    Hand,
+}
+
+impl Origin {
+    /// Its word in tables and listings.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Clock => "clock",
+            Self::Event => "event",
+            Self::Queue => "queue",
+            Self::Hand => "hand",
+        }
+    }
+
+    pub(super) fn read(word: &str) -> Result<Self, Fault> {
+        [Self::Clock, Self::Event, Self::Queue, Self::Hand]
+            .into_iter()
+            .find(|origin| origin.as_str() == word)
+            .ok_or_else(|| Fault::Nonsense(format!("an occurrence of origin {word:?}")))
+    }
+}
+
+/// An occurrence to record.
+#[derive(Clone, Debug)]
+pub struct NewOccurrence {
+    /// The job that is due.
+    pub job: JobId,
+    /// What makes it the same occurrence whoever records it: the due instant for clocks, the
+    /// parent's id for events, the caller's key or a fresh id manually.
+    pub key: String,
+    /// When it was due.
+    pub due: Timestamp,
+    /// The night it belongs to.
+    pub night: Option<NightId>,
+    /// What made it due.
+    pub origin: Origin,
+    /// Higher goes first; absent: the job's own.
+    pub priority: Option<i32>,
+    /// Settings of the job that hold for this one only, by key.
+    pub settings: Vec<(String, String)>,
+}
+
+impl NewOccurrence {
+    /// One that a person asks for, due now.
+    pub fn manual(job: JobId, key: String, now: Timestamp) -> Self {
+        Self {
+            job,
+            key,
+            due: now,
+            night: None,
+            origin: Origin::Hand,
+            priority: None,
+            settings: Vec::new(),
+        }
+    }
+}
+
+/// Adds an occurrence; the error is the one that has its key already.
+pub(super) fn insert(
+    tx: &Transaction<'_>,
+    new: &NewOccurrence,
+    now: Timestamp,
+) -> Result<Result<OccurrenceId, OccurrenceId>, Fault> {
+    let known: Option<String> = tx
+        .prepare_cached("SELECT id FROM occurrences WHERE job = ?1 AND key = ?2")?
+        .query_row(params![new.job.0, new.key], |row| row.get(0))
+        .optional()?;
+    if let Some(known) = known {
+        return Ok(Err(id(known)?));
+    }
+    let occurrence = OccurrenceId::new(now);
+    tx.prepare_cached(
+        "INSERT INTO occurrences (id, job, key, due, recorded, night, origin, settings, priority)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
+                 coalesce(?9, (SELECT policy ->> 'priority' FROM jobs WHERE id = ?2), 0))",
+    )?
+    .execute(params![
+        occurrence.as_str(),
+        new.job.0,
+        new.key,
+        millis(new.due),
+        millis(now),
+        new.night.map(|night| night.0),
+        new.origin.as_str(),
+        (!new.settings.is_empty()).then(|| to_json(&new.settings)),
+        new.priority
+    ])?;
+    Ok(Ok(occurrence))
+}
+
+/// Queues an occurrence; `None` when it is known.
+pub(super) fn line_up(
+    tx: &Transaction<'_>,
+    new: &NewOccurrence,
+    ready_at: Timestamp,
+    now: Timestamp,
+) -> Result<Option<RunId>, Fault> {
+    match insert(tx, new, now)? {
+        Ok(occurrence) => queue(tx, &occurrence, ready_at, None, now).map(Some),
+        Err(_known) => Ok(None),
+    }
+}
+
+/// A fresh run of an occurrence, later than all others of its millisecond, with the seed that its id
+/// fixes.
+fn fresh(tx: &Transaction<'_>, now: Timestamp) -> Result<(RunId, i64), Fault> {
+    let last: Option<String> = tx
+        .prepare_cached("SELECT max(id) FROM runs")?
+        .query_row([], |row| row.get(0))?;
+    let last: Option<RunId> = last.map(id).transpose()?;
+    let run = RunId::new_after(last.as_ref(), now);
+    let digest = Digest::of(run.as_str().as_bytes()).short();
+    let seed = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");
+    Ok((run, seed.cast_signed()))
+}
+
+/// Adds a requested run to an occurrence: `starter` spawns it now.
+pub(super) fn request(
+    tx: &Transaction<'_>,
+    occurrence: &OccurrenceId,
+    starter: &ProcessIdentity,
+    now: Timestamp,
+) -> Result<RunId, Fault> {
+    let (run, seed) = fresh(tx, now)?;
+    tx.prepare_cached(
+        "INSERT INTO runs (id, occurrence, job, attempt, state, requested, starter, seed)
+         SELECT ?1, id, job, 1 + (SELECT coalesce(max(attempt), 0) FROM runs WHERE occurrence = ?2), 'requested', ?3, ?4, ?5
+         FROM occurrences WHERE id = ?2",
+    )?
+    .execute(params![run.as_str(), occurrence.as_str(), millis(now), to_json(starter), seed])?;
+    Ok(run)
+}
+
+/// Adds a queued run to an occurrence: whoever ticks at `ready_at` or later starts it.
+pub(super) fn queue(
+    tx: &Transaction<'_>,
+    occurrence: &OccurrenceId,
+    ready_at: Timestamp,
+    waits_for: Option<&OccurrenceId>,
+    now: Timestamp,
+) -> Result<RunId, Fault> {
+    let (run, seed) = fresh(tx, now)?;
+    tx.prepare_cached(
+        "INSERT INTO runs (id, occurrence, job, attempt, state, requested, ready_at, waits_for, seed)
+         SELECT ?1, id, job, 1 + (SELECT coalesce(max(attempt), 0) FROM runs WHERE occurrence = ?2), 'queued', ?3, ?4, ?5, ?6
+         FROM occurrences WHERE id = ?2",
+    )?
+    .execute(params![
+        run.as_str(),
+        occurrence.as_str(),
+        millis(now),
+        millis(ready_at),
+        waits_for.map(OccurrenceId::as_str),
+        seed
+    ])?;
+    Ok(run)
+}

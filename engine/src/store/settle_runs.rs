@@ -1,0 +1,83 @@
+//! The ends of runs, each one transaction around [`settle`](super::settle).
+
+use jiff::Timestamp;
+use rusqlite::params;
+
+use super::settle::{check_fence, close, settle_row};
+use super::{Result, RunSummary, Store, rows, runs};
+use crate::ids::{Fence, RunId};
+use crate::outcome::Outcome;
+use crate::process_id::ProcessIdentity;
+
+impl Store {
+    /// Settles a run and, unless it was deferred, its occurrence.
+    ///
+    /// # Errors
+    /// [`StaleFence`](super::StoreError::StaleFence) when another run of the job was admitted since; the run must then
+    /// not touch anything any more. [`NotFound`](super::StoreError::NotFound) when it is settled already.
+    pub fn settle(
+        &mut self,
+        run: &RunId,
+        fence: Option<Fence>,
+        outcome: &Outcome,
+        summary: &RunSummary,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.write(|tx| {
+            check_fence(tx, run, fence)?;
+            settle_row(tx, run, outcome, summary, now)
+        })
+    }
+
+    /// Gives a run that was never admitted its outcome. Does nothing, and says so, when it was
+    /// admitted or settled meanwhile: then its outcome is another process's to give.
+    pub fn decline(&mut self, run: &RunId, outcome: &Outcome, now: Timestamp) -> Result<bool> {
+        self.write(|tx| {
+            if runs::waiting(tx, run)?.is_none() {
+                return Ok(false);
+            }
+            settle_row(tx, run, outcome, &RunSummary::default(), now)?;
+            Ok(true)
+        })
+    }
+
+    /// Settles a run whose publication met a target that was neither what it expected nor what it
+    /// makes. What was staged is kept for a person, and no longer swept.
+    pub fn settle_conflict(
+        &mut self,
+        run: &RunId,
+        fence: Fence,
+        outcome: &Outcome,
+        summary: &RunSummary,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.write(|tx| {
+            check_fence(tx, run, Some(fence))?;
+            tx.prepare_cached("UPDATE placements SET conflict = ?2 WHERE run = ?1")?
+                .execute(params![run.as_str(), outcome.why().unwrap_or_default()])?;
+            tx.prepare_cached("UPDATE runs SET staging = NULL WHERE id = ?1")?
+                .execute([run.as_str()])?;
+            settle_row(tx, run, outcome, summary, now)
+        })
+    }
+
+    /// Settles a run whose process is gone, and requests another attempt at its occurrence where
+    /// `retry` allows one.
+    pub fn settle_dead(
+        &mut self,
+        run: &RunId,
+        outcome: &Outcome,
+        summary: &RunSummary,
+        retry: Option<&ProcessIdentity>,
+        now: Timestamp,
+    ) -> Result<Option<RunId>> {
+        self.write(|tx| {
+            let Some(starter) = retry else {
+                settle_row(tx, run, outcome, summary, now)?;
+                return Ok(None);
+            };
+            let over = close(tx, run, outcome, summary, now)?;
+            rows::request(tx, &over.occurrence, starter, now).map(Some)
+        })
+    }
+}

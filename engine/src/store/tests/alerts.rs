@@ -1,0 +1,513 @@
+//! Alerts over random histories, against a slow model that knows nothing of rows: it reads the whole
+//! history again at each step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+
+use super::*;
+use crate::alerts::{AlertKind, AlertRules};
+
+/// What happened, in the order in which it was digested.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Entry {
+    Failed { by_hand: bool, stopped: bool },
+    Placed,
+    Missed,
+    Stale,
+    Silence(AlertKind),
+    Ack,
+}
+
+/// One trouble from its beginning to its end, as the model tells it.
+#[derive(Clone, Debug, PartialEq)]
+struct Episode {
+    kind: AlertKind,
+    raised: i64,
+    count: u32,
+    silenced: bool,
+    over: bool,
+    /// `raised` and `repeated` messages were made at these minutes.
+    reported: Vec<i64>,
+    /// It was told that it is over.
+    recovered: bool,
+}
+
+/// The whole history of one job told anew, kind by kind.
+fn episodes(history: &[(i64, Entry)], rules: &AlertRules) -> Vec<Episode> {
+    let mut all = Vec::new();
+    for kind in AlertKind::ALL {
+        let mut open: Option<Episode> = None;
+        for &(at, entry) in history {
+            let happens = match (kind, entry) {
+                (AlertKind::Failure, Entry::Failed { by_hand, .. }) => !by_hand,
+                (AlertKind::Breaker, Entry::Failed { stopped, .. }) => stopped,
+                (AlertKind::Missed, Entry::Missed) | (AlertKind::Stale, Entry::Stale) => true,
+                _ => false,
+            };
+            if happens && open.is_none() && rules.on.contains(&kind) {
+                open = Some(Episode {
+                    kind,
+                    raised: at,
+                    count: 1,
+                    silenced: false,
+                    over: false,
+                    reported: vec![at],
+                    recovered: false,
+                });
+                continue;
+            }
+            let Some(mut one) = open.take() else { continue };
+            let last = one.reported.last().copied().unwrap_or(at);
+            let due = (at - last) * 60 >= rules.repeat;
+            match entry {
+                _ if happens => {
+                    if due || kind != AlertKind::Stale {
+                        one.count += 1;
+                    }
+                    if due && !one.silenced && rules.on.contains(&kind) {
+                        one.reported.push(at);
+                    }
+                }
+                Entry::Placed => {
+                    one.over = true;
+                    one.recovered = rules.recovery && !one.silenced;
+                }
+                Entry::Ack if kind == AlertKind::Stale => one.silenced = true,
+                Entry::Ack => one.over = true,
+                Entry::Silence(which) if which == kind => one.silenced = true,
+                _ => {}
+            }
+            if one.over {
+                all.push(one);
+            } else {
+                open = Some(one);
+            }
+        }
+        all.extend(open);
+    }
+    all.sort_by_key(|one| (one.kind, one.raised));
+    all
+}
+
+/// The same as the database has it.
+fn recorded(fixture: &Fixture) -> Vec<Episode> {
+    let minute = |at: Timestamp| at.duration_since(now()).as_mins();
+    let mut all: Vec<Episode> = fixture
+        .store
+        .alerts(None, true)
+        .unwrap()
+        .into_iter()
+        .map(|alert| {
+            let messages = fixture.store.messages_of(&alert.id).unwrap();
+            let reported = |channel: &str| -> Vec<i64> {
+                let of_it = messages
+                    .iter()
+                    .filter(|one| one.channel == channel && one.what != "recovered");
+                of_it.map(|one| minute(one.made)).collect()
+            };
+            assert_eq!(
+                reported("a"),
+                reported("b"),
+                "every channel is told the same"
+            );
+            Episode {
+                kind: alert.kind,
+                raised: minute(alert.raised),
+                count: alert.count,
+                silenced: alert.silenced.is_some(),
+                over: alert.ended.is_some(),
+                reported: reported("a"),
+                recovered: alert.ended.is_some_and(|(_, how)| how == "recovered"),
+            }
+        })
+        .collect();
+    all.sort_by_key(|one| (one.kind, one.raised));
+    all
+}
+
+struct Random(u64);
+
+impl Random {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+}
+
+fn rules(dice: &mut Random) -> AlertRules {
+    AlertRules {
+        on: AlertKind::ALL
+            .into_iter()
+            .filter(|_| dice.roll(4) > 0)
+            .collect(),
+        recovery: dice.roll(4) > 0,
+        repeat: 60 * (1 + i64::try_from(dice.roll(600)).unwrap()),
+        success_within: Some(3600 * (2 + i64::try_from(dice.roll(40)).unwrap())),
+        jobs: BTreeMap::new(),
+        channels: vec!["a".to_owned(), "b".to_owned()],
+    }
+}
+
+/// A number of the environment, or this.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a person's switch, and no part of what is tested"
+)]
+fn number(name: &str, usual: f64) -> f64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(usual)
+}
+
+impl Fixture {
+    fn digest(&mut self, rules: &AlertRules, at: Timestamp) {
+        let rules = BTreeMap::from([(self.project.clone(), rules.clone())]);
+        self.store.digest(&rules, at).unwrap();
+        assert!(self.store.projects_with_news().unwrap().is_empty());
+    }
+
+    /// Runs a job once, for a person or for the queue.
+    fn ends(&mut self, by_hand: bool, outcome: &Outcome, at: Timestamp) {
+        let run = match by_hand {
+            true => self.requested("dream", &OccurrenceId::new(at).to_string()),
+            false => {
+                self.enqueue("dream");
+                self.start(at).remove(0)
+            }
+        };
+        self.end(&run, outcome, at);
+    }
+
+    /// Delivers what waits, or fails to; whatever is sent is what the model can tell.
+    fn deliver(&mut self, dice: &mut Random, at: Timestamp) {
+        let mut without = Vec::new();
+        while let Some(sent) = self.store.begin_delivery(&without, at).unwrap() {
+            assert!(sent.tries <= MOST_TRIES);
+            match dice.roll(4) {
+                // Killed before its end was written down.
+                0 => without.push((sent.project, sent.channel)),
+                1 => {
+                    let tried = DeliveryResult::Failed("no".to_owned());
+                    self.store
+                        .end_delivery(&sent.id, sent.tries, &tried, at)
+                        .unwrap();
+                    without.push((sent.project, sent.channel));
+                }
+                _ => self
+                    .store
+                    .end_delivery(&sent.id, sent.tries, &DeliveryResult::Delivered, at)
+                    .unwrap(),
+            }
+        }
+    }
+}
+
+#[test]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers of cases"
+)]
+fn alerts_are_raised_told_and_ended_as_the_model_says() {
+    let seed = number("RUNNER_TEST_SEED", f64::from(std::process::id())) as u64;
+    let cases = (60.0 * number("RUNNER_TEST_SCALE", 1.0)).ceil() as u64;
+    let began = crate::time::boot_time();
+    let (mut steps, mut raised, mut kinds) = (0, 0, BTreeSet::new());
+    let quiet = Policy {
+        retry: crate::policy::Retry {
+            count: 0,
+            ..Policy::default().retry
+        },
+        ..Policy::default()
+    };
+    for case in 0..cases {
+        let mut dice = Random(seed ^ (case << 32));
+        let rules = rules(&mut dice);
+        let mut fixture = quick_house();
+        fixture.jobs(&[with("dream", every(15), quiet.clone())]);
+        let job = fixture.id("dream");
+        let mut history: Vec<(i64, Entry)> = Vec::new();
+        let mut minute = 0;
+        // What the model needs to tell when the job is stale.
+        let (mut good, mut watched) = (None, None);
+        for _ in 0..60 {
+            minute += 1 + i64::try_from(dice.roll(120)).unwrap();
+            let at = later(minute);
+            match dice.roll(9) {
+                0..=2 => {
+                    let by_hand = dice.roll(4) == 0;
+                    let class = [Class::Crash, Class::Auth, Class::Guard][dice.roll(3) as usize];
+                    fixture.ends(by_hand, &failed(class), at);
+                    fixture.digest(&rules, at);
+                    let stopped = crate::admission::stopped(fixture.store.streak(job).unwrap());
+                    history.push((minute, Entry::Failed { by_hand, stopped }));
+                }
+                3 => {
+                    fixture.ends(dice.roll(2) == 0, &Outcome::Succeeded, at);
+                    fixture.digest(&rules, at);
+                    history.push((minute, Entry::Placed));
+                    good = Some(minute);
+                }
+                4 => {
+                    // Neither good nor bad.
+                    let why = "x".to_owned();
+                    fixture.ends(true, &Outcome::Skipped { why }, at);
+                    fixture.digest(&rules, at);
+                }
+                5 => {
+                    let due = fixture.store.due_jobs(at).unwrap();
+                    for due_job in &due {
+                        let none = CatchUp {
+                            which: CatchUpScope::None,
+                            window: SignedDuration::ZERO,
+                            ..CatchUp::default()
+                        };
+                        let job = &due_job.job;
+                        let found = job.schedule.due(due_job.watermark, at, &none).unwrap();
+                        let missed = found.missed.is_some();
+                        let found = crate::schedule::Due {
+                            fire: Vec::new(),
+                            ..found
+                        };
+                        fixture
+                            .store
+                            .enter_due(due_job, &found, None, None, at)
+                            .unwrap();
+                        if missed {
+                            history.push((minute, Entry::Missed));
+                        }
+                    }
+                    fixture.digest(&rules, at);
+                }
+                6 => {
+                    let of_it = BTreeMap::from([(fixture.project.clone(), rules.clone())]);
+                    let found = fixture.store.watch(&of_it, at).unwrap();
+                    let since = *watched.get_or_insert(minute);
+                    let since = good.unwrap_or(since).max(since);
+                    let limit = rules.stale_after("dream").map(|limit| limit.as_mins());
+                    let stale = limit.is_some_and(|limit| minute - since > limit);
+                    assert_eq!(!found.is_empty(), stale, "seed {seed}, case {case}");
+                    if stale {
+                        history.push((minute, Entry::Stale));
+                    }
+                }
+                7 => {
+                    let open = fixture.store.alerts(None, false).unwrap();
+                    if let Some(one) = open.get(dice.roll(4) as usize) {
+                        fixture.store.silence(&one.id, "ann", at).unwrap();
+                        history.push((minute, Entry::Silence(one.kind)));
+                    }
+                }
+                _ if dice.roll(3) == 0 => {
+                    fixture
+                        .store
+                        .acknowledge(&fixture.project, job, "dream", "ann", at)
+                        .unwrap();
+                    fixture.store.end_alerts(job, "ann", at).unwrap();
+                    history.push((minute, Entry::Ack));
+                }
+                _ => fixture.deliver(&mut dice, at),
+            }
+            steps += 1;
+            let wanted = episodes(&history, &rules);
+            let mut found = recorded(&fixture);
+            for (one, wanted) in found.iter_mut().zip(&wanted) {
+                // That nobody is told of a recovery is a matter of messages, looked at below.
+                one.recovered &= wanted.recovered;
+            }
+            assert_eq!(found, wanted, "seed {seed}, case {case}, {history:#?}");
+        }
+        for alert in fixture.store.alerts(None, true).unwrap() {
+            kinds.insert(alert.kind);
+            raised += 1;
+            messages_are_in_order(&fixture, &alert, rules.recovery);
+        }
+    }
+    let took = crate::time::boot_time().saturating_sub(began).as_secs_f32();
+    let _closed = writeln!(
+        std::io::stderr(),
+        "alerts: RUNNER_TEST_SEED={seed}: {cases} histories, {steps} steps, {raised} alerts in {took:.1} s"
+    );
+    assert_eq!(kinds.len(), 4, "every kind was raised");
+}
+
+/// What holds of the messages of one alert to each channel, whoever died when.
+fn messages_are_in_order(fixture: &Fixture, alert: &AlertRow, recovery: bool) {
+    let messages = fixture.store.messages_of(&alert.id).unwrap();
+    for channel in ["a", "b"] {
+        let of_it: Vec<&MessageRow> = messages
+            .iter()
+            .filter(|one| one.channel == channel)
+            .collect();
+        let recovered: Vec<_> = of_it.iter().filter(|one| one.what == "recovered").collect();
+        assert!(recovered.len() <= 1, "a recovery is told once");
+        if let Some(reported) = recovered.first() {
+            assert!(recovery && alert.ended.is_some() && alert.silenced.is_none());
+            let heard = of_it
+                .iter()
+                .any(|one| one.tries > 0 && one.made <= reported.made);
+            assert!(heard, "to those who may have heard");
+        }
+        let open = of_it
+            .iter()
+            .filter(|one| one.state == MessageState::Waiting);
+        assert!(open.count() <= 1, "what waits is the last word");
+        if alert.silenced.is_some() {
+            assert!(of_it.iter().all(|one| one.state != MessageState::Waiting));
+        }
+    }
+}
+
+#[test]
+fn a_recovery_is_told_once_and_of_all_that_is_over() {
+    let mut fixture = quick_house();
+    let rules = AlertRules {
+        on: AlertKind::ALL.into_iter().collect(),
+        recovery: true,
+        repeat: 3600,
+        channels: vec!["a".to_owned()],
+        ..AlertRules::default()
+    };
+    for minute in 0..3 {
+        fixture.ends(false, &failed(Class::Guard), later(minute));
+        fixture.digest(&rules, later(minute));
+        while let Some(sent) = fixture.store.begin_delivery(&[], later(minute)).unwrap() {
+            fixture
+                .store
+                .end_delivery(
+                    &sent.id,
+                    sent.tries,
+                    &DeliveryResult::Delivered,
+                    later(minute),
+                )
+                .unwrap();
+        }
+    }
+    fixture.ends(false, &Outcome::Succeeded, later(5));
+    fixture.digest(&rules, later(5));
+    let sent = fixture
+        .store
+        .begin_delivery(&[], later(5))
+        .unwrap()
+        .unwrap();
+    assert_eq!(sent.what, "recovered");
+    assert_eq!(sent.kinds, [AlertKind::Failure, AlertKind::Breaker]);
+    assert_eq!(sent.count, 3);
+    assert_eq!(fixture.store.begin_delivery(&[], later(5)).unwrap(), None);
+    // One that nobody was told of recovers in silence.
+    fixture.ends(false, &failed(Class::Guard), later(6));
+    fixture.ends(false, &Outcome::Succeeded, later(7));
+    fixture.digest(&rules, later(7));
+    let first = fixture.store.messages_due(later(7)).unwrap();
+    let without = [(fixture.project.clone(), "a".to_owned())];
+    assert!(
+        !first
+            || fixture
+                .store
+                .begin_delivery(&without, later(7))
+                .unwrap()
+                .is_none()
+    );
+    assert!(fixture.store.alerts(None, false).unwrap().is_empty());
+}
+
+#[test]
+fn a_message_is_tried_so_often_and_then_given_up() {
+    let mut fixture = quick_house();
+    let rules = AlertRules {
+        on: AlertKind::ALL.into_iter().collect(),
+        repeat: 3600,
+        channels: vec!["a".to_owned()],
+        ..AlertRules::default()
+    };
+    fixture.ends(false, &failed(Class::Guard), now());
+    fixture.digest(&rules, now());
+    let (mut minute, mut tries) = (0, 0);
+    while minute < 3000 {
+        // Every other one dies in the middle.
+        if let Some(sent) = fixture.store.begin_delivery(&[], later(minute)).unwrap() {
+            tries += 1;
+            assert_eq!(sent.tries, tries);
+            if tries % 2 == 0 {
+                let tried = DeliveryResult::Failed("no".to_owned());
+                fixture
+                    .store
+                    .end_delivery(&sent.id, sent.tries, &tried, later(minute))
+                    .unwrap();
+            }
+        }
+        minute += 1;
+    }
+    assert_eq!(tries, MOST_TRIES);
+    let alert = fixture.store.alerts(None, false).unwrap().remove(0);
+    let message = fixture.store.messages_of(&alert.id).unwrap().remove(0);
+    assert_eq!(message.state, MessageState::GivenUp);
+    let lost = fixture.store.undelivered().unwrap();
+    assert_eq!(
+        lost,
+        [(fixture.project.clone(), "a".to_owned(), 1, "no".to_owned())]
+    );
+    fixture
+        .store
+        .silence(&alert.id, "ann", later(3000))
+        .unwrap();
+    assert!(fixture.store.undelivered().unwrap().is_empty());
+    fixture
+        .store
+        .end_alerts(fixture.id("dream"), "ann", later(3001))
+        .unwrap();
+    assert_eq!(fixture.store.forget_alerts(later(3002)).unwrap(), 1);
+    assert!(fixture.store.alerts(None, true).unwrap().is_empty());
+}
+
+#[test]
+fn what_was_off_or_paused_is_not_stale_when_it_is_on_again() {
+    let mut fixture = quick_house();
+    let rules = AlertRules {
+        on: AlertKind::ALL.into_iter().collect(),
+        success_within: Some(24 * 3600),
+        ..AlertRules::default()
+    };
+    let rules = BTreeMap::from([(fixture.project.clone(), rules)]);
+    let day = 24 * 60;
+    assert!(fixture.store.watch(&rules, now()).unwrap().is_empty());
+    assert!(!fixture.store.watch_due(later(59)).unwrap());
+    assert!(fixture.store.watch_due(later(60)).unwrap());
+    let stale = fixture.store.watch(&rules, later(day + 1)).unwrap();
+    assert_eq!(stale.len(), 1, "only the one with a clock");
+    let off = NewJob {
+        enabled: false,
+        ..job("tidy", every(15))
+    };
+    fixture.jobs(&[off]);
+    assert!(
+        fixture
+            .store
+            .watch(&rules, later(2 * day))
+            .unwrap()
+            .is_empty()
+    );
+    fixture.jobs(&[job("tidy", every(15))]);
+    assert!(
+        fixture
+            .store
+            .watch(&rules, later(9 * day))
+            .unwrap()
+            .is_empty()
+    );
+    assert!(
+        fixture
+            .store
+            .watch(&rules, later(9 * day + 60))
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(
+        fixture.store.watch(&rules, later(11 * day)).unwrap().len(),
+        1
+    );
+}

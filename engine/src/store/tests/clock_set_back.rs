@@ -1,0 +1,101 @@
+//! Clocks that were wrong and are set right: what was recorded in a false future is in nobody's way.
+
+use super::*;
+use crate::policy::{CatchUp, CatchUpScope};
+
+fn years() -> Timestamp {
+    now()
+        .saturating_add(SignedDuration::from_hours(5 * 365 * 24))
+        .unwrap()
+}
+
+#[test]
+fn what_waits_in_a_false_future_begins_again_from_now() {
+    let mut fixture = quick_house();
+    let first = fixture.due("tidy", years()).pop().unwrap();
+    fixture.start(years());
+    let until = years()
+        .saturating_add(SignedDuration::from_hours(1))
+        .unwrap();
+    let why = "work is in progress".to_owned();
+    fixture.end(&first, &Outcome::Deferred { until, why }, years());
+    let night = fixture
+        .store
+        .open_night(&fixture.project.clone(), "2031-11-20", years(), until)
+        .unwrap();
+    let wish = fixture.wish("dream", Origin::Queue);
+    let Recorded::New(wished) = fixture.store.enqueue(&wish, until, None, now()).unwrap() else {
+        panic!("known")
+    };
+    let reported = fixture.store.reset_waits_ahead(later(1)).unwrap().unwrap();
+    assert!(reported.contains("1 waiting run and 1 night"), "{reported}");
+    assert_eq!(fixture.start(later(2)).len(), 1, "the deferred one");
+    assert_eq!(
+        fixture.row(&wished).ready_at,
+        Some(until),
+        "a moment that a person chose stays"
+    );
+    assert_eq!(fixture.store.night(night.id).unwrap().opens, later(1));
+    assert_eq!(fixture.store.reset_waits_ahead(later(3)).unwrap(), None);
+}
+
+#[test]
+fn failures_in_a_false_future_are_made_good_by_a_success_now() {
+    let mut fixture = quick_house();
+    for at in [years(), years(), years()] {
+        let new = NewOccurrence::manual(fixture.id("tidy"), OccurrenceId::new(at).to_string(), at);
+        let me = fixture.me.clone();
+        let Recorded::New(run) = fixture.store.enter(&new, &me, at).unwrap() else {
+            panic!("known")
+        };
+        fixture.end(&run, &failed(Class::Crash), at);
+    }
+    let tidy = fixture.id("tidy");
+    assert_eq!(fixture.store.failures_in_a_row(tidy).unwrap(), 3);
+    let run = fixture.requested("tidy", "now");
+    fixture.end(&run, &Outcome::Succeeded, now());
+    assert_eq!(fixture.store.failures_in_a_row(tidy).unwrap(), 0);
+}
+
+#[test]
+fn what_waits_for_a_job_that_clocks_may_not_start_any_more_is_skipped() {
+    let mut fixture = quick_house();
+    let run = fixture.due("tidy", later(15)).remove(0);
+    let wished = fixture.enqueue("tidy");
+    let mut tidy = job("tidy", every(15));
+    tidy.enabled = false;
+    fixture.jobs(&[tidy, job("dream", Schedule::manual())]);
+    let why = "skipped: its job was disabled or removed while it waited";
+    assert_eq!(fixture.stands(&run).unwrap().to_string(), why);
+    assert_eq!(fixture.start(later(16)), [wished], "a person's wish stays");
+    fixture.check();
+}
+
+#[test]
+fn moments_that_are_caught_up_keep_their_order_when_one_is_tried_again() {
+    let mut fixture = quick_house();
+    let mut policy = Policy {
+        catch_up: CatchUp {
+            which: CatchUpScope::All,
+            stagger: SignedDuration::ZERO,
+            ..CatchUp::default()
+        },
+        ..Policy::default()
+    };
+    policy.retry.backoff = vec![SignedDuration::from_hours(2)];
+    fixture.jobs(&[
+        with("tidy", every(15), policy),
+        job("dream", Schedule::manual()),
+    ]);
+    let runs = fixture.due("tidy", later(45));
+    assert_eq!(fixture.start(later(45)), runs[..1]);
+    fixture.end(&runs[0], &failed(Class::Crash), later(46));
+    let again = fixture.runs_of("tidy").pop().unwrap();
+    let ready = again.ready_at.unwrap();
+    if ready > later(47) {
+        assert!(fixture.start(later(47)).is_empty(), "the older one waits");
+    }
+    assert_eq!(fixture.start(ready), std::slice::from_ref(&again.id));
+    fixture.end(&again.id, &Outcome::Succeeded, ready);
+    assert_eq!(fixture.start(ready), runs[1..2]);
+}

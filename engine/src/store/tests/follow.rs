@@ -1,0 +1,148 @@
+//! Jobs that are due when another one ends.
+
+use super::*;
+
+fn chained() -> Fixture {
+    let mut fixture = quick_house();
+    fixture.jobs(&[
+        job("fetch", Schedule::manual()),
+        after("use", "fetch", On::Success),
+        after("tell", "fetch", On::End),
+        after("last", "use", On::Success),
+    ]);
+    fixture
+}
+
+/// Ends a fresh run of `fetch` and says what stands of the others.
+fn ended(fixture: &mut Fixture, outcome: &Outcome) -> [String; 3] {
+    let run = fixture.requested("fetch", &OccurrenceId::new(now()).to_string());
+    fixture.end(&run, outcome, later(1));
+    fixture.check();
+    ["use", "tell", "last"].map(|job| {
+        let runs = fixture.runs_of(job);
+        runs.last()
+            .map_or("nothing".to_owned(), |run| match &run.outcome {
+                Some(outcome) => outcome.to_string(),
+                None => format!("{:?}", run.state),
+            })
+    })
+}
+
+#[test]
+fn each_end_of_the_first_has_its_followers() {
+    let queued = || "Queued".to_owned();
+    let skip = |job: &str, what: &str| format!("skipped: {job} ended as {what}");
+    let mut fixture = chained();
+    assert_eq!(
+        ended(&mut fixture, &Outcome::Succeeded),
+        [queued(), queued(), "nothing".to_owned()]
+    );
+    for (outcome, reported) in [
+        (failed(Class::Auth), "failed (auth): x"),
+        (
+            Outcome::Cancelled {
+                why: "manually".to_owned(),
+            },
+            "cancelled: manually",
+        ),
+    ] {
+        let mut fixture = chained();
+        let first = skip("fetch", reported);
+        let last = skip("use", &first);
+        assert_eq!(ended(&mut fixture, &outcome), [first, queued(), last]);
+    }
+    let mut fixture = chained();
+    let idle = Outcome::Skipped {
+        why: "idle".to_owned(),
+    };
+    let found = ended(&mut fixture, &idle);
+    assert_eq!(
+        found[1],
+        skip("fetch", "skipped: idle"),
+        "it was not at work"
+    );
+    // A person was told to come again later.
+    let mut fixture = chained();
+    let put_off = Outcome::Deferred {
+        until: later(15),
+        why: "dirty".to_owned(),
+    };
+    let found = ended(&mut fixture, &put_off);
+    assert!(
+        found[0].starts_with("skipped") && found[1].starts_with("skipped"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn attempts_that_are_not_the_last_have_none() {
+    let mut fixture = chained();
+    let run = fixture.enqueue("fetch");
+    fixture.start(now());
+    fixture.end(&run, &failed(Class::Crash), later(1));
+    assert!(fixture.runs_of("tell").is_empty());
+    let again = fixture.start(later(60)).remove(0);
+    fixture.end(&again, &Outcome::Succeeded, later(61));
+    let tell = fixture.runs_of("tell");
+    assert_eq!((tell.len(), tell[0].origin), (1, Origin::Event));
+    assert_eq!(tell[0].due, later(61));
+}
+
+#[test]
+fn a_follower_belongs_to_the_night_while_it_is_open() {
+    for closed in [false, true] {
+        let mut fixture = chained();
+        let night = fixture
+            .store
+            .open_night(&fixture.project, "2026-11-21", now(), later(60))
+            .unwrap();
+        let new = NewOccurrence {
+            night: Some(night.id),
+            ..fixture.wish("fetch", Origin::Clock)
+        };
+        let Recorded::New(run) = fixture.store.enter(&new, &fixture.me, now()).unwrap() else {
+            panic!()
+        };
+        let report = fixture.id("tidy");
+        if closed {
+            let me = fixture.me.clone();
+            fixture
+                .store
+                .close_night(night.id, report, &me, later(1))
+                .unwrap();
+        }
+        fixture.end(&run, &Outcome::Succeeded, later(2));
+        let expected = (!closed).then_some(night.id);
+        assert_eq!(fixture.runs_of("use")[0].night, expected);
+        let open = fixture.store.nights_to_close(later(2)).unwrap();
+        assert!(open.is_empty(), "its follower is still to run: {open:?}");
+        let me = fixture.me.clone();
+        let started = fixture
+            .store
+            .start_ready(Some(night.id), &me, later(2))
+            .unwrap();
+        assert_eq!(started.len(), if closed { 0 } else { 2 });
+    }
+}
+
+#[test]
+fn a_job_that_clocks_may_not_start_follows_nothing() {
+    let mut fixture = chained();
+    let mut tell = after("tell", "fetch", On::End);
+    tell.enabled = false;
+    fixture.jobs(&[job("fetch", Schedule::manual()), tell]);
+    assert_eq!(ended(&mut fixture, &Outcome::Succeeded)[1], "nothing");
+}
+
+#[test]
+fn followers_get_their_second_chance_with_a_retry() {
+    let mut fixture = chained();
+    ended(&mut fixture, &failed(Class::Auth));
+    let run = fixture.runs_of("fetch").remove(0).id;
+    let again = fixture.store.retry(&run, later(5)).unwrap();
+    fixture.start(later(5));
+    fixture.end(&again, &Outcome::Succeeded, later(6));
+    assert_eq!(fixture.runs_of("use").len(), 2);
+    assert_eq!(fixture.runs_of("use")[1].outcome, None);
+    fixture.check();
+}

@@ -1,0 +1,255 @@
+//! Every format that was ever released loads for ever.
+//!
+//! `tests/fixtures/format-N.db` is a file of format N as it was when the format was frozen;
+//! `format-N.sql` has its rows. With `RUNNER_UPDATE_FIXTURES=1` a missing file is made of both, and
+//! a file that is there is never made again.
+
+use std::fs;
+use std::path::Path;
+
+use super::*;
+use crate::store::crash_points::CrashPoints;
+use crate::store::format::{PRESENT, STEPS, kept_as, migrate, migrate_file, read, shape};
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// A copy of a frozen file.
+fn frozen(format: i64) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("database.sqlite");
+    fs::copy(fixtures().join(format!("format-{format}.db")), &path).unwrap();
+    (folder, path)
+}
+
+/// Everything that a file holds, in words.
+fn content(db: &Connection) -> Vec<String> {
+    let mut tables = db
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name")
+        .unwrap();
+    let tables: Vec<String> = tables
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let mut lines = Vec::new();
+    for table in tables {
+        let mut rows = db.prepare(&format!("SELECT * FROM {table}")).unwrap();
+        let columns = rows.column_count();
+        let mut rows = rows.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            let cells: Vec<String> = (0..columns)
+                .map(|at| format!("{:?}", row.get_ref(at).unwrap()))
+                .collect();
+            lines.push(format!("{table}: {}", cells.join(" ")));
+        }
+    }
+    lines.sort();
+    lines
+}
+
+/// A file of format `format`, from the steps that we know and the frozen rows.
+fn made(format: usize, path: &Path) {
+    let mut db = Connection::open(path).unwrap();
+    db.pragma_update(None, "application_id", format::APPLICATION_ID)
+        .unwrap();
+    migrate(&mut db, path, &STEPS[..format]).unwrap();
+    let rows = fs::read_to_string(fixtures().join(format!("format-{format}.sql"))).unwrap();
+    db.execute_batch(&format!("BEGIN; {rows} COMMIT; VACUUM"))
+        .unwrap();
+}
+
+#[test]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "whether a fixture is made is said by the environment"
+)]
+fn the_steps_still_make_what_was_frozen() {
+    #[allow(clippy::disallowed_methods)] // A person's switch, and no part of what is tested.
+    let update = std::env::var_os("RUNNER_UPDATE_FIXTURES").is_some();
+    for format in 1..=STEPS.len() {
+        let file = fixtures().join(format!("format-{format}.db"));
+        if !file.exists() && update {
+            made(format, &file);
+        }
+        assert!(
+            file.exists(),
+            "format {format} has no {}: write its rows and run this with RUNNER_UPDATE_FIXTURES=1",
+            file.display()
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("made");
+        made(format, &path);
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let old = Connection::open_with_flags(&file, flags).unwrap();
+        assert_eq!(
+            content(&old),
+            content(&Connection::open(&path).unwrap()),
+            "step {format} or an earlier one was changed after its release"
+        );
+    }
+}
+
+#[test]
+fn every_frozen_format_opens_and_all_of_it_can_be_read() {
+    for format in 1..=PRESENT {
+        let (_folder, path) = frozen(format);
+        let store = Store::open(&path).unwrap();
+        store.check().unwrap();
+        assert_eq!(read(&store.db, &path).unwrap(), PRESENT);
+        let runs = store.runs(&RunFilter::default()).unwrap();
+        assert!(runs.len() > 10, "{}", runs.len());
+        let words: std::collections::BTreeSet<&str> = runs
+            .iter()
+            .filter_map(|run| Some(run.outcome.as_ref()?.as_str()))
+            .collect();
+        assert_eq!(words.len(), 7, "{words:?}");
+        for state in [RunState::Queued, RunState::Requested, RunState::Running] {
+            assert!(runs.iter().any(|run| run.state == state), "{state:?}");
+        }
+        for project in store.projects().unwrap() {
+            store.jobs(&project.id).unwrap();
+            for night in store.nights(&project.id, 10).unwrap() {
+                store.occurrences_of(night.id).unwrap();
+            }
+        }
+        assert_eq!(
+            kept_as(&path, format).exists(),
+            format < PRESENT,
+            "the old file is kept exactly when it was migrated"
+        );
+    }
+}
+
+/// The present steps and one that is not released: what the next format will go through.
+fn next() -> Vec<&'static str> {
+    let mut steps = STEPS.to_vec();
+    steps.push("ALTER TABLE events ADD COLUMN weight INTEGER; UPDATE events SET weight = 1;");
+    steps
+}
+
+#[test]
+fn a_migration_keeps_every_row_and_the_file_as_it_was() {
+    let (_folder, path) = frozen(PRESENT);
+    let mut db = Connection::open(&path).unwrap();
+    let before = content(&db);
+    migrate_file(&mut db, &path, &next(), &mut CrashPoints::default()).unwrap();
+    let version: i64 = db
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap();
+    assert_eq!(version, PRESENT + 1);
+    let unweighed: i64 = db
+        .query_row(
+            "SELECT count(*) FROM events WHERE weight IS NULL",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(unweighed, 0);
+    let kept = Connection::open(kept_as(&path, PRESENT)).unwrap();
+    assert_eq!(content(&kept), before);
+    let said: String = db
+        .query_row("SELECT said FROM care WHERE task = 'shape'", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    assert_eq!(said, shape(&next(), STEPS.len() + 1));
+    drop(db);
+    // We are the older program now.
+    assert!(matches!(
+        Store::open(&path).err().unwrap(),
+        StoreError::Newer { .. }
+    ));
+}
+
+#[test]
+fn a_migration_that_fails_half_way_changes_nothing() {
+    let (_folder, path) = frozen(PRESENT);
+    for bad in [
+        "ALTER TABLE events ADD COLUMN weight INTEGER; UPDATE nothing SET x = 1;",
+        "DELETE FROM projects;",
+        "not SQL",
+    ] {
+        let mut db = Connection::open(&path).unwrap();
+        let before = content(&db);
+        let mut steps = next();
+        steps.push(bad);
+        migrate_file(&mut db, &path, &steps, &mut CrashPoints::default()).unwrap_err();
+        assert_eq!(content(&db), before, "{bad}");
+        drop(db);
+        Store::open(&path).unwrap().check().unwrap();
+    }
+}
+
+#[test]
+fn a_database_of_a_build_between_releases_is_named_as_what_it_is() {
+    let (_folder, path) = frozen(PRESENT);
+    for spoil in [
+        "UPDATE care SET said = 'other' WHERE task = 'shape'",
+        "DELETE FROM care",
+        "DROP TABLE care",
+    ] {
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch(spoil)
+            .unwrap();
+        for error in [
+            Store::open(&path).err().unwrap(),
+            Store::read(&path).err().unwrap(),
+        ] {
+            assert!(
+                matches!(error, StoreError::Stranger { .. }),
+                "{spoil}: {error}"
+            );
+        }
+    }
+}
+
+/// Runs itself again as the process that dies.
+#[test]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the process that dies is told so by its environment"
+)]
+fn a_kill_at_any_step_of_a_migration_leaves_the_old_or_the_new() {
+    const STEP: &str = "RUNNER_TEST_DIE_AT";
+    const PATH: &str = "RUNNER_TEST_LEDGER";
+    let number = |text: std::ffi::OsString| text.into_string().unwrap().parse::<u32>().unwrap();
+    if let (Some(step), Some(path)) = (std::env::var_os(STEP), std::env::var_os(PATH)) {
+        let path = PathBuf::from(path);
+        let mut db = Connection::open(&path).unwrap();
+        let mut dying = CrashPoints::dying_after(number(step));
+        migrate_file(&mut db, &path, &next(), &mut dying).unwrap();
+        return;
+    }
+    let mut died = 0;
+    for step in 0..20 {
+        let (_folder, path) = frozen(PRESENT);
+        let before = content(&Connection::open(&path).unwrap());
+        let name =
+            "store::tests::formats::a_kill_at_any_step_of_a_migration_leaves_the_old_or_the_new";
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name])
+            .env(STEP, step.to_string())
+            .env(PATH, &path)
+            .output()
+            .unwrap();
+        let mut db = Connection::open(&path).unwrap();
+        let version: i64 = db
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .unwrap();
+        if version == PRESENT {
+            assert_eq!(content(&db), before, "step {step}");
+            migrate_file(&mut db, &path, &next(), &mut CrashPoints::default()).unwrap();
+        }
+        let kept = Connection::open(kept_as(&path, PRESENT)).unwrap();
+        assert_eq!(content(&kept), before, "step {step}");
+        if output.status.success() {
+            break;
+        }
+        assert_eq!(output.status.code(), None, "step {step}: {output:?}");
+        died += 1;
+    }
+    assert_eq!(died, 4);
+}

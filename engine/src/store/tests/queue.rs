@@ -1,0 +1,195 @@
+//! Who of the waiting begins, and when.
+
+use super::*;
+use crate::policy::ConcurrencyGroup;
+
+fn grouped(name: &str, slots: u32) -> NewJob {
+    let policy = Policy {
+        group: ConcurrencyGroup {
+            name: "heavy".to_owned(),
+            slots,
+        },
+        ..Policy::default()
+    };
+    with(name, Schedule::manual(), policy)
+}
+
+#[test]
+fn the_more_important_goes_first_then_the_older() {
+    let mut fixture = fixture();
+    fixture.jobs(&["a", "b", "c", "d"].map(|name| grouped(name, 1)));
+    let mut runs = Vec::new();
+    for (job, priority, due) in [("a", 0, 3), ("b", 5, 2), ("c", 0, 1), ("d", -1, 0)] {
+        let wish = NewOccurrence {
+            priority: Some(priority),
+            due: later(due),
+            ..fixture.wish(job, Origin::Queue)
+        };
+        let Recorded::New(run) = fixture.store.enqueue(&wish, now(), None, now()).unwrap() else {
+            panic!()
+        };
+        runs.push(run);
+    }
+    for expected in [1, 2, 0, 3] {
+        let started = fixture.start(later(9));
+        assert_eq!(started, [runs[expected].clone()]);
+        assert!(fixture.start(later(9)).is_empty(), "the group is full");
+        fixture.end(&started[0], &Outcome::Succeeded, later(9));
+    }
+    fixture.check();
+}
+
+#[test]
+fn slots_hold_over_all_projects_and_count_what_a_person_runs() {
+    let mut fixture = fixture();
+    fixture.jobs(&[grouped("a", 2), grouped("b", 2)]);
+    let other = ProjectId::new(now());
+    let row = Project {
+        id: other.clone(),
+        path: PathBuf::from("/q"),
+        node: Node::new(1, 8),
+        config_stamp: String::new(),
+        own: false,
+    };
+    fixture.store.register(&row, now()).unwrap();
+    fixture
+        .store
+        .project_jobs(&other, "s", "", &[grouped("a", 2)], now())
+        .unwrap();
+    let by_hand = fixture.requested("a", "k");
+    let job = fixture.store.job(&other, "a").unwrap().id;
+    let elsewhere = NewOccurrence {
+        origin: Origin::Queue,
+        ..NewOccurrence::manual(job, "k".to_owned(), now())
+    };
+    fixture
+        .store
+        .enqueue(&elsewhere, now(), None, now())
+        .unwrap();
+    fixture.enqueue("b");
+    assert_eq!(fixture.start(later(1)).len(), 1);
+    assert!(fixture.start(later(1)).is_empty());
+    fixture.end(&by_hand, &Outcome::Succeeded, later(1));
+    assert_eq!(fixture.start(later(1)).len(), 1);
+}
+
+#[test]
+fn of_one_job_one_runs() {
+    let mut fixture = fixture();
+    let (first, second) = (fixture.enqueue("dream"), fixture.enqueue("dream"));
+    assert_eq!(fixture.start(later(1)), std::slice::from_ref(&first));
+    assert!(fixture.start(later(1)).is_empty());
+    fixture.end(&first, &Outcome::Succeeded, later(1));
+    assert_eq!(fixture.start(later(1)), [second]);
+}
+
+#[test]
+fn two_drivers_never_start_the_same() {
+    let mut fixture = fixture();
+    let names: Vec<String> = (0..12).map(|n| format!("j{n}")).collect();
+    let jobs: Vec<NewJob> = names.iter().map(|name| grouped(name, 100)).collect();
+    fixture.jobs(&jobs);
+    for name in &names {
+        fixture.enqueue(name);
+    }
+    let path = fixture.store.path().to_owned();
+    let drivers: Vec<_> = (0..6)
+        .map(|_| {
+            let (path, me) = (path.clone(), fixture.me.clone());
+            std::thread::spawn(move || {
+                let mut store = Store::open(&path).unwrap();
+                store.start_ready(None, &me, later(1)).unwrap()
+            })
+        })
+        .collect();
+    let mut all: Vec<RunId> = drivers
+        .into_iter()
+        .flat_map(|driver| driver.join().unwrap())
+        .collect();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 12);
+}
+
+#[test]
+fn a_moment_a_priority_and_settings_of_its_own_are_kept() {
+    let mut fixture = fixture();
+    let policy = Policy {
+        priority: 7,
+        ..Policy::default()
+    };
+    fixture.jobs(&[with("dream", Schedule::manual(), policy)]);
+    let plain = fixture.enqueue("dream");
+    assert_eq!(fixture.row(&plain).priority, 7, "the job's own");
+    let wish = NewOccurrence {
+        priority: Some(-2),
+        due: later(30),
+        settings: vec![("timeout".to_owned(), "5m".to_owned())],
+        ..fixture.wish("dream", Origin::Queue)
+    };
+    let Recorded::New(run) = fixture
+        .store
+        .enqueue(&wish, later(30), None, now())
+        .unwrap()
+    else {
+        panic!()
+    };
+    let row = fixture.row(&run);
+    assert_eq!((row.priority, row.ready_at), (-2, Some(later(30))));
+    assert_eq!(row.settings, wish.settings);
+    assert!(!row.by_hand && row.starter.is_none());
+    fixture.start(now());
+    fixture.end(&plain, &Outcome::Succeeded, later(1));
+    assert!(fixture.start(later(29)).is_empty());
+    assert_eq!(
+        fixture.store.next_ready(later(29)).unwrap(),
+        Some(later(30))
+    );
+    assert_eq!(
+        fixture.store.next_moment(later(29)).unwrap(),
+        Some(later(30))
+    );
+    assert_eq!(fixture.start(later(30)), std::slice::from_ref(&run));
+    assert_eq!(fixture.store.next_ready(later(30)).unwrap(), None);
+    // The same key is the same wish, whatever else it says.
+    let again = fixture.store.enqueue(&wish, now(), None, now()).unwrap();
+    assert_eq!(again, Recorded::Known(fixture.row(&run).occurrence));
+}
+
+#[test]
+fn a_start_deadline_binds_clocks_and_not_the_queue() {
+    let mut fixture = fixture();
+    let policy = Policy {
+        start_within: Some(SignedDuration::from_mins(10)),
+        ..Policy::default()
+    };
+    fixture.jobs(&[
+        with("dream", Schedule::manual(), policy.clone()),
+        with("tidy", every(15), policy),
+    ]);
+    let wished = fixture.enqueue("dream");
+    let due = fixture.due("tidy", later(15)).remove(0);
+    assert_eq!(fixture.start(later(40)), [wished]);
+    assert!(why(fixture.outcome(&due)).starts_with("skipped: its start deadline passed at"));
+    // Once it has begun it may be tried again at any time.
+    let due = fixture.due("tidy", later(45)).remove(0);
+    assert_eq!(fixture.start(later(50)), std::slice::from_ref(&due));
+    fixture.admit(&due, Budget::default(), &[]).unwrap();
+    fixture.end(&due, &failed(Class::Crash), later(51));
+    assert_eq!(fixture.start(later(300)).len(), 1);
+    fixture.check();
+}
+
+#[test]
+fn what_waits_is_listed_the_next_first() {
+    let mut fixture = fixture();
+    let first = fixture.enqueue("dream");
+    let behind = fixture.enqueue_after("tidy", Some(&first));
+    let wish = fixture.wish("dream", Origin::Queue);
+    fixture.store.enqueue(&wish, later(5), None, now()).unwrap();
+    let queued = fixture.store.queued_of(&fixture.project).unwrap();
+    let ids: Vec<&RunId> = queued.iter().map(|run| &run.id).collect();
+    assert_eq!((ids[0], ids[2], ids.len()), (&first, &behind, 3));
+    let waits_for = (first, "dream".to_owned());
+    assert_eq!(queued[2].waits_for_run, Some(waits_for));
+}

@@ -1,0 +1,166 @@
+//! Copies and what a restored database knows.
+
+use super::*;
+use crate::store::crash_points::CrashPoints;
+
+#[test]
+fn what_lived_in_a_backup_is_ended_and_never_tried_again() {
+    let mut fixture = fixture();
+    let path = fixture.store.path().to_owned();
+    let running = fixture.admitted("a").run().clone();
+    let requested = fixture.requested("dream", "b");
+    let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
+    let soon = NewOccurrence {
+        origin: Origin::Queue,
+        ..NewOccurrence::manual(job, "c".to_owned(), now())
+    };
+    let Recorded::New(ahead) = fixture
+        .store
+        .enqueue(&soon, later(600), None, now())
+        .unwrap()
+    else {
+        panic!("known");
+    };
+    let copy = path.with_file_name("copy");
+    let made = fixture
+        .store
+        .backup(&copy, now(), &mut CrashPoints::default())
+        .unwrap();
+    assert_eq!(made.made, Some(now()));
+    let again = fixture
+        .store
+        .backup(&copy, now(), &mut CrashPoints::default());
+    assert!(matches!(again.unwrap_err(), StoreError::CannotWrite { .. }));
+    let plan = plan_restore(&path, &copy, later(120)).unwrap();
+    let busy = plan.carry_out(later(120), &mut CrashPoints::default());
+    assert!(matches!(busy.unwrap_err(), StoreError::InUse { .. }));
+    drop(fixture.store);
+    let reported = plan
+        .carry_out(later(120), &mut CrashPoints::default())
+        .unwrap();
+    assert_eq!(
+        (reported.skipped, reported.ended, reported.missed),
+        (1, 1, 8)
+    );
+    let store = Store::open(&path).unwrap();
+    assert!(store.examine().unwrap().findings.is_empty());
+    let row = store.run(&running).unwrap();
+    assert!(row.cancel.unwrap().contains("was restored from a backup"));
+    let row = store.run(&requested).unwrap();
+    assert!(why(row.outcome).contains("whether it ran since is not known"));
+    let row = store.run(&ahead).unwrap();
+    assert_eq!(row.state, RunState::Queued, "its moment lies ahead");
+    let tidy = store.job(&fixture.project, "tidy").unwrap();
+    assert!(tidy.next_due.unwrap() > later(120));
+    assert!(store.due_jobs(later(120)).unwrap().is_empty());
+}
+
+#[test]
+fn what_is_no_backup_is_refused_before_anything_moves() {
+    let fixture = fixture();
+    let path = fixture.store.path().to_owned();
+    let bad = path.with_file_name("bad");
+    assert!(matches!(
+        plan_restore(&path, &bad, now()).unwrap_err(),
+        StoreError::NoBackup { .. }
+    ));
+    let sound = std::fs::read(&path).unwrap();
+    for content in [
+        Vec::new(),
+        b"no database".to_vec(),
+        sound[..sound.len() / 2].to_vec(),
+    ] {
+        std::fs::write(&bad, content).unwrap();
+        plan_restore(&path, &bad, now()).unwrap_err();
+    }
+}
+
+#[test]
+fn a_copy_is_of_one_moment_while_others_write() {
+    let mut fixture = fixture();
+    let path = fixture.store.path().to_owned();
+    let (begun, wait) = std::sync::mpsc::channel();
+    let writing = std::thread::spawn({
+        let path = path.clone();
+        move || {
+            let mut store = Store::open(&path).unwrap();
+            for round in 0..60 {
+                // Two rows of one transaction: a copy has both or none.
+                store
+                    .write(|tx| {
+                        for half in ["left", "right"] {
+                            tx.execute(
+                                "INSERT INTO events (at, kind, detail) VALUES (?1, ?2, '')",
+                                rusqlite::params![round, half],
+                            )?;
+                        }
+                        Ok(())
+                    })
+                    .unwrap();
+                let _nobody_waits_any_more = begun.send(());
+            }
+        }
+    });
+    for round in 0..5 {
+        wait.recv().unwrap();
+        let copy = path.with_file_name(format!("copy-{round}"));
+        fixture
+            .store
+            .backup(&copy, now(), &mut CrashPoints::default())
+            .unwrap();
+        let db = Connection::open(&copy).unwrap();
+        let torn: i64 = db
+            .query_row(
+                "SELECT count(*) FROM (SELECT 1 FROM events GROUP BY at HAVING count(*) <> 2)",
+                [],
+                |row| row.get(0),
+            )
+            .unwrap();
+        assert_eq!(torn, 0);
+    }
+    writing.join().unwrap();
+}
+
+#[test]
+fn what_was_decided_since_a_copy_is_counted_and_pauses_are_carried_over() {
+    let mut fixture = fixture();
+    let path = fixture.store.path().to_owned();
+    let job = |name: &str| fixture.store.job(&fixture.project, name).unwrap().id;
+    let (dream, tidy) = (job("dream"), job("tidy"));
+    fixture.store.pause(Some(tidy), later(500)).unwrap();
+    let copy = path.with_file_name("copy");
+    let dying = &mut CrashPoints::default();
+    fixture.store.backup(&copy, now(), dying).unwrap();
+    let none = plan_restore(&path, &copy, later(1)).unwrap().since.unwrap();
+    let counts = |it: &RestoreLoss| (it.runs, it.acks, it.grants, it.limits, it.pauses);
+    assert_eq!(counts(&none), (0, 0, 0, 0, 1));
+    fixture.store.resume(Some(tidy), later(2)).unwrap();
+    fixture.store.pause(Some(dream), later(900)).unwrap();
+    fixture.store.pause(None, later(800)).unwrap();
+    fixture.requested("dream", "since");
+    let plan = plan_restore(&path, &copy, later(120)).unwrap();
+    assert_eq!(counts(plan.since.as_ref().unwrap()), (1, 0, 0, 0, 2));
+    drop(fixture.store);
+    // What the plan names may be taken by then, and is somebody's.
+    let planned = plan.keep.clone().unwrap();
+    std::fs::write(&planned, "kept").unwrap();
+    let reported = plan.carry_out(later(120), dying).unwrap();
+    assert_eq!(std::fs::read(&planned).unwrap(), b"kept");
+    assert!(
+        reported.kept.is_some() && reported.kept != plan.keep,
+        "{reported:?}"
+    );
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.paused_until(later(121)).unwrap(), Some(later(800)));
+    let own = store.own_pauses(later(121)).unwrap();
+    let own: Vec<_> = own.iter().map(|it| (it.job.as_str(), it.until)).collect();
+    assert_eq!(
+        own,
+        [("dream", later(900))],
+        "and the one that ended has ended"
+    );
+    drop(store);
+    // Of what cannot be read nothing can be told.
+    std::fs::write(&path, "damaged").unwrap();
+    assert_eq!(plan_restore(&path, &copy, later(130)).unwrap().since, None);
+}

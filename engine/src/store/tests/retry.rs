@@ -1,0 +1,197 @@
+//! Attempts after the first: by themselves, and because somebody asks for one.
+
+use super::*;
+
+/// Fails each attempt until nothing is tried any more; how often, and the waits.
+fn attempts(fixture: &mut Fixture, first: RunId, outcome: &Outcome) -> Vec<SignedDuration> {
+    let mut waits = Vec::new();
+    let (mut run, mut at) = (first, now());
+    loop {
+        fixture.end(&run, outcome, at);
+        fixture.check();
+        let Some(next) = fixture
+            .store
+            .next_ready(at.saturating_sub(SignedDuration::from_millis(1)).unwrap())
+            .unwrap()
+        else {
+            return waits;
+        };
+        waits.push(next.duration_since(at));
+        at = next;
+        run = fixture.start(at).remove(0);
+    }
+}
+
+#[test]
+fn a_failure_is_tried_again_as_often_as_the_job_says_within_its_backoff() {
+    let crash = failed(Class::Crash);
+    let late = Outcome::TimedOut {
+        why: "x".to_owned(),
+    };
+    for outcome in [crash, late] {
+        for origin in [Origin::Clock, Origin::Event, Origin::Queue] {
+            let mut fixture = quick_house();
+            let wish = fixture.wish("dream", origin);
+            fixture.store.enqueue(&wish, now(), None, now()).unwrap();
+            let first = fixture.start(now()).remove(0);
+            let waits = attempts(&mut fixture, first.clone(), &outcome);
+            assert_eq!(waits.len(), 2, "{origin:?}");
+            for (wait, longest) in waits.iter().zip([1, 5]) {
+                let longest = SignedDuration::from_mins(longest);
+                assert!(
+                    *wait >= SignedDuration::ZERO && *wait <= longest,
+                    "{waits:?}"
+                );
+            }
+            assert_eq!(fixture.stands(&first), Some(outcome.clone()));
+            assert_eq!(
+                fixture
+                    .store
+                    .failures_in_a_row(fixture.id("dream"))
+                    .unwrap(),
+                1
+            );
+        }
+    }
+}
+
+#[test]
+fn nothing_is_tried_again_for_a_person_or_where_somebody_must_act() {
+    let mut fixture = quick_house();
+    let by_hand = fixture.requested("dream", "k");
+    assert!(attempts(&mut fixture, by_hand, &failed(Class::Crash)).is_empty());
+    for class in [
+        Class::Auth,
+        Class::NotInstalled,
+        Class::OverBudget,
+        Class::Guard,
+    ] {
+        let run = fixture.enqueue("dream");
+        fixture.start(now());
+        assert!(
+            attempts(&mut fixture, run, &failed(class)).is_empty(),
+            "{class}"
+        );
+    }
+}
+
+#[test]
+fn a_run_that_was_asked_to_end_is_not_tried_again_however_it_ends() {
+    for outcome in [
+        failed(Class::Crash),
+        Outcome::TimedOut {
+            why: "x".to_owned(),
+        },
+        Outcome::Deferred {
+            until: later(9),
+            why: "quota".to_owned(),
+        },
+    ] {
+        let mut fixture = fixture();
+        let run = fixture.enqueue("dream");
+        fixture.start(now());
+        fixture.admit(&run, Budget::default(), &[]).unwrap();
+        fixture.store.cancel(&run, "manually", now()).unwrap();
+        assert!(
+            attempts(&mut fixture, run.clone(), &outcome).is_empty(),
+            "{outcome}"
+        );
+        assert!(fixture.stands(&run).is_some());
+        if outcome.keeps_open() {
+            assert_eq!(why(fixture.stands(&run)), "cancelled: manually");
+        }
+    }
+}
+
+#[test]
+fn a_deferral_comes_back_once_at_its_time() {
+    let mut fixture = fixture();
+    let run = fixture.enqueue("dream");
+    fixture.start(now());
+    let put_off = Outcome::Deferred {
+        until: later(20),
+        why: "dirty".to_owned(),
+    };
+    fixture.end(&run, &put_off, later(1));
+    assert_eq!(fixture.stands(&run), None);
+    assert!(fixture.start(later(19)).is_empty());
+    let again = fixture.start(later(20));
+    assert_eq!(again.len(), 1);
+    assert_eq!(fixture.row(&again[0]).attempt, 2);
+    assert!(fixture.start(later(500)).is_empty());
+    // A deferral is no failure: all attempts are left.
+    assert_eq!(
+        attempts(&mut fixture, again[0].clone(), &failed(Class::Crash)).len(),
+        2
+    );
+}
+
+#[test]
+fn a_wish_reopens_what_is_over_once() {
+    let mut fixture = fixture();
+    let run = fixture.requested("dream", "k");
+    assert!(fixture.store.retry(&run, now()).is_err(), "it is open");
+    fixture.end(&run, &failed(Class::Auth), now());
+    let again = fixture.store.retry(&run, later(1)).unwrap();
+    assert!(matches!(
+        fixture.store.retry(&run, later(1)).unwrap_err(),
+        StoreError::NotFound { .. }
+    ));
+    let row = fixture.row(&again);
+    assert_eq!((row.attempt, row.state), (2, RunState::Queued));
+    assert_eq!(fixture.stands(&run), None);
+    // Nobody waits for it: it is the queue's, comes back when it is put off, and needs no starter
+    // that lives on.
+    assert_eq!((row.origin, row.by_hand), (Origin::Queue, false));
+    assert_eq!(fixture.start(later(1)), std::slice::from_ref(&again));
+    let put_off = Outcome::Deferred {
+        until: later(9),
+        why: "dirty".to_owned(),
+    };
+    fixture.end(&again, &put_off, later(2));
+    let third = fixture.start(later(9)).remove(0);
+    fixture.end(&third, &Outcome::Succeeded, later(10));
+    assert_eq!(fixture.stands(&run), Some(Outcome::Succeeded));
+    // What went well may be wanted again, by any of its attempts.
+    let fourth = fixture.store.retry(&again, later(11)).unwrap();
+    assert_eq!(fixture.row(&fourth).attempt, 4);
+    fixture.check();
+    let nobody = RunId::new(now());
+    assert!(fixture.store.retry(&nobody, now()).is_err());
+}
+
+#[test]
+fn a_wish_overrules_the_start_deadline() {
+    let mut fixture = fixture();
+    let policy = Policy {
+        start_within: Some(SignedDuration::from_mins(10)),
+        ..Policy::default()
+    };
+    fixture.jobs(&[with("tidy", every(15), policy)]);
+    let run = fixture.due("tidy", later(15)).remove(0);
+    assert!(fixture.start(later(60)).is_empty());
+    assert!(why(fixture.stands(&run)).contains("start deadline"));
+    let again = fixture.store.retry(&run, later(61)).unwrap();
+    assert_eq!(fixture.start(later(61)), [again]);
+}
+
+#[test]
+fn the_breaker_looks_past_many_that_were_skipped() {
+    let mut fixture = quick_house();
+    for n in 0..3 {
+        let run = fixture.requested("dream", &format!("failed {n}"));
+        fixture.end(&run, &failed(Class::Crash), now());
+    }
+    for n in 0..120 {
+        let run = fixture.requested("dream", &format!("skipped {n}"));
+        let why = "stopped after 3 failures in a row".to_owned();
+        fixture.end(&run, &Outcome::Skipped { why }, now());
+    }
+    assert_eq!(
+        fixture
+            .store
+            .failures_in_a_row(fixture.id("dream"))
+            .unwrap(),
+        3
+    );
+}

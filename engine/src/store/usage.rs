@@ -1,0 +1,466 @@
+//! Accounts: reserve before, settle after, fail closed.
+//!
+//! ```text
+//! caps + grants ──fit──> reservation of a run, at all levels at once      (BEGIN IMMEDIATE)
+//!                            └──request──> stated | charged at its reserved maximum
+//!                            └──escalation──> reservation of a child, out of what is left
+//!                        settle ──> used, at each level; the rest is free again
+//! ```
+//!
+//! A run reserves its maximum at every level (its job's day, its night, its day, the pool it spends
+//! from) and holds it until it is settled; each model request draws on that reservation. What a
+//! request used and never told, or told beyond all measure, is charged at its reserved maximum. A
+//! unit that neither the run nor any level bounds is reserved at [`DEFAULT`]: nothing is ever
+//! unbounded. Amounts only ever saturate; no sum of them can overflow a row.
+
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::{Connection, OptionalExtension as _, params};
+use serde::{Deserialize, Serialize};
+
+use super::{Fault, Result, Store, StoreError, id, millis};
+use crate::admission::Shortfall;
+use crate::ids::RunId;
+
+/// An amount of each unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Amounts {
+    /// Model calls.
+    pub calls: u64,
+    /// Tokens, in and out.
+    pub tokens: u64,
+    /// Millionths of a dollar.
+    pub micros: u64,
+    /// Wall seconds.
+    pub seconds: u64,
+    /// Ideas, or whatever a job counts its work in.
+    pub ideas: u64,
+}
+
+/// A cap for each unit; none means that this level does not bound it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Budget {
+    /// Model calls.
+    pub calls: Option<u64>,
+    /// Tokens, in and out.
+    pub tokens: Option<u64>,
+    /// Millionths of a dollar.
+    pub micros: Option<u64>,
+    /// Wall seconds.
+    pub seconds: Option<u64>,
+    /// Ideas, or whatever a job counts its work in.
+    pub ideas: Option<u64>,
+}
+
+/// One account that a run spends from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetLevel {
+    /// One of [`DAY`], [`NIGHT`], [`JOB`], [`POOL_DAY`], [`POOL_WEEK`], [`WINDOW`], [`PARENT`].
+    pub level: &'static str,
+    /// Which day or night; of a window the pool's name, of a parent its run's id.
+    pub key: String,
+    /// What people call it: `night 2026-11-21`.
+    pub label: String,
+    /// What it may hold in all.
+    pub cap: Budget,
+    /// How long a window lasts, from the first run that is admitted in it.
+    pub window: Option<SignedDuration>,
+}
+
+/// A civil day of a project.
+pub const DAY: &str = "day";
+/// A night.
+pub const NIGHT: &str = "night";
+/// A civil day of one job.
+pub const JOB: &str = "job";
+/// A civil day of a pool, over all projects.
+pub const POOL_DAY: &str = "pool-day";
+/// An ISO week of a pool, over all projects.
+pub const POOL_WEEK: &str = "pool-week";
+/// A window of a pool, like a provider's five hours: it opens with the first use.
+pub const WINDOW: &str = "pool-window";
+/// The run whose remainder is spent: the reservation comes out of that run's, at all its levels.
+pub const PARENT: &str = "parent";
+/// The run itself: the bound of its requests.
+pub(super) const RUN: &str = "run";
+
+impl BudgetLevel {
+    /// An account by its name.
+    pub fn new(level: &'static str, key: String, label: String, cap: Budget) -> Self {
+        Self {
+            level,
+            key,
+            label,
+            cap,
+            window: None,
+        }
+    }
+
+    /// What is left of a run, for one that it starts.
+    pub fn of_parent(parent: &RunId) -> Self {
+        let label = format!("run {parent}");
+        Self::new(PARENT, parent.to_string(), label, Budget::default())
+    }
+}
+
+/// What a request turned out to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestUsage {
+    /// The backend said.
+    Known(Amounts),
+    /// It did not: the reserved maximum is charged.
+    Unknown,
+    /// It did not, but this much was heard of: the reserved maximum, or this where it is more.
+    AtLeast(Amounts),
+}
+
+/// How the money of a request is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Money {
+    /// The backend stated it.
+    Stated,
+    /// Its tokens were stated, and the list of prices has its model.
+    Priced,
+    /// Its tokens were stated, its price is not known: the reserved maximum.
+    Reserved,
+}
+
+impl Money {
+    /// As the database and `--json` write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stated => "stated",
+            Self::Priced => "priced",
+            Self::Reserved => "reserved",
+        }
+    }
+}
+
+/// One reserved model call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestId(i64);
+
+/// The names of the units, in the order of their amounts.
+pub const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
+
+impl Amounts {
+    /// In the order of [`UNITS`].
+    pub fn array(self) -> [u64; 5] {
+        [
+            self.calls,
+            self.tokens,
+            self.micros,
+            self.seconds,
+            self.ideas,
+        ]
+    }
+
+    /// In the order of [`UNITS`].
+    pub fn from_array([calls, tokens, micros, seconds, ideas]: [u64; 5]) -> Self {
+        Self {
+            calls,
+            tokens,
+            micros,
+            seconds,
+            ideas,
+        }
+    }
+
+    /// Unit by unit.
+    pub fn plus(self, other: Self) -> Self {
+        let (a, b) = (self.array(), other.array());
+        Self::from_array(std::array::from_fn(|unit| a[unit].saturating_add(b[unit])))
+    }
+
+    /// Unit by unit, and never below nothing.
+    pub fn less(self, other: Self) -> Self {
+        let (a, b) = (self.array(), other.array());
+        Self::from_array(std::array::from_fn(|unit| a[unit].saturating_sub(b[unit])))
+    }
+
+    /// Whether any unit is more than anything that can be meant.
+    pub fn beyond_measure(self) -> bool {
+        self.array().into_iter().any(|amount| amount > MEASURE)
+    }
+}
+
+/// More than this of any unit is a mistake of whoever said it: a thousand million million.
+pub const MEASURE: u64 = 1_000_000_000_000_000;
+
+impl Budget {
+    /// In the order of [`UNITS`].
+    pub fn array(self) -> [Option<u64>; 5] {
+        [
+            self.calls,
+            self.tokens,
+            self.micros,
+            self.seconds,
+            self.ideas,
+        ]
+    }
+}
+
+impl Store {
+    /// What is spent or held of an account; of a window, of the one with this key.
+    pub fn account(&self, level: &str, key: &str) -> Result<Amounts> {
+        self.view(|db| in_use(db, level, key))
+    }
+
+    /// What a run has spent so far.
+    pub fn spent_by(&self, run: &RunId) -> Result<Amounts> {
+        self.view(|db| used_by(db, run))
+    }
+
+    /// Reserves one model call out of the run's reservation.
+    ///
+    /// # Errors
+    /// The inner error is the unit that the run's reservation has too little of.
+    pub fn reserve_request(
+        &mut self,
+        run: &RunId,
+        backend: &str,
+        want: Amounts,
+        now: Timestamp,
+    ) -> Result<Result<RequestId, Shortfall>> {
+        self.write(|tx| {
+            let Some(reserved) = reserved_by(tx, run)? else {
+                return Err(Fault::Known(StoreError::NotFound {
+                    what: "open reservation of run",
+                    name: run.to_string(),
+                }));
+            };
+            let used = used_by(tx, run)?.array();
+            for (unit, name) in UNITS
+                .iter()
+                .enumerate()
+                .filter(|(_, name)| **name != "seconds")
+            {
+                let left = reserved.array()[unit].saturating_sub(used[unit]);
+                let wanted = want.array()[unit];
+                if wanted > left {
+                    let level = format!("run {run}");
+                    return Ok(Err(Shortfall {
+                        level,
+                        unit: name,
+                        wanted,
+                        left,
+                    }));
+                }
+            }
+            tx.prepare_cached(
+                "INSERT INTO requests (run, made, backend, calls, tokens, micros, ideas)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![
+                run.as_str(),
+                millis(now),
+                backend,
+                signed(want.calls),
+                signed(want.tokens),
+                signed(want.micros),
+                signed(want.ideas)
+            ])?;
+            let request = RequestId(tx.last_insert_rowid());
+            tx.prepare_cached("UPDATE runs SET model_calls = model_calls + 1 WHERE id = ?1")?
+                .execute([run.as_str()])?;
+            Ok(Ok(request))
+        })
+    }
+
+    /// Records what a request used. What was used in a run that is settled already was charged
+    /// there, at its maximum, and changes nothing any more. `money` says how its money is known.
+    pub fn settle_request(
+        &mut self,
+        request: RequestId,
+        spent: RequestUsage,
+        money: Option<Money>,
+        note: &str,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.write(|tx| {
+            let open: bool = tx
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM requests q JOIN reservations r ON r.run = q.run
+                       WHERE q.id = ?1 AND r.open)",
+                )?
+                .query_row([request.0], |row| row.get(0))?;
+            if !open {
+                return Ok(());
+            }
+            tx.prepare_cached("UPDATE requests SET money = ?2 WHERE id = ?1 AND settled IS NULL")?
+                .execute(params![request.0, money.map(Money::as_str)])?;
+            match spent {
+                RequestUsage::Known(amounts) if !amounts.beyond_measure() => tx
+                    .prepare_cached(
+                        "UPDATE requests SET calls = ?2, tokens = ?3, micros = ?4, ideas = ?5,
+                     settled = ?6, note = ?7, stated = 1 WHERE id = ?1 AND settled IS NULL",
+                    )?
+                    .execute(params![
+                        request.0,
+                        signed(amounts.calls),
+                        signed(amounts.tokens),
+                        signed(amounts.micros),
+                        signed(amounts.ideas),
+                        millis(now),
+                        note
+                    ])?,
+                RequestUsage::AtLeast(amounts) if !amounts.beyond_measure() => tx
+                    .prepare_cached(
+                        "UPDATE requests SET calls = max(calls, ?2), tokens = max(tokens, ?3),
+                     micros = max(micros, ?4), ideas = max(ideas, ?5),
+                     settled = ?6, note = ?7 WHERE id = ?1 AND settled IS NULL",
+                    )?
+                    .execute(params![
+                        request.0,
+                        signed(amounts.calls),
+                        signed(amounts.tokens),
+                        signed(amounts.micros),
+                        signed(amounts.ideas),
+                        millis(now),
+                        note
+                    ])?,
+                RequestUsage::Known(_) | RequestUsage::AtLeast(_) => charged(
+                    tx,
+                    request,
+                    &format!("{note}, usage beyond all measure"),
+                    now,
+                )?,
+                RequestUsage::Unknown => charged(tx, request, note, now)?,
+            };
+            hold_what_was_used(tx, request)?;
+            Ok(())
+        })
+    }
+
+    /// Model calls of a run whose usage nobody stated, so that they are charged as reserved.
+    pub fn unstated_calls(&self, run: &RunId) -> Result<u64> {
+        self.view(|db| {
+            let count: i64 = db
+                .prepare_cached("SELECT count(*) FROM requests WHERE run = ?1 AND NOT stated")?
+                .query_row([run.as_str()], |row| row.get(0))?;
+            Ok(count.max(0).cast_unsigned())
+        })
+    }
+
+    /// What a run reserved at its admission, also when it is settled; nothing where it was not admitted.
+    pub fn reserved_for(&self, run: &RunId) -> Result<Amounts> {
+        self.view(|db| {
+            Ok(db
+                .prepare_cached(
+                    "SELECT calls, tokens, micros, seconds, ideas FROM reservations
+                     WHERE run = ?1 AND level = 'run'",
+                )?
+                .query_row([run.as_str()], row)
+                .optional()?
+                .unwrap_or_default())
+        })
+    }
+
+    /// What a run may still draw: its reservation less what its requests hold or used.
+    pub fn left_of(&self, run: &RunId) -> Result<Amounts> {
+        self.view(|db| {
+            let reserved = reserved_by(db, run)?.unwrap_or_default().array();
+            let used = used_by(db, run)?.array();
+            Ok(Amounts::from_array(std::array::from_fn(|unit| {
+                reserved[unit].saturating_sub(used[unit])
+            })))
+        })
+    }
+}
+
+/// What a run used beyond its reservation is held at all its levels at once, not only when the run is
+/// settled: until then others would count on it.
+fn hold_what_was_used(db: &Connection, request: RequestId) -> Result<(), Fault> {
+    let run: String = db
+        .prepare_cached("SELECT run FROM requests WHERE id = ?1")?
+        .query_row([request.0], |row| row.get(0))?;
+    let run: RunId = id(run)?;
+    let used = used_by(db, &run)?;
+    // A sum of a thousand rows must still fit.
+    let held = |amount: u64| {
+        i64::try_from(amount)
+            .unwrap_or(i64::MAX)
+            .min(i64::MAX / 1024)
+    };
+    db.prepare_cached(
+        "UPDATE reservations SET calls = max(calls, ?2), tokens = max(tokens, ?3),
+           micros = max(micros, ?4), ideas = max(ideas, ?5)
+         WHERE run = ?1 AND open AND (calls < ?2 OR tokens < ?3 OR micros < ?4 OR ideas < ?5)",
+    )?
+    .execute(params![
+        run.as_str(),
+        held(used.calls),
+        held(used.tokens),
+        held(used.micros),
+        held(used.ideas)
+    ])?;
+    Ok(())
+}
+
+/// Charges a request as it was reserved.
+fn charged(
+    db: &Connection,
+    request: RequestId,
+    note: &str,
+    now: Timestamp,
+) -> Result<usize, Fault> {
+    Ok(db
+        .prepare_cached(
+            "UPDATE requests SET settled = ?2, note = ?3 WHERE id = ?1 AND settled IS NULL",
+        )?
+        .execute(params![request.0, millis(now), note])?)
+}
+
+/// What is spent or held of an account.
+pub(super) fn in_use(db: &Connection, level: &str, key: &str) -> Result<Amounts, Fault> {
+    let spent = db
+        .prepare_cached(
+            "SELECT calls, tokens, micros, seconds, ideas FROM accounts
+            WHERE level = ?1 AND key = ?2",
+        )?
+        .query_row([level, key], row)
+        .optional()?
+        .unwrap_or_default();
+    let held = db
+        .prepare_cached(
+            "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0),
+                coalesce(sum(micros), 0), coalesce(sum(seconds), 0),
+                coalesce(sum(ideas), 0)
+         FROM reservations WHERE level = ?1 AND key = ?2 AND open",
+        )?
+        .query_row([level, key], row)?;
+    Ok(spent.plus(held))
+}
+
+pub(super) fn reserved_by(db: &Connection, run: &RunId) -> Result<Option<Amounts>, Fault> {
+    Ok(db
+        .prepare_cached(
+            "SELECT calls, tokens, micros, seconds, ideas FROM reservations
+             WHERE run = ?1 AND level = 'run' AND open",
+        )?
+        .query_row([run.as_str()], row)
+        .optional()?)
+}
+
+pub(super) fn used_by(db: &Connection, run: &RunId) -> Result<Amounts, Fault> {
+    Ok(db
+        .prepare_cached(
+            "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0), coalesce(sum(micros), 0), 0,
+                coalesce(sum(ideas), 0) FROM requests WHERE run = ?1",
+        )?
+        .query_row([run.as_str()], row)?)
+}
+
+pub(super) fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Amounts> {
+    let mut amounts = [0_u64; 5];
+    for (unit, amount) in amounts.iter_mut().enumerate() {
+        *amount = u64::try_from(row.get::<_, i64>(unit)?).unwrap_or(0);
+    }
+    Ok(Amounts::from_array(amounts))
+}
+
+/// As a row holds it: a sum of a thousand of them still fits.
+pub(super) fn signed(amount: u64) -> i64 {
+    i64::try_from(amount.min(MEASURE)).unwrap_or(i64::MAX)
+}

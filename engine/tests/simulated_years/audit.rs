@@ -1,0 +1,400 @@
+//! The accounts of a year: what the database says, read with other eyes, against what should be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use runner_engine::ids::RunId;
+use runner_engine::outcome::Outcome;
+use runner_engine::policy::{CatchUpScope, retryable};
+use runner_engine::schedule::{On, Trigger};
+
+use super::year::{Job, Year};
+
+/// An occurrence as it stands in the file.
+struct Occurrence {
+    number: usize,
+    id: String,
+    job: i64,
+    key: String,
+    due: Timestamp,
+    recorded: i64,
+    origin: String,
+    outcome: Option<Outcome>,
+}
+
+impl Occurrence {
+    /// Whether a clock made it due. What somebody wants once more becomes a wish of the queue and
+    /// keeps its key.
+    fn by_clock(&self) -> bool {
+        self.origin == "clock" || self.key == self.due.to_string()
+    }
+}
+
+/// A run as it stands in the file.
+#[derive(Debug)]
+struct Run {
+    id: String,
+    occurrence: String,
+    attempt: u32,
+    state: String,
+    fence: Option<i64>,
+    outcome: Option<Outcome>,
+}
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millisecond(millis).unwrap()
+}
+
+fn outcome(text: Option<String>) -> Option<Outcome> {
+    text.map(|text| serde_json::from_str(&text).unwrap())
+}
+
+impl Year {
+    /// Accounts for everything that was due, and for everything that was done.
+    pub fn account(&mut self) {
+        let ends = self.watermarks();
+        assert!(self.orphans().is_empty());
+        let copy = self.copy();
+        let none = |what: &str, sql: &str| {
+            let mut statement = copy.prepare(sql).unwrap();
+            let mut rows = statement.query([]).unwrap();
+            if let Some(row) = rows.next().unwrap() {
+                panic!("{what}: {:?}", row.get::<_, String>(0).unwrap());
+            }
+        };
+        none(
+            "an occurrence is open without an open run, or over with one",
+            "SELECT id FROM occurrences o WHERE (outcome IS NULL) <>
+               EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND state <> 'settled')",
+        );
+        none(
+            "a run is open at rest",
+            "SELECT id || ' ' || state FROM runs WHERE state <> 'settled'",
+        );
+        none(
+            "a reservation is open at rest",
+            "SELECT run FROM reservations WHERE open",
+        );
+        none(
+            "a night is open at rest",
+            "SELECT name FROM nights WHERE closed IS NULL",
+        );
+        none(
+            "a night has not one report",
+            "SELECT n.name FROM nights n WHERE 1 <> (SELECT count(*) FROM occurrences o JOIN jobs j ON j.id = o.job
+               WHERE o.night = n.id AND j.name = 'report' AND o.key = 'night-' || n.id)",
+        );
+        none(
+            "two occurrences have one key",
+            "SELECT key FROM occurrences GROUP BY job, key HAVING count(*) > 1",
+        );
+        none(
+            "two runs have one fence",
+            "SELECT min(id) FROM runs WHERE fence IS NOT NULL GROUP BY job, fence HAVING count(*) > 1",
+        );
+        let mut statement = copy
+            .prepare("SELECT id, job, key, due, recorded, origin, outcome FROM occurrences ORDER BY rowid")
+            .unwrap();
+        let mut number = 0;
+        let occurrences: Vec<Occurrence> = statement
+            .query_map([], |row| {
+                number += 1;
+                Ok(Occurrence {
+                    number: number - 1,
+                    id: row.get(0)?,
+                    job: row.get(1)?,
+                    key: row.get(2)?,
+                    due: at(row.get(3)?),
+                    recorded: row.get(4)?,
+                    origin: row.get(5)?,
+                    outcome: outcome(row.get(6)?),
+                })
+            })
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        let mut statement = copy
+            .prepare("SELECT id, occurrence, attempt, state, fence, outcome FROM runs ORDER BY occurrence, attempt")
+            .unwrap();
+        let mut runs: BTreeMap<String, Vec<Run>> = BTreeMap::new();
+        let rows = statement
+            .query_map([], |row| {
+                Ok(Run {
+                    id: row.get(0)?,
+                    occurrence: row.get(1)?,
+                    attempt: row.get(2)?,
+                    state: row.get(3)?,
+                    fence: row.get(4)?,
+                    outcome: outcome(row.get(5)?),
+                })
+            })
+            .unwrap();
+        for run in rows {
+            let run = run.unwrap();
+            runs.entry(run.occurrence.clone()).or_default().push(run);
+        }
+        self.counts.occurrences += occurrences.len() as u64;
+        let mut by_job: BTreeMap<i64, Vec<&Occurrence>> = BTreeMap::new();
+        for occurrence in &occurrences {
+            by_job.entry(occurrence.job).or_default().push(occurrence);
+        }
+        let jobs: Vec<Job> = self.jobs.values().cloned().collect();
+        for job in &jobs {
+            let mine = by_job.remove(&job.id.0).unwrap_or_default();
+            let mut job = job.clone();
+            if let Some(open) = job.segments.last_mut().filter(|open| open.end.is_none()) {
+                open.end = ends.get(&job.new.name).copied();
+            }
+            self.every_moment_once(&job, &mine);
+            self.caught_up_in_order(&job, &mine, &runs);
+            self.pauses_were_kept(&job, &mine);
+            for occurrence in &mine {
+                self.attempts_are_justified(&job, occurrence, runs.get(&occurrence.id));
+            }
+            self.followers(&job, &mine, &occurrences, &runs);
+        }
+    }
+
+    /// Each moment of each stretch of its schedule was run for or stands in one stretch of missed
+    /// ones, and nothing else was.
+    fn every_moment_once(&mut self, job: &Job, mine: &[&Occurrence]) {
+        let name = &job.new.name;
+        let mut known: BTreeSet<Timestamp> = BTreeSet::new();
+        let mut seen = 0;
+        for (index, segment) in job.segments.iter().enumerate() {
+            let until = job
+                .segments
+                .get(index + 1)
+                .map_or(usize::MAX, |next| next.mark);
+            let mut fired: BTreeSet<Timestamp> = BTreeSet::new();
+            let mut missed: BTreeMap<Timestamp, (Timestamp, u64)> = BTreeMap::new();
+            for one in mine.iter().filter(|one| one.by_clock()) {
+                if one.number < segment.mark || one.number >= until {
+                    continue;
+                }
+                seen += 1;
+                match one.outcome.as_ref().unwrap() {
+                    Outcome::Missed {
+                        first, last, count, ..
+                    } => {
+                        self.counts.missed += 1;
+                        let twice = missed.insert(*first, (*last, *count));
+                        assert!(twice.is_none(), "{name}: two stretches from {first}");
+                    }
+                    _ => {
+                        assert_eq!(one.key, one.due.to_string());
+                        assert!(fired.insert(one.due));
+                    }
+                }
+            }
+            let start = segment.start;
+            let end = segment.end.unwrap_or(start);
+            let next = |after| segment.schedule.next_after(after, start).unwrap();
+            let mut moment = next(start).filter(|at| *at <= end);
+            while let Some(at) = moment {
+                self.counts.moments += 1;
+                moment = next(at).filter(|at| *at <= end);
+                if fired.remove(&at) {
+                    assert!(
+                        !missed.contains_key(&at),
+                        "{name}: {at} was run for and missed"
+                    );
+                    known.insert(at);
+                } else if let Some((last, count)) = missed.remove(&at) {
+                    let mut here = at;
+                    for _ in 1..count {
+                        here = moment.unwrap_or_else(|| {
+                            panic!("{name}: {count} are said to be missed from {at} to {last}, there are fewer")
+                        });
+                        self.counts.moments += 1;
+                        moment = next(here).filter(|at| *at <= end);
+                    }
+                    assert_eq!(
+                        here, last,
+                        "{name}: {count} are said to be missed from {at}"
+                    );
+                } else {
+                    assert!(
+                        known.contains(&at),
+                        "{name}: nothing is recorded of {at}, in {segment:?}"
+                    );
+                }
+            }
+            assert!(
+                fired.is_empty(),
+                "{name}: run for what was not due: {fired:?} in {segment:?}"
+            );
+            assert!(
+                missed.is_empty(),
+                "{name}: missed what was not due: {missed:?} in {segment:?}"
+            );
+        }
+        let clocks = mine.iter().filter(|one| one.by_clock()).count();
+        assert_eq!(seen, clocks, "{name}: recorded outside of any stretch");
+    }
+
+    /// Of what was found late at once, no more than the rule says is run for, in order.
+    fn caught_up_in_order(
+        &self,
+        job: &Job,
+        mine: &[&Occurrence],
+        runs: &BTreeMap<String, Vec<Run>>,
+    ) {
+        let mut together: BTreeMap<i64, Vec<&Occurrence>> = BTreeMap::new();
+        for one in mine {
+            let missed = matches!(one.outcome, Some(Outcome::Missed { .. }));
+            if one.origin == "clock" && !missed {
+                together.entry(one.recorded).or_default().push(one);
+            }
+        }
+        let rule = &job.new.policy.catch_up;
+        let most = match rule.which {
+            CatchUpScope::All => rule.cap.max(1) as usize,
+            CatchUpScope::None | CatchUpScope::Last => 1,
+        };
+        for (recorded, fired) in together {
+            assert!(
+                fired.len() <= most,
+                "{}: {} at once",
+                job.new.name,
+                fired.len()
+            );
+            let mut last = None;
+            for one in &fired {
+                let first = runs[&one.id]
+                    .iter()
+                    .filter_map(|run| self.started.get(&run.id.parse::<RunId>().unwrap()))
+                    .min();
+                if first.is_some() {
+                    assert!(
+                        last <= first,
+                        "{}: recorded at {recorded}, {} began too early",
+                        job.new.name,
+                        one.due
+                    );
+                    last = first;
+                }
+            }
+        }
+    }
+
+    /// Nothing of a pause is run for; clocks that were set back aside, which pass a pause twice.
+    fn pauses_were_kept(&self, job: &Job, mine: &[&Occurrence]) {
+        if self.set_backs {
+            return;
+        }
+        for one in mine.iter().filter(|one| one.by_clock()) {
+            if matches!(one.outcome, Some(Outcome::Missed { .. })) {
+                continue;
+            }
+            let mut pauses = job.pauses.iter().chain(&self.all_pauses);
+            let within = pauses.find(|(from, until)| *from < one.due && one.due <= *until);
+            assert!(
+                within.is_none(),
+                "{}: {} was run for in the pause {within:?}",
+                job.new.name,
+                one.due
+            );
+        }
+    }
+
+    /// Each attempt has a reason: the one before it.
+    fn attempts_are_justified(&self, job: &Job, one: &Occurrence, runs: Option<&Vec<Run>>) {
+        let name = &job.new.name;
+        if matches!(one.outcome, Some(Outcome::Missed { .. })) {
+            assert!(runs.is_none(), "{name}: a missed stretch was run for");
+            return;
+        }
+        let runs = runs.unwrap_or_else(|| panic!("{name}: {} has no run", one.key));
+        assert_eq!(
+            one.outcome,
+            runs.last().unwrap().outcome,
+            "{name}: {}",
+            one.key
+        );
+        let by_hand = self.retried.iter().filter(|id| **id == one.id).count();
+        let (mut extra, mut failures, mut lost) = (0, 0, 0);
+        for (index, run) in runs.iter().enumerate() {
+            assert_eq!(run.attempt as usize, index + 1);
+            assert_eq!(run.state, "settled");
+            if index + 1 == runs.len() {
+                break;
+            }
+            let outcome = run.outcome.as_ref().unwrap();
+            if matches!(outcome, Outcome::Failed { .. } | Outcome::TimedOut { .. }) {
+                failures += 1;
+            }
+            let again = match outcome {
+                Outcome::Deferred { .. } => one.origin != "hand",
+                Outcome::Lost { .. } => {
+                    lost += 1;
+                    lost == 1 && job.new.kind != "command" && run.fence.is_some()
+                }
+                outcome => {
+                    retryable(outcome)
+                        && one.origin != "hand"
+                        && failures <= job.new.policy.retry.count
+                }
+            };
+            extra += usize::from(!again);
+        }
+        assert!(
+            extra <= by_hand,
+            "{name}: {} was tried {} times",
+            one.key,
+            runs.len()
+        );
+    }
+
+    /// What is due after a job is recorded once for each of its ends.
+    fn followers(
+        &self,
+        job: &Job,
+        mine: &[&Occurrence],
+        all: &[Occurrence],
+        runs: &BTreeMap<String, Vec<Run>>,
+    ) {
+        let Trigger::After(after) = &job.new.schedule.trigger else {
+            return;
+        };
+        let parent = &self.jobs[&after.job];
+        let mut keys: BTreeMap<&str, &Occurrence> = BTreeMap::new();
+        for one in mine.iter().filter(|one| one.key.starts_with("after ")) {
+            keys.insert(&one.key, one);
+        }
+        for one in all.iter().filter(|one| one.job == parent.id.0) {
+            let Some(runs) = runs.get(&one.id) else {
+                continue;
+            };
+            for (index, run) in runs.iter().enumerate() {
+                let follower = keys.remove(format!("after {}", run.id).as_str());
+                let last = index + 1 == runs.len();
+                let Some(follower) = follower else {
+                    assert!(!last, "{}: nothing follows {}", job.new.name, run.id);
+                    continue;
+                };
+                assert!(
+                    last || self.retried.contains(&one.id),
+                    "{}: too early after {}",
+                    job.new.name,
+                    run.id
+                );
+                let outcome = run.outcome.as_ref().unwrap();
+                let began = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
+                let wanted = outcome.placed() || (after.on == On::End && began);
+                let skipped = matches!(&follower.outcome, Some(Outcome::Skipped { why }) if why.contains(" ended as "));
+                assert!(
+                    wanted != skipped || self.retried.contains(&follower.id),
+                    "{}: after {outcome}",
+                    job.new.name
+                );
+            }
+        }
+        assert!(
+            keys.is_empty(),
+            "{}: follows nothing: {:?}",
+            job.new.name,
+            keys.keys()
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! Several backends that are each asked once, at the same time: nobody falls back to another.
+//!
+//! ```text
+//! asked ──reserve, in order──> all of them at once, MOST at a time ──settle, in order──> a result each
+//!            └── no room: this one is not asked, the others are
+//! ```
+//!
+//! What they hold together is reserved before the first is asked. A login that takes one request at a
+//! time makes its own wait (`runner_backends`). Must never let one see, or write to, another's place.
+
+use std::future::{Future, poll_fn};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use runner_backends::{Backend, Reply, Request};
+use runner_engine::time::boot_time;
+
+use super::AskError;
+use crate::context::{Context, Spending};
+
+/// How many are under way at once.
+const MOST: usize = 4;
+
+/// One who is asked for a report of its own.
+pub struct Panelist {
+    /// Who answers.
+    pub backend: Arc<dyn Backend>,
+    /// How it pays.
+    pub spending: Spending,
+    /// The folder that is its child's alone.
+    pub place: PathBuf,
+}
+
+/// Those who can be asked, and those who cannot.
+#[derive(Default)]
+pub struct Panel {
+    /// In the order of the configuration.
+    pub ready: Vec<Panelist>,
+    /// Who is not asked, and why.
+    pub absent: Vec<(String, String)>,
+    /// Who was asked, and what held its child.
+    pub asked: Vec<(String, String)>,
+}
+
+impl Context<'_> {
+    /// Those who are each asked for a report of their own.
+    pub fn voices(&self) -> &Panel {
+        &self.voices
+    }
+
+    /// Asks several voices at once, each by its place in [`Panel::ready`]; the results are in the
+    /// order of the questions. Each is one attempt, reserved and settled by itself, and its time is at
+    /// most what the run has left.
+    pub fn ask_each(&mut self, asked: &[(usize, Request)]) -> Vec<Result<Reply, AskError>> {
+        let began = boot_time();
+        let mut opened = Vec::with_capacity(asked.len());
+        for (at, request) in asked {
+            let voice = &self.voices.ready[*at];
+            let (backend, spending) = (Arc::clone(&voice.backend), voice.spending.clone());
+            let mut request = request.clone();
+            request.limits.total = request.limits.total.min(self.left());
+            let open = match self.cancel.why() {
+                Some(why) => Err(runner_backends::BackendError::Cancelled { why }.into()),
+                None => self.open(&*backend, &spending, &request, 0),
+            };
+            if open.is_ok() {
+                let reported = (backend.name().to_owned(), backend.describe().containment);
+                if !self.voices.asked.contains(&reported) {
+                    self.voices.asked.push(reported);
+                }
+            }
+            opened.push(open.map(|open| (backend, spending, request, open)));
+        }
+        let heard = {
+            let this = &*self;
+            let futures = opened.iter().map(|opened| {
+                Box::pin(async move {
+                    match opened {
+                        Ok((backend, spending, request, open)) => {
+                            // Who had to wait for its turn has waited out of its own time.
+                            let mut request = request.clone();
+                            let waited = boot_time().saturating_sub(began);
+                            request.limits.total = request.limits.total.saturating_sub(waited);
+                            Some(this.metered(&**backend, spending, &request, open).await)
+                        }
+                        Err(_) => None,
+                    }
+                })
+            });
+            let all = together(futures.collect(), MOST);
+            this.block_on(all)
+        };
+        let mut heard = match heard {
+            Ok(heard) => heard,
+            Err(error) => {
+                let nobody = |_| {
+                    Some((
+                        super::unavailable("a runtime", &error),
+                        super::ObservedUsage::default(),
+                    ))
+                };
+                opened.iter().map(nobody).collect()
+            }
+        };
+        let mut results = Vec::with_capacity(opened.len());
+        for (opened, heard) in opened.into_iter().zip(heard.drain(..)) {
+            results.push(match (opened, heard) {
+                (Ok((_, spending, _, open)), Some((answer, heard))) => {
+                    self.close(&spending, open, answer, heard).and_then(|it| it)
+                }
+                (Err(error), _) => Err(error),
+                (Ok(_), None) => unreachable!("what was reserved was asked"),
+            });
+        }
+        results
+    }
+}
+
+/// Waits for all of them, `most` at a time; the results are in their order.
+async fn together<F: Future>(mut futures: Vec<Pin<Box<F>>>, most: usize) -> Vec<F::Output> {
+    let mut done: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    poll_fn(|cx| {
+        // Those that are not done, the first few: who is done makes room for the next at once.
+        loop {
+            let waiting: Vec<usize> = (0..done.len()).filter(|at| done[*at].is_none()).collect();
+            let mut moved = false;
+            for at in waiting.iter().copied().take(most) {
+                if let Poll::Ready(result) = futures[at].as_mut().poll(cx) {
+                    done[at] = Some(result);
+                    moved = true;
+                }
+            }
+            if waiting.is_empty() {
+                return Poll::Ready(());
+            }
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await;
+    done.into_iter()
+        .map(|result| result.expect("it is done when all are"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+
+    #[test]
+    fn all_are_waited_for_and_no_more_than_so_many_at_once() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let (now, most, began) = (Cell::new(0), Cell::new(0), RefCell::new(Vec::new()));
+        let futures = (0..9_usize).map(|number| {
+            let (now, most, began) = (&now, &most, &began);
+            Box::pin(async move {
+                began.borrow_mut().push(number);
+                now.set(now.get() + 1);
+                most.set(most.get().max(now.get()));
+                // The later ones are faster: the order of the results is not that of their ends.
+                for _ in number..9 {
+                    tokio::task::yield_now().await;
+                }
+                now.set(now.get() - 1);
+                number * 10
+            })
+        });
+        let results = runtime.block_on(together(futures.collect(), 3));
+        assert_eq!(results, [0, 10, 20, 30, 40, 50, 60, 70, 80]);
+        assert_eq!((now.get(), most.get()), (0, 3));
+        assert_eq!(began.borrow().len(), 9);
+    }
+}

@@ -1,0 +1,96 @@
+//! What was begun within the last hour: `logs/hour.jsonl`, a line for each start.
+//!
+//! It is written before a file is claimed. So the cap holds over restarts and consumers: a start that
+//! was noted and not used costs one place, never one too many.
+
+use std::io;
+
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
+use serde::{Deserialize, Serialize};
+
+use super::Worker;
+use super::files::append;
+
+pub(super) const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct StartRecord {
+    pub(super) at: Timestamp,
+    pub(super) id: String,
+}
+
+/// What was begun lately.
+#[derive(Debug, Default)]
+pub(super) struct StartWindow {
+    pub(super) list: Vec<StartRecord>,
+    /// Lines that count no more.
+    over: usize,
+    /// Some count from now: that must be kept, or they would count from now for ever.
+    pub(super) odd: bool,
+}
+
+impl Worker {
+    /// How many jobs were begun in the last 60 minutes.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn started_within_hour(&self, now: Timestamp) -> io::Result<u32> {
+        Ok(u32::try_from(self.starts(now)?.list.len()).unwrap_or(u32::MAX))
+    }
+
+    /// The starts of the last hour. One that lies ahead, since the clock was set back, counts from now.
+    pub(super) fn starts(&self, now: Timestamp) -> io::Result<StartWindow> {
+        let mut starts = StartWindow::default();
+        let text = match read_no_link(self.path("logs/hour.jsonl"), DOCUMENT) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(starts),
+            Err(error) => return Err(error),
+        };
+        for line in text
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
+            // A line that cannot be read was a start.
+            let read = serde_json::from_slice::<StartRecord>(line).ok();
+            let mut start = read.unwrap_or_else(|| {
+                starts.odd = true;
+                StartRecord {
+                    at: now,
+                    id: String::new(),
+                }
+            });
+            starts.odd |= start.at > now;
+            start.at = start.at.min(now);
+            if now.duration_since(start.at) < HOUR {
+                starts.list.push(start);
+            } else {
+                starts.over += 1;
+            }
+        }
+        Ok(starts)
+    }
+
+    /// Notes the last of them; and all anew once most lines of the file count no more.
+    pub(super) fn note(&self, starts: &StartWindow) -> io::Result<()> {
+        if starts.over > starts.list.len() {
+            return self.rewrite(&starts.list);
+        }
+        let last = &starts.list[starts.list.len() - 1..];
+        append(&self.path("logs/hour.jsonl"), &lines(last)?)
+    }
+
+    pub(super) fn rewrite(&self, starts: &[StartRecord]) -> io::Result<()> {
+        let path = self.path("logs/hour.jsonl");
+        write_atomic(&path, &lines(starts)?, 0o644).map_err(|it| it.source)
+    }
+}
+
+fn lines(starts: &[StartRecord]) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    for start in starts {
+        serde_json::to_writer(&mut text, start)?;
+        text.push(b'\n');
+    }
+    Ok(text)
+}

@@ -1,0 +1,119 @@
+//! What the worker says of itself: `logs/status.json` and `logs/audit.md`.
+
+use std::fs;
+use std::io;
+
+use jiff::Timestamp;
+use runner_engine::files::write_atomic;
+use runner_engine::process_id::ProcessIdentity;
+use serde::{Deserialize, Serialize};
+
+use super::queue::{Worker, append, host};
+
+/// Whether it works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WorkerState {
+    /// It is at a job.
+    Working,
+    /// It has ended, or waits.
+    Idle,
+}
+
+/// `logs/status.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Its process.
+    pub pid: u32,
+    /// When that started, in the kernel's ticks since boot.
+    pub pid_start: u64,
+    /// The boot in which that means something.
+    #[serde(default)]
+    pub boot: String,
+    /// Its host.
+    pub host: String,
+    /// Since when it works.
+    pub started_at: Timestamp,
+    /// When this was written.
+    pub updated_at: Timestamp,
+    /// Whether it works.
+    pub state: WorkerState,
+    /// At which job.
+    pub current_job: Option<String>,
+    /// How many jobs were begun in the last 60 minutes.
+    pub done_this_hour: u32,
+    /// What went wrong last.
+    pub last_error: Option<String>,
+}
+
+impl WorkerStatus {
+    /// Of a worker that begins.
+    pub fn new(owner: ProcessIdentity, now: Timestamp) -> Self {
+        Self {
+            pid: owner.pid,
+            pid_start: owner.start,
+            boot: owner.boot,
+            host: host(),
+            started_at: now,
+            updated_at: now,
+            state: WorkerState::Idle,
+            current_job: None,
+            done_this_hour: 0,
+            last_error: None,
+        }
+    }
+
+    /// What the worker said last; none if nothing, or nothing that can be read.
+    pub fn read(worker: &Worker) -> Option<Self> {
+        let text = super::queue::read(&worker.path("logs/status.json")).ok()??;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Whether the process that wrote it is still there.
+    pub fn is_alive(&self) -> bool {
+        let owner = ProcessIdentity {
+            pid: self.pid,
+            start: self.pid_start,
+            boot: self.boot.clone(),
+        };
+        self.host == host() && owner.is_alive()
+    }
+
+    pub(super) fn begin(&mut self, worker: &Worker, job: &str, now: Timestamp) {
+        self.current_job = Some(job.to_owned());
+        self.done_this_hour = worker.started_within_hour(now).unwrap_or_default();
+        self.write(worker, WorkerState::Working, now);
+    }
+
+    pub(super) fn set(&mut self, worker: &Worker, state: WorkerState, now: Timestamp) {
+        self.current_job = None;
+        self.write(worker, state, now);
+    }
+
+    /// It is for people: that it cannot be written costs no job.
+    fn write(&mut self, worker: &Worker, state: WorkerState, now: Timestamp) {
+        (self.state, self.updated_at) = (state, now);
+        let mut text = serde_json::to_vec_pretty(self).expect("string keys only");
+        text.push(b'\n');
+        if let Err(error) = write_atomic(&worker.path("logs/status.json"), &text, 0o644) {
+            tracing::warn!(%error, "the worker's status could not be written");
+        }
+    }
+}
+
+/// Appends lines to the audit log.
+pub(super) fn audit(worker: &Worker, now: Timestamp, lines: &[String]) -> io::Result<()> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let path = worker.path("logs/audit.md");
+    let _held = worker.lock()?;
+    let mut text = String::new();
+    if fs::symlink_metadata(&path).is_err() {
+        text.push_str("# What the curator did\n\n");
+    }
+    for line in lines {
+        text.push_str(&format!("- {now} {}\n", line.replace(['\n', '\r'], " ")));
+    }
+    append(&path, text.as_bytes())
+}

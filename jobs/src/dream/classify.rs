@@ -1,0 +1,298 @@
+//! The selected ideas, read, grounded and judged by rule: all that a question needs.
+//!
+//! Must never keep more text than it states: [`TEXTS`] of the selected ideas, and as much again of
+//! the others while duplicates are looked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use runner_engine::digest::Digest;
+use runner_engine::outcome::Class;
+
+use super::features::Features;
+use super::inventory::{Idea, Reader};
+use super::proposal::Offer;
+use super::rule::{self, RuleVerdict};
+use super::walk::{Stat, WalkProblem};
+use crate::evidence::neighbours::{MOST, neighbours};
+use crate::evidence::{Evidence, Neighbour, ProjectEvidence, places};
+use crate::{JobError, Progress};
+
+/// The most text of selected ideas that is held at once, in bytes.
+pub const TEXTS: usize = 64 * 1024 * 1024;
+/// How many other ideas are read to look for duplicates.
+pub const OTHERS: usize = 5000;
+
+/// A selected idea with its verdict.
+#[derive(Debug)]
+pub struct ClassifiedIdea {
+    /// Relative to the project.
+    pub path: String,
+    /// The text that is judged.
+    pub text: String,
+    /// When it was read.
+    pub stat: Stat,
+    /// Of the text.
+    pub digest: Digest,
+    /// What was found about it.
+    pub grounds: Evidence,
+    /// The ideas near it.
+    pub near: Vec<Neighbour>,
+    /// What the rule says.
+    pub verdict: RuleVerdict,
+    /// How much there is to it.
+    pub merit: f64,
+}
+
+/// All selected ideas that could be read.
+#[derive(Debug, Default)]
+pub struct ClassifiedIdeas {
+    /// In the order of selection.
+    pub shown: Vec<ClassifiedIdea>,
+    /// What may be answered.
+    pub offer: Offer,
+    /// With how many of how many others they were compared, if not with all.
+    pub compared: Option<(usize, usize)>,
+}
+
+/// Reads and judges the ideas at these places. What cannot be read any more becomes a trouble, and
+/// what no longer fits in [`TEXTS`] waits for another pass.
+///
+/// # Errors
+/// The index failed.
+pub fn judge_all(
+    ideas: &[Idea],
+    selected: &[usize],
+    reader: &Reader,
+    room: &ProjectEvidence,
+    troubles: &mut Vec<WalkProblem>,
+    progress: &mut dyn Progress,
+) -> Result<ClassifiedIdeas, JobError> {
+    let mut texts: Vec<(&Idea, String, Stat, Digest)> = Vec::new();
+    let mut held = 0;
+    for idea in selected.iter().map(|at| &ideas[*at]) {
+        match reader.text(&idea.path) {
+            Ok((text, ..)) if held + text.len() > TEXTS => break,
+            Ok((text, stat, digest)) => {
+                held += text.len();
+                texts.push((idea, text, stat, digest));
+            }
+            Err(why) => troubles.push(WalkProblem {
+                path: idea.path.to_string(),
+                why,
+            }),
+        }
+    }
+    let (others, compared) = others(ideas, &texts, reader);
+    let mut near = {
+        let own = texts
+            .iter()
+            .map(|(idea, text, ..)| (&*idea.path, text.as_str()));
+        let all: Vec<(&str, &str)> = own
+            .chain(
+                others
+                    .iter()
+                    .map(|(idea, text, _)| (&*idea.path, text.as_str())),
+            )
+            .collect();
+        neighbours(&all)
+    };
+    let features: Vec<Features> = texts
+        .iter()
+        .map(|(idea, text, ..)| Features::of(text, places::stem(&idea.path)))
+        .collect();
+    let into = destinations(&texts, &near);
+    let mut judged = ClassifiedIdeas {
+        compared,
+        ..ClassifiedIdeas::default()
+    };
+    let total = texts.len() as u64;
+    for ((idea, text, stat, digest), features) in texts.into_iter().zip(features) {
+        let path = idea.path.to_string();
+        let index =
+            |error| JobError::failed(Class::Internal, runner_engine::error_chain::whole(&error));
+        let grounds = room.about(&path, &text).map_err(index)?;
+        let near = near.remove(&path).unwrap_or_default();
+        let chosen = into
+            .get(&path)
+            .and_then(|into| near.iter().find(|near| near.path == *into));
+        let verdict = rule::judge(room, &features, &grounds, chosen);
+        judged.offer.sources.push(path.clone());
+        judged.offer.destinations.insert(path.clone());
+        judged.offer.digests.insert(path.clone(), digest);
+        judged.shown.push(ClassifiedIdea {
+            path,
+            text,
+            stat,
+            digest,
+            grounds,
+            near,
+            verdict,
+            merit: rule::merit(&features),
+        });
+        progress.step("ideas", judged.shown.len() as u64, total);
+    }
+    let neighbours: BTreeSet<&str> = judged
+        .shown
+        .iter()
+        .flat_map(|one| &one.near)
+        .map(|near| near.path.as_str())
+        .collect();
+    for (idea, _, digest) in others {
+        if neighbours.contains(&*idea.path) {
+            judged.offer.destinations.insert(idea.path.to_string());
+            judged.offer.digests.insert(idea.path.to_string(), digest);
+        }
+    }
+    Ok(judged)
+}
+
+type OtherIdeas<'a> = (&'a Idea, String, Digest);
+
+/// The ideas that were not selected, as far as the bounds allow; and how many of how many, if not
+/// all. One that cannot be read was a trouble of the survey, or is one of the next.
+fn others<'a>(
+    ideas: &'a [Idea],
+    texts: &[(&Idea, String, Stat, Digest)],
+    reader: &Reader,
+) -> (Vec<OtherIdeas<'a>>, Option<(usize, usize)>) {
+    let chosen: BTreeSet<&str> = texts.iter().map(|(idea, ..)| &*idea.path).collect();
+    let mut held: usize = texts.iter().map(|(_, text, ..)| text.len()).sum();
+    let mut others = Vec::new();
+    let of = ideas.len() - chosen.len();
+    for idea in ideas.iter().filter(|idea| !chosen.contains(&*idea.path)) {
+        if others.len() == OTHERS || held >= MOST {
+            let compared = others.len();
+            return (others, Some((compared, of)));
+        }
+        if let Ok((text, _, digest)) = reader.text(&idea.path) {
+            held += text.len();
+            others.push((idea, text, digest));
+        }
+    }
+    (others, None)
+}
+
+/// Which idea each selected one may be merged into. Of two selected ones the smaller goes into the
+/// larger, at about the same size the newer into the older; never both ways. One that was not
+/// selected was there before, so it is always the destination.
+fn destinations(
+    texts: &[(&Idea, String, Stat, Digest)],
+    near: &BTreeMap<String, Vec<Neighbour>>,
+) -> BTreeMap<String, String> {
+    let size: BTreeMap<&str, (usize, i64)> = texts
+        .iter()
+        .map(|(idea, text, stat, _)| (&*idea.path, (text.len(), stat.mtime)))
+        .collect();
+    let mut into: BTreeMap<String, String> = BTreeMap::new();
+    for (path, (length, modified)) in &size {
+        let goes = |other: &&Neighbour| match size.get(other.path.as_str()) {
+            None => true,
+            Some((theirs, their_time)) => {
+                let (least, most) = (length.min(theirs), length.max(theirs));
+                if most * 4 > least * 5 {
+                    length < theirs
+                } else {
+                    (their_time, other.path.as_str()) < (modified, path)
+                }
+            }
+        };
+        let best = near.get(*path).into_iter().flatten().find(goes);
+        // A destination that itself goes elsewhere would lead in a circle, or to an archived idea.
+        if let Some(best) = best {
+            into.insert((*path).to_owned(), best.path.clone());
+        }
+    }
+    let moving: BTreeSet<String> = into.keys().cloned().collect();
+    into.retain(|_, destination| !moving.contains(destination));
+    into
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn idea(path: &str) -> Idea {
+        let stat = Stat {
+            size: 0,
+            mtime: 0,
+            ctime: 0,
+            inode: 0,
+        };
+        Idea {
+            path: path.into(),
+            stat,
+            digest: Digest::of(b""),
+        }
+    }
+
+    fn links(pairs: &[(&str, &str)]) -> BTreeMap<String, Vec<Neighbour>> {
+        let mut near: BTreeMap<String, Vec<Neighbour>> = BTreeMap::new();
+        for (a, b) in pairs {
+            for (one, other) in [(a, b), (b, a)] {
+                let neighbour = Neighbour {
+                    path: (*other).to_string(),
+                    similarity: 0.9,
+                    containment: 1.0,
+                };
+                near.entry((*one).to_string()).or_default().push(neighbour);
+            }
+        }
+        near
+    }
+
+    fn decided(ideas: &[(&str, usize, i64)], pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        let owned: Vec<Idea> = ideas.iter().map(|(path, ..)| idea(path)).collect();
+        let texts: Vec<(&Idea, String, Stat, Digest)> = owned
+            .iter()
+            .zip(ideas)
+            .map(|(idea, (_, length, mtime))| {
+                (
+                    idea,
+                    "x".repeat(*length),
+                    Stat {
+                        mtime: *mtime,
+                        ..idea.stat
+                    },
+                    idea.digest,
+                )
+            })
+            .collect();
+        destinations(&texts, &links(pairs)).into_iter().collect()
+    }
+
+    #[test]
+    fn a_merge_goes_one_way() {
+        let pair = [("a", "b")];
+        let way = |from: &str, to: &str| vec![(from.to_owned(), to.to_owned())];
+        assert_eq!(
+            decided(&[("a", 100, 1), ("b", 300, 2)], &pair),
+            way("a", "b"),
+            "into the larger"
+        );
+        assert_eq!(
+            decided(&[("a", 100, 2), ("b", 110, 1)], &pair),
+            way("a", "b"),
+            "into the older"
+        );
+        assert_eq!(
+            decided(&[("a", 100, 1), ("b", 100, 1)], &pair),
+            way("b", "a"),
+            "into the first"
+        );
+        assert_eq!(
+            decided(&[("a", 900, 1)], &pair),
+            way("a", "b"),
+            "into one that was there before"
+        );
+        assert_eq!(decided(&[("a", 900, 1)], &[]), []);
+    }
+
+    #[test]
+    fn nothing_is_merged_into_what_is_merged_away() {
+        let found = decided(
+            &[("a", 100, 1), ("b", 200, 1), ("c", 400, 1)],
+            &[("a", "b"), ("b", "c")],
+        );
+        assert_eq!(found, [("b".to_owned(), "c".to_owned())]);
+    }
+}

@@ -1,0 +1,409 @@
+//! All ideas with their content's digest, read only where the stat cache does not know them.
+//!
+//! ```text
+//! walk ──> known to the cache? ──yes──> digest                        (nothing is opened)
+//!                              └─no──> read ──> idea | runner's own | trouble
+//! ```
+//!
+//! Must never open a file twice, and never keep a text: a pass over 100,000 unchanged ideas is a
+//! walk and a comparison.
+
+use std::io::Read;
+use std::path::Path;
+
+use runner_engine::digest::Digest;
+use runner_engine::publish::{RealFs, RelPath};
+use runner_engine::recording::InputRecording;
+use runner_text::front_matter;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::spec::DreamSpec;
+use super::stat_cache::{self, CachedFile, StatCache};
+use super::walk::{IdeaFile, Stat, WalkProblem, too_long, walk};
+
+/// The name of the reader on a recording.
+const DOOR: &str = "idea";
+
+/// An idea that could be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Idea {
+    /// Relative to the project.
+    pub path: Box<str>,
+    /// When it was read.
+    pub stat: Stat,
+    /// Of its whole content.
+    pub digest: Digest,
+}
+
+/// What there is.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Inventory {
+    /// All ideas, by path.
+    pub ideas: Vec<Idea>,
+    /// What could not be taken in, by path.
+    pub troubles: Vec<WalkProblem>,
+    /// How many files were left out because runner wrote them.
+    pub own: usize,
+    /// How many files were read.
+    pub read: usize,
+    /// The cache's new content, when it is not what it was.
+    #[serde(skip)]
+    pub cache: Option<Vec<u8>>,
+}
+
+/// Surveys the ideas of the project at `root`; `cache` is where the stat cache lies.
+///
+/// # Errors
+/// The project's folder cannot be held.
+pub fn take_inventory(
+    root: &Path,
+    spec: &DreamSpec,
+    cache: &Path,
+) -> Result<Inventory, runner_engine::publish::FsError> {
+    let walked = walk(root, spec);
+    let cache = StatCache::load(cache);
+    let reader = Reader::open(root, spec.max_idea_bytes)?;
+    let mut survey = Inventory {
+        troubles: walked.troubles,
+        ..Inventory::default()
+    };
+    survey.ideas.reserve_exact(walked.found.len());
+    // Files that are no ideas, for the cache.
+    let mut others: Vec<(Box<str>, Stat, CachedFile)> = Vec::new();
+    let mut next = 0;
+    for IdeaFile { path, stat } in walked.found {
+        let (stat, known) = match cache.get(&path, &stat, &mut next) {
+            Some(known) => (stat, known),
+            None => {
+                survey.read += 1;
+                match reader.read(&path) {
+                    Ok((bytes, stat)) => (stat, what_is(&bytes)),
+                    Err(why) => {
+                        survey.troubles.push(WalkProblem {
+                            path: path.into(),
+                            why,
+                        });
+                        continue;
+                    }
+                }
+            }
+        };
+        match known {
+            CachedFile::Idea(digest) => survey.ideas.push(Idea { path, stat, digest }),
+            CachedFile::Own => {
+                survey.own += 1;
+                others.push((path, stat, known));
+            }
+            CachedFile::NotText => {
+                survey.troubles.push(WalkProblem {
+                    path: path.to_string(),
+                    why: "is not UTF-8".to_owned(),
+                });
+                others.push((path, stat, known));
+            }
+        }
+    }
+    survey.troubles.sort_unstable();
+    if survey.read > 0 || cache.len() != survey.ideas.len() + others.len() {
+        let ideas = survey
+            .ideas
+            .iter()
+            .map(|idea| (&*idea.path, idea.stat, CachedFile::Idea(idea.digest)));
+        let others = others
+            .iter()
+            .map(|(path, stat, known)| (&**path, *stat, *known));
+        let mut all: Vec<_> = ideas.chain(others).collect();
+        all.sort_unstable_by(|a, b| a.0.cmp(b.0));
+        survey.cache = Some(stat_cache::encode(all.into_iter()));
+    }
+    Ok(survey)
+}
+
+fn what_is(bytes: &[u8]) -> CachedFile {
+    match std::str::from_utf8(bytes) {
+        Err(_) => CachedFile::NotText,
+        Ok(text) if is_own(text) => CachedFile::Own,
+        Ok(_) => CachedFile::Idea(Digest::of(bytes)),
+    }
+}
+
+/// Whether runner wrote this text and no person touched it (contracts/dream.md, rule 10): its front
+/// matter says `generated_by: runner` or `provenance: runner`, alone or with more words, and the
+/// body still has the `body_sha256` that was written. Without that sum a person may have touched it.
+pub fn is_own(text: &str) -> bool {
+    let doc = front_matter::split(text);
+    let says = |key: &str| {
+        doc.get(key).is_some_and(|value| {
+            let rest = value.strip_prefix("runner");
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        })
+    };
+    if !says("generated_by") && !says("provenance") {
+        return false;
+    }
+    doc.get("body_sha256")
+        .is_some_and(|sum| sum == Digest::of(doc.body().as_bytes()).to_string())
+}
+
+/// Reads ideas beneath a held folder: no links, no mounts, no devices, never more than is allowed.
+#[derive(Debug)]
+pub struct Reader {
+    fs: RealFs,
+    most: u64,
+    tape: InputRecording,
+}
+
+impl Reader {
+    /// Holds the project's folder; `most` bytes of a file are read.
+    ///
+    /// # Errors
+    /// It cannot be held.
+    pub fn open(root: &Path, most: u64) -> Result<Self, runner_engine::publish::FsError> {
+        Ok(Self {
+            fs: RealFs::open(root)?,
+            most,
+            tape: InputRecording::off(),
+        })
+    }
+
+    /// The same, on a recording.
+    #[must_use]
+    pub fn with_recording(mut self, tape: InputRecording) -> Self {
+        self.tape = tape;
+        self
+    }
+
+    /// The content of an idea, and its stat at that moment.
+    ///
+    /// # Errors
+    /// Why it could not be read, as a [`WalkProblem`] says it.
+    pub fn read(&self, path: &str) -> Result<(Vec<u8>, Stat), String> {
+        let (bytes, stat, _) = self.inspect(path)?;
+        Ok((bytes, stat))
+    }
+
+    /// The same, with the digest that it had when it was recorded.
+    fn inspect(&self, path: &str) -> Result<(Vec<u8>, Stat, Option<Digest>), String> {
+        if self.tape.replays() {
+            return self.recalled(path);
+        }
+        let done = self.read_now(path);
+        if self.tape.records() {
+            let (facts, bytes) = match &done {
+                Ok((bytes, stat)) => (json!({ "stat": stat }), Some(bytes.as_slice())),
+                Err(why) => (json!({ "why": why }), None),
+            };
+            self.tape.note(DOOR, path, facts, bytes);
+        }
+        done.map(|(bytes, stat)| (bytes, stat, None))
+    }
+
+    fn recalled(&self, path: &str) -> Result<(Vec<u8>, Stat, Option<Digest>), String> {
+        let answer = self.tape.recall(DOOR, path);
+        let mut answer = answer.map_err(|error| error.to_string())?;
+        let stat = serde_json::from_value(answer.facts["stat"].take());
+        match (answer.content, stat) {
+            (Some((digest, bytes)), Ok(stat)) => Ok((bytes, stat, Some(digest))),
+            _ => {
+                let why = answer.facts["why"].as_str();
+                Err(why.unwrap_or("the recording does not say why").to_owned())
+            }
+        }
+    }
+
+    fn read_now(&self, path: &str) -> Result<(Vec<u8>, Stat), String> {
+        let cannot = |why: &dyn std::fmt::Display| format!("cannot be read: {why}");
+        let rel = RelPath::new(path).map_err(|bad| cannot(&bad.why))?;
+        let regular = self
+            .fs
+            .regular(&rel)
+            .map_err(|error| cannot(&error.trouble))?;
+        let Some(mut regular) = regular else {
+            return Err("is gone".to_owned());
+        };
+        let stat = Stat::of(&regular.file.metadata().map_err(|error| cannot(&error))?);
+        let mut bytes = Vec::with_capacity(usize::try_from(stat.size.min(self.most)).unwrap_or(0));
+        let read = (&mut regular.file)
+            .take(self.most + 1)
+            .read_to_end(&mut bytes);
+        read.map_err(|error| cannot(&error))?;
+        if bytes.len() as u64 > self.most {
+            return Err(too_long(stat.size, self.most));
+        }
+        Ok((bytes, stat))
+    }
+
+    /// The digest of an idea as it is now.
+    ///
+    /// # Errors
+    /// Those of [`Reader::read`].
+    pub fn digest(&self, path: &str) -> Result<Digest, String> {
+        let (bytes, _, digest) = self.inspect(path)?;
+        Ok(digest.unwrap_or_else(|| Digest::of(&bytes)))
+    }
+
+    /// The text of an idea, with its stat and digest.
+    ///
+    /// # Errors
+    /// Those of [`Reader::read`], and when it is not UTF-8.
+    pub fn text(&self, path: &str) -> Result<(String, Stat, Digest), String> {
+        let (bytes, stat, digest) = self.inspect(path)?;
+        let digest = digest.unwrap_or_else(|| Digest::of(&bytes));
+        let text = String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
+        Ok((text, stat, digest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::fs::FileTimes;
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    struct Place {
+        folder: tempfile::TempDir,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            fs::create_dir(folder.path().join("ideas")).unwrap();
+            Self { folder }
+        }
+
+        /// Writes an idea that is dated long ago.
+        fn write(&self, name: &str, bytes: &[u8]) {
+            let path = self.folder.path().join("ideas").join(name);
+            fs::write(&path, bytes).unwrap();
+            date(&path, 1_000_000_000);
+        }
+
+        /// A pass that keeps its cache.
+        fn pass_now(&self) -> Inventory {
+            let cache = self.folder.path().join("cache");
+            let survey = take_inventory(self.folder.path(), &DreamSpec::default(), &cache).unwrap();
+            if let Some(bytes) = &survey.cache {
+                fs::write(&cache, bytes).unwrap();
+            }
+            survey
+        }
+
+        /// A pass that keeps its cache, as if a long time went by before that: no entry is racy.
+        fn pass(&self) -> Inventory {
+            let survey = self.pass_now();
+            date(&self.folder.path().join("cache"), 5_000_000_000);
+            survey
+        }
+    }
+
+    fn date(path: &Path, seconds: u64) {
+        let file = fs::File::options().write(true).open(path).unwrap();
+        let then = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        file.set_times(FileTimes::new().set_modified(then)).unwrap();
+    }
+
+    #[test]
+    fn unchanged_ideas_are_not_opened_again() {
+        let place = Place::new();
+        place.write("a.md", b"one");
+        place.write("b.md", b"\xff\xfe");
+        let sum = Digest::of(b"x");
+        let own = format!("---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nx");
+        place.write("c.md", own.as_bytes());
+        let first = place.pass();
+        assert_eq!(
+            (
+                first.ideas.len(),
+                first.read,
+                first.own,
+                first.troubles.len()
+            ),
+            (1, 3, 1, 1)
+        );
+        assert_eq!(first.ideas[0].digest, Digest::of(b"one"));
+        let second = place.pass();
+        assert_eq!((second.read, second.cache.is_some()), (0, false));
+        assert_eq!(
+            (second.ideas, second.own, second.troubles),
+            (first.ideas, 1, first.troubles)
+        );
+        place.write("a.md", b"three");
+        let third = place.pass();
+        assert_eq!(
+            (third.read, third.ideas[0].digest),
+            (1, Digest::of(b"three"))
+        );
+        fs::remove_file(place.folder.path().join("ideas/b.md")).unwrap();
+        let fourth = place.pass();
+        assert_eq!(
+            (fourth.read, fourth.cache.is_some(), fourth.troubles.len()),
+            (0, true, 0)
+        );
+    }
+
+    #[test]
+    fn a_same_sized_change_with_an_old_date_is_seen_by_its_ctime() {
+        let place = Place::new();
+        place.write("a.md", b"one");
+        place.pass_now();
+        place.write("a.md", b"two");
+        assert_eq!(place.pass_now().ideas[0].digest, Digest::of(b"two"));
+    }
+
+    #[test]
+    fn own_work_counts_as_own_until_a_person_touches_it() {
+        let says = |line: &str| {
+            let sum = Digest::of(b"x");
+            is_own(&format!("---\n{line}\nbody_sha256: {sum}\n---\nx"))
+        };
+        assert!(says("generated_by: runner"));
+        assert!(says("provenance: runner dream 0.1"));
+        for other in [
+            "runners",
+            "runner-up",
+            "runner's friend",
+            "runner, and me",
+            "me",
+        ] {
+            assert!(!says(&format!("provenance: {other}")), "{other}");
+        }
+        assert!(!is_own("generated_by: runner\n"));
+        let unsummed = "---\ngenerated_by: runner\n---\nx";
+        assert!(!is_own(unsummed), "a person may have touched it");
+        let sum = Digest::of(b"body\n");
+        assert!(is_own(&format!(
+            "---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody\n"
+        )));
+        assert!(!is_own(&format!(
+            "---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody, mended\n"
+        )));
+    }
+
+    #[test]
+    fn reading_is_bounded_and_follows_nothing() {
+        let place = Place::new();
+        let root = place.folder.path();
+        place.write("a.md", b"12345");
+        std::os::unix::fs::symlink("a.md", root.join("ideas/l.md")).unwrap();
+        let reader = Reader::open(root, 4).unwrap();
+        assert_eq!(
+            reader.read("ideas/a.md").unwrap_err(),
+            "is 5 bytes long, 4 are read"
+        );
+        assert!(
+            reader
+                .read("ideas/l.md")
+                .unwrap_err()
+                .contains("symbolic link")
+        );
+        assert_eq!(reader.read("ideas/none.md").unwrap_err(), "is gone");
+        assert!(reader.read("../etc/passwd").is_err());
+        assert_eq!(
+            Reader::open(root, 5).unwrap().digest("ideas/a.md"),
+            Ok(Digest::of(b"12345"))
+        );
+    }
+}

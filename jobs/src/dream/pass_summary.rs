@@ -1,0 +1,224 @@
+//! What a pass tells people: headline, lines, figures, and why it is less than all.
+//!
+//! Words only. Must never leave out what was refused, dropped or could not be read: silence is a
+//! bug.
+
+use runner_text::counted;
+use serde_json::{Map, json};
+
+use super::proposal::{self, IdeaStatus, Proposal, Refused};
+use super::quarantine::PARKED_AFTER;
+use super::walk::WalkProblem;
+use crate::Finished;
+
+/// How many refusals are told one by one.
+const REFUSALS: usize = 20;
+
+/// What is told of a pass besides its proposals.
+#[derive(Default)]
+pub(super) struct PassSummary {
+    /// What could not be taken in.
+    pub(super) troubles: Vec<WalkProblem>,
+    /// How many files were left out because runner wrote them.
+    pub(super) own: usize,
+    /// How many changed ideas wait for the next pass.
+    pub(super) waiting: usize,
+    /// With how many of how many others duplicates were looked for, if not with all.
+    pub(super) compared: Option<(usize, usize)>,
+    /// Ideas that are set aside, those of this pass included.
+    pub(super) parked: Vec<String>,
+    /// The backend's remarks.
+    pub(super) notes: Vec<String>,
+    /// Elements of the reply that were refused.
+    pub(super) refused: Vec<Refused>,
+    /// How many claims did not resolve.
+    pub(super) downgraded: usize,
+    /// How many shown ideas got no valid answer.
+    pub(super) unanswered: usize,
+    /// How many proposals were decided before.
+    pub(super) decided: usize,
+    /// How many proposals were dropped because of `changed`.
+    pub(super) dropped: usize,
+    /// Ideas that changed meanwhile.
+    pub(super) changed: Vec<String>,
+}
+
+impl PassSummary {
+    /// What is known before anybody is asked.
+    pub(super) fn before_asking(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.waiting > 0 {
+            lines.push(format!(
+                "{} wait for the next pass",
+                counted(self.waiting, "more changed idea")
+            ));
+        }
+        lines.extend(left_out(self.own));
+        if !self.troubles.is_empty() {
+            lines.push(format!(
+                "{} could not be taken in: {}",
+                self.troubles.len(),
+                listed(&self.troubles)
+            ));
+        }
+        lines
+    }
+
+    /// The end of a pass that left these proposals in `folder`.
+    pub(super) fn finish(
+        self,
+        proposals: &[Proposal],
+        shown: usize,
+        ideas: usize,
+        folder: &str,
+    ) -> Finished {
+        let mut facts = Map::new();
+        let mut fact = |name: &str, count: usize| facts.insert(name.to_owned(), json!(count));
+        fact("ideas", ideas);
+        fact("shown", shown);
+        fact("waiting", self.waiting);
+        fact("proposals", proposals.len());
+        let mut each = Vec::new();
+        for status in IdeaStatus::ALL {
+            let count = proposals
+                .iter()
+                .filter(|proposal| proposal.status == status)
+                .count();
+            fact(status.as_str(), count);
+            if count > 0 {
+                each.push(format!("{count} {}", status.as_str()));
+            }
+        }
+        fact("refused", self.refused.len());
+        fact("troubles", self.troubles.len());
+        fact("unanswered", self.unanswered);
+        fact("changed", self.changed.len());
+        fact("decided", self.decided);
+        fact("downgraded", self.downgraded);
+        fact("parked", self.parked.len());
+
+        let mut headline = format!(
+            "{} on {}",
+            counted(proposals.len(), "proposal"),
+            counted(shown, "idea")
+        );
+        if !each.is_empty() {
+            headline.push_str(&format!(": {}", each.join(", ")));
+        }
+        if self.waiting > 0 {
+            headline.push_str(&format!(
+                "; {} left for next time",
+                counted(self.waiting, "more idea")
+            ));
+        }
+        let mut lines: Vec<String> = proposals.iter().map(Proposal::line).collect();
+        lines.extend(
+            self.refused
+                .iter()
+                .take(REFUSALS)
+                .map(|it| format!("refused: proposal {}: {}", it.index, it.why)),
+        );
+        if self.refused.len() > REFUSALS {
+            let more = self.refused.len() - REFUSALS;
+            lines.push(format!("refused: {}", counted(more, "more proposal")));
+        }
+        lines.extend(
+            self.changed
+                .iter()
+                .map(|path| format!("changed meanwhile, looked at again next time: {path}")),
+        );
+        if self.decided > 0 {
+            lines.push(format!(
+                "decided before, so not made again: {}",
+                counted(self.decided, "proposal")
+            ));
+        }
+        if self.downgraded > 0 {
+            lines.push(format!(
+                "cannot be found in the project, so nothing is proposed: {}",
+                counted(self.downgraded, "claim")
+            ));
+        }
+        lines.extend(left_out(self.own));
+        lines.extend(set_aside(&self.parked));
+        if let Some((compared, of)) = self.compared {
+            lines.push(format!(
+                "duplicates were looked for among {compared} of {}",
+                counted(of, "idea")
+            ));
+        }
+        lines.extend(self.troubles.iter().map(|it| {
+            format!(
+                "not taken in: {} {}",
+                proposal::clean(&it.path, 200),
+                it.why
+            )
+        }));
+        lines.extend(self.notes.iter().map(|note| proposal::clean(note, 300)));
+        lines.push(format!("in {folder}"));
+        Finished {
+            degraded: self.degraded(),
+            headline,
+            lines,
+            facts,
+        }
+    }
+
+    fn degraded(&self) -> Option<String> {
+        let mut reasons = Vec::new();
+        let mut reason = |count: usize, what: &str| {
+            if count > 0 {
+                reasons.push(format!("{count} {what}"));
+            }
+        };
+        reason(self.refused.len(), "proposals were refused");
+        reason(self.unanswered, "ideas got no answer");
+        reason(
+            self.dropped,
+            "proposals were dropped because an idea changed meanwhile",
+        );
+        reason(self.troubles.len(), "files could not be taken in");
+        (!reasons.is_empty()).then(|| reasons.join(", "))
+    }
+}
+
+/// That files of runner's own are no ideas, if there are any.
+pub(super) fn left_out(own: usize) -> Option<String> {
+    (own > 0).then(|| {
+        format!(
+            "written by runner, so no ideas and left out: {}",
+            counted(own, "file")
+        )
+    })
+}
+
+/// That ideas are set aside, which, and how they come back; if there are any.
+pub(super) fn set_aside(parked: &[String]) -> Option<String> {
+    if parked.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = parked.iter().map(|it| proposal::clean(it, 200)).collect();
+    Some(format!(
+        "set aside until {} or `runner dream run --retry-parked`, for {PARKED_AFTER} answers could not be used: {}",
+        if parked.len() == 1 {
+            "it changes"
+        } else {
+            "they change"
+        },
+        names.join(", ")
+    ))
+}
+
+/// The first few troubles in one line.
+pub(super) fn listed(troubles: &[WalkProblem]) -> String {
+    const FEW: usize = 3;
+    let named = troubles
+        .iter()
+        .take(FEW)
+        .map(|it| format!("{} {}", proposal::clean(&it.path, 200), it.why));
+    let mut text = named.collect::<Vec<_>>().join("; ");
+    if troubles.len() > FEW {
+        text.push_str(&format!("; and {} more", troubles.len() - FEW));
+    }
+    text
+}

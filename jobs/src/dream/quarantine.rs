@@ -1,0 +1,95 @@
+//! Ideas that are set aside: three answers in a row about the same content could not be used.
+//!
+//! ```text
+//! shown, no valid answer ──> 1 ──> 2 ──> 3: parked ──changes, or --retry-parked──> shown again
+//!                  a valid answer at any time: forgotten
+//! ```
+//!
+//! Kept in the project's cache and not in `state.json`: it is no knowledge about an idea but about
+//! answers, it must be noted also when a pass fails and so places nothing, and a lost file only costs
+//! three more questions. Must never park an idea in silence: every pass names those that are.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use runner_engine::digest::Digest;
+use runner_engine::files::{DOCUMENT, WriteError, read_host, write_atomic};
+use serde::{Deserialize, Serialize};
+
+/// After so many answers that could not be used an idea is set aside.
+pub const PARKED_AFTER: u32 = 3;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct QuarantinedIdea {
+    hash: Digest,
+    answers: u32,
+}
+
+/// What was asked about and not validly answered, by path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Quarantine(BTreeMap<String, QuarantinedIdea>);
+
+impl Quarantine {
+    /// Where it lies in a project's cache.
+    pub fn path(cache: &Path) -> PathBuf {
+        cache.join("dream-parked.json")
+    }
+
+    /// Reads it; what is not there, or damaged, is empty.
+    pub fn load(cache: &Path) -> Self {
+        let bytes = read_host(Self::path(cache), DOCUMENT).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&self, cache: &Path) -> Result<(), WriteError> {
+        let bytes = serde_json::to_vec_pretty(self).expect("paths are text");
+        write_atomic(&Self::path(cache), &bytes, 0o600)
+    }
+
+    /// Whether this content of an idea is set aside.
+    pub fn holds(&self, path: &str, hash: &Digest) -> bool {
+        let known = self.0.get(path).filter(|known| known.hash == *hash);
+        known.is_some_and(|known| known.answers >= PARKED_AFTER)
+    }
+
+    /// Notes what a reply came to for one idea that it was asked about.
+    pub fn note(&mut self, path: &str, hash: Digest, valid: bool) {
+        let before = self.0.remove(path).filter(|known| known.hash == hash);
+        if !valid {
+            let answers = before.map_or(0, |known| known.answers).saturating_add(1);
+            self.0
+                .insert(path.to_owned(), QuarantinedIdea { hash, answers });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_third_answer_in_vain_parks_and_a_change_brings_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (Digest::of(b"1"), Digest::of(b"2"));
+        let mut parked = Quarantine::load(folder.path());
+        for answers in 0..PARKED_AFTER {
+            assert!(!parked.holds("a.md", &one), "{answers}");
+            parked.note("a.md", one, false);
+        }
+        assert!(parked.holds("a.md", &one) && !parked.holds("b.md", &one));
+        assert!(!parked.holds("a.md", &two), "it changed");
+        parked.save(folder.path()).unwrap();
+        assert_eq!(Quarantine::load(folder.path()), parked);
+        parked.note("a.md", two, false);
+        assert!(!parked.holds("a.md", &two), "it is counted anew");
+        parked.note("a.md", two, true);
+        assert_eq!(parked, Quarantine::default());
+        std::fs::write(Quarantine::path(folder.path()), "no JSON").unwrap();
+        assert_eq!(Quarantine::load(folder.path()), Quarantine::default());
+    }
+}

@@ -1,0 +1,395 @@
+//! Where a person's verdict becomes an act.
+//!
+//! ```text
+//! undecided ──accept, amend──> the action is carried out ─┐
+//!     │ ▲   ──reject, skip───> nothing is touched ────────┤──> a line in the decisions
+//!     │ └──────────────────────── undo ───────────────────┘
+//!     └── its ideas changed: refused unless forced
+//! ```
+//!
+//! `skipped` is the one decision that another may follow without an undo: it says "leave it", and a
+//! person may change their mind.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_engine::error_chain::whole;
+use runner_engine::git::{Git, GitError};
+use runner_engine::ids::{ProjectId, RunId};
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::scope::Scope;
+use runner_engine::store::{Store, StoreError};
+use runner_engine::time::Clock;
+use runner_text::redact::Redactor;
+
+use super::super::LONGEST;
+use super::super::decisions::Decision;
+use super::super::proposal::Action;
+use super::super::spec::DreamSpec;
+use super::guard::{self, Refused};
+use super::plan::{ActionPlan, FileChange, Source, Stamp, plan};
+use super::proposals::{self, ProposalItem, Proposals, ProposalsError, Stale};
+
+/// Everything that an act needs.
+pub struct Decider<'a> {
+    /// The project's canonical root.
+    pub root: &'a Path,
+    /// Its dream's settings.
+    pub spec: &'a DreamSpec,
+    /// The project.
+    pub project: &'a ProjectId,
+    /// Runner's state folder, where the deciding locks are.
+    pub state: &'a Path,
+    /// The project's cache folder, which exists.
+    pub cache: &'a Path,
+    /// Questions to git.
+    pub git: &'a Git,
+    /// Both clocks.
+    pub clock: &'a Clock,
+    /// This process.
+    pub me: &'a ProcessIdentity,
+    /// Where the act is recorded.
+    pub store: &'a mut Store,
+    /// Hides secrets in notes.
+    pub redactor: &'a Redactor,
+    /// Free bytes where it is placed.
+    pub free_bytes: u64,
+}
+
+/// What a person decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DecisionInput {
+    /// Do it.
+    Accept,
+    /// It is wrong.
+    Reject,
+    /// Do this instead.
+    Amend {
+        /// What.
+        action: Action,
+        /// The destination of a merge, where it is another or there was none.
+        into: Option<String>,
+    },
+    /// Leave it, and do not ask again until it changes.
+    Skip,
+}
+
+impl DecisionInput {
+    /// As it stands in the decisions.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Accept => "accepted",
+            Self::Reject => "rejected",
+            Self::Amend { .. } => "amended",
+            Self::Skip => "skipped",
+        }
+    }
+}
+
+/// A decision to be made.
+#[derive(Clone, Debug)]
+pub struct DecisionRequest<'a> {
+    /// The proposal's id, or an unambiguous beginning of it.
+    pub id: &'a str,
+    /// The verdict.
+    pub verdict: DecisionInput,
+    /// What the person says about it.
+    pub note: Option<&'a str>,
+    /// Also when an idea is not what was triaged.
+    pub force: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedDecision {
+    /// The decision, as it was written.
+    pub decision: Decision,
+    /// In a few words.
+    pub says: String,
+    /// The files that were written and removed, but for runner's own.
+    pub changes: Vec<String>,
+    /// Nothing: it was decided so before.
+    pub already: bool,
+    /// The run that placed it.
+    pub run: Option<RunId>,
+}
+
+/// Why nothing was done.
+#[derive(Debug, thiserror::Error)]
+pub enum ReviewError {
+    /// No such proposal.
+    #[error("there is no proposal {0}")]
+    NotFound(String),
+    /// Several begin so.
+    #[error("{} proposals begin with {id}: {}", .found.len(), .found.join(", "))]
+    Several {
+        /// What was given.
+        id: String,
+        /// Those that begin so.
+        found: Vec<String>,
+    },
+    /// It was decided otherwise.
+    #[error("{} was {} at {}", .0.proposal_id, .0.decision, .0.at)]
+    Decided(Box<Decision>),
+    /// It is not about what is there.
+    #[error("{path}: {}", .stale.describe())]
+    Stale {
+        /// The idea.
+        path: String,
+        /// How.
+        stale: Stale,
+    },
+    /// The action cannot be carried out on this.
+    #[error("{0}")]
+    Cannot(String),
+    /// A rule forbids it.
+    #[error("{0}")]
+    Guard(String),
+    /// A file changed while it was decided on, twice.
+    #[error("{0}")]
+    Changed(String),
+    /// Another review is at it.
+    #[error("{0}")]
+    Busy(String),
+    /// A target was changed by somebody else in the midst of it.
+    #[error("{0}")]
+    Conflict(String),
+    /// It is half placed; whoever comes next finishes it.
+    #[error("run {run} is half placed: {why}")]
+    Unfinished {
+        /// The act's run.
+        run: RunId,
+        /// Why.
+        why: String,
+    },
+    /// The state file is none.
+    #[error("{path} is not a dream state: {why}")]
+    State {
+        /// The file.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// The disk or the surroundings refused.
+    #[error("{0}")]
+    Disk(String),
+    /// A fault of our own.
+    #[error("{0}")]
+    Internal(String),
+    /// Git gave no answer.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// The proposals could not be read.
+    #[error(transparent)]
+    Book(#[from] ProposalsError),
+    /// The database could not be used.
+    #[error(transparent)]
+    Ledger(#[from] StoreError),
+}
+
+impl Decider<'_> {
+    /// Decides on one proposal and carries the decision out.
+    ///
+    /// # Errors
+    /// [`ReviewError`]; but for `Conflict` and `Unfinished` everything is as it was.
+    pub fn decide(&mut self, ask: &DecisionRequest<'_>) -> Result<AppliedDecision, ReviewError> {
+        let mut held = self.sit_down()?;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let book = Proposals::read(self.root, self.spec)?;
+            let item = found(&book, ask.id)?;
+            if let Some(before) = &item.decision
+                && before.decision != "skipped"
+            {
+                return stands(before, &ask.verdict, item);
+            }
+            if let (Some(before), DecisionInput::Skip) = (&item.decision, &ask.verdict) {
+                return stands(before, &ask.verdict, item);
+            }
+            let now = self.now()?;
+            let (action, plan) = self.planned(item, &ask.verdict, ask.force, now)?;
+            let proposal = &item.proposal;
+            let mut decision = Decision::new(&proposal.id, ask.verdict.as_str(), action, now);
+            decision.targets_hash = item.hash().map(str::to_owned);
+            let note = ask.note.map(str::trim).filter(|note| !note.is_empty());
+            decision.note = note.map(|note| self.redactor.redact(note).into_owned());
+            match self.place(&mut held, &plan, &decision) {
+                Ok(run) => {
+                    let changes = plan.changes.iter().map(|it| it.path().to_owned()).collect();
+                    return Ok(AppliedDecision {
+                        decision,
+                        says: plan.says,
+                        changes,
+                        already: false,
+                        run: Some(run),
+                    });
+                }
+                // Somebody wrote one of the files in between: once more, on what is there now.
+                Err(ReviewError::Changed(_)) if tries == 1 => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What a verdict would do, as things are now.
+    ///
+    /// # Errors
+    /// As for the act itself, but for what only shows when it is placed.
+    pub fn preview(
+        &self,
+        item: &ProposalItem,
+        verdict: &DecisionInput,
+    ) -> Result<ActionPlan, ReviewError> {
+        let (_, plan) = self.planned(item, verdict, true, self.now()?)?;
+        self.guard(&plan)?;
+        Ok(plan)
+    }
+
+    /// The text of an idea as it is now.
+    ///
+    /// # Errors
+    /// It is gone or cannot be read.
+    pub fn text(&self, path: &str) -> Result<Vec<u8>, ReviewError> {
+        Ok(source(&self.looker()?, path)?.bytes)
+    }
+
+    pub(super) fn now(&self) -> Result<Timestamp, ReviewError> {
+        match self.clock.read() {
+            Ok(moment) => Ok(moment.wall),
+            Err(error) => Err(ReviewError::Disk(error.to_string())),
+        }
+    }
+
+    /// The action of a verdict, and what it does.
+    fn planned(
+        &self,
+        item: &ProposalItem,
+        verdict: &DecisionInput,
+        force: bool,
+        now: Timestamp,
+    ) -> Result<(Action, ActionPlan), ReviewError> {
+        let proposal = &item.proposal;
+        let (action, into) = match verdict {
+            DecisionInput::Reject | DecisionInput::Skip => {
+                let says = match verdict {
+                    DecisionInput::Reject => "nothing is done".to_owned(),
+                    _ => "left until it changes".to_owned(),
+                };
+                let plan = ActionPlan {
+                    says,
+                    ..ActionPlan::default()
+                };
+                return Ok((proposal.action, plan));
+            }
+            DecisionInput::Accept => (proposal.action, proposal.targets.get(1)),
+            DecisionInput::Amend { action, into } => {
+                (*action, into.as_ref().or_else(|| proposal.targets.get(1)))
+            }
+        };
+        let path = &proposal.targets[0];
+        if let Some(stale) = item.stale.filter(|_| !force) {
+            let path = path.clone();
+            return Err(ReviewError::Stale { path, stale });
+        }
+        let into = into.filter(|_| action == Action::Merge);
+        if let Some(into) = into {
+            proposals::idea(into, self.spec).map_err(ReviewError::Cannot)?;
+            if into == path {
+                let why = format!("{path} cannot be merged into itself");
+                return Err(ReviewError::Cannot(why));
+            }
+        } else if action == Action::Merge {
+            let why = "a merge needs an idea to merge into: --into PATH".to_owned();
+            return Err(ReviewError::Cannot(why));
+        }
+        let scope = self.looker()?;
+        let from = source(&scope, path)?;
+        let into = into.map(|into| source(&scope, into)).transpose()?;
+        let stamp = Stamp {
+            id: &proposal.id,
+            decision: verdict.as_str(),
+            at: now,
+        };
+        // Whatever lies there, a folder or a link too, is in the way.
+        let taken = |path: &str| self.root.join(path).symlink_metadata().is_ok();
+        let plan = plan(action, &from, into.as_ref(), self.spec, stamp, taken);
+        Ok((action, plan.map_err(ReviewError::Cannot)?))
+    }
+
+    /// The don't-leak and canonical rules for everything that a plan writes.
+    pub(super) fn guard(&self, plan: &ActionPlan) -> Result<(), ReviewError> {
+        let (decisions, state) = (self.spec.decisions_path(), self.spec.state_path());
+        let backup = format!("{}/.undo/act.json", self.spec.dreams);
+        let mut paths = vec![decisions.as_str()];
+        if !plan.changes.is_empty() {
+            paths.push(&backup);
+        }
+        if !plan.marks.is_empty() {
+            paths.push(&state);
+        }
+        paths.extend(plan.changes.iter().map(FileChange::path));
+        let mut from: Vec<&str> = Vec::new();
+        for change in &plan.changes {
+            match change {
+                FileChange::Remove(source) => from.push(&source.path),
+                FileChange::Put {
+                    over: Some(_),
+                    path,
+                    ..
+                } => from.push(path),
+                FileChange::Put { over: None, .. } => {}
+            }
+        }
+        match guard::check(self.git, self.spec, &paths, &from) {
+            Ok(()) => Ok(()),
+            Err(Refused::Guard(why)) => Err(ReviewError::Guard(why)),
+            Err(Refused::Git(error)) => Err(error.into()),
+        }
+    }
+}
+
+fn found<'b>(book: &'b Proposals, id: &str) -> Result<&'b ProposalItem, ReviewError> {
+    book.find(id).map_err(|found| match found.len() {
+        0 => ReviewError::NotFound(id.to_owned()),
+        _ => ReviewError::Several {
+            id: id.to_owned(),
+            found: found.into_iter().map(str::to_owned).collect(),
+        },
+    })
+}
+
+/// A decision that was made before: the same is no mistake, another is.
+fn stands(
+    before: &Decision,
+    verdict: &DecisionInput,
+    item: &ProposalItem,
+) -> Result<AppliedDecision, ReviewError> {
+    let action = match verdict {
+        DecisionInput::Amend { action, .. } => *action,
+        _ => item.proposal.action,
+    };
+    if before.decision != verdict.as_str() || before.action != action.as_str() {
+        return Err(ReviewError::Decided(Box::new(before.clone())));
+    }
+    Ok(AppliedDecision {
+        decision: before.clone(),
+        says: format!("it was {} before, at {}", before.decision, before.at),
+        changes: Vec::new(),
+        already: true,
+        run: None,
+    })
+}
+
+/// An idea as it is now.
+pub(super) fn source(scope: &Scope, path: &str) -> Result<Source, ReviewError> {
+    match scope.inspect(path, LONGEST) {
+        Ok(Some((bytes, looks))) => Ok(Source {
+            path: path.to_owned(),
+            bytes,
+            looks,
+        }),
+        Ok(None) => Err(ReviewError::Cannot(format!("{path} is gone"))),
+        Err(error) => Err(ReviewError::Guard(whole(&error))),
+    }
+}

@@ -1,0 +1,473 @@
+//! All proposals of all passes, the newest first, with how each stands.
+//!
+//! Read leniently: one bad element, one damaged file or one foreign folder never hides the rest, and
+//! each is told. Must never trust a file: targets are paths below the ideas or the element is refused.
+
+use runner_text::counted;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use runner_engine::digest::Digest;
+use runner_engine::publish::{FsError, PublishFs as _, RealFs, RelPath};
+use runner_text::json_extract::extract_array;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::super::LONGEST;
+use super::super::decisions::{Decision, Decisions};
+use super::super::inventory::Reader;
+use super::super::proposal::{self, Action, Proposal, clean};
+use super::super::spec::DreamSpec;
+use super::super::walk::WalkProblem;
+
+/// Why a proposal is not about what is there now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stale {
+    /// A target has other content than what was triaged.
+    Changed,
+    /// A target is not there, or cannot be read.
+    Gone,
+    /// Nothing says what was triaged.
+    Unknown,
+}
+
+impl Stale {
+    /// In words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Changed => "it has changed since it was looked at",
+            Self::Gone => "it is gone, or cannot be read",
+            Self::Unknown => "nothing says what it was like when it was looked at",
+        }
+    }
+}
+
+/// A proposal in its place.
+#[derive(Clone, Debug)]
+pub struct ProposalItem {
+    /// The folder of its pass, below the project.
+    pub pass: String,
+    /// What was proposed; an empty `targets_hash` where the file has none.
+    pub proposal: Proposal,
+    /// Why it is not about what is there now.
+    pub stale: Option<Stale>,
+    /// A newer pass has another proposal about the same idea.
+    pub superseded: bool,
+    /// The decision that stands.
+    pub decision: Option<Decision>,
+}
+
+impl ProposalItem {
+    /// The hash of what was triaged, if it is known.
+    pub fn hash(&self) -> Option<&str> {
+        Some(self.proposal.targets_hash.as_str()).filter(|hash| !hash.is_empty())
+    }
+}
+
+/// The proposals, and what could not be read of them.
+#[derive(Clone, Debug, Default)]
+pub struct Proposals {
+    /// The newest pass first, within it in the order of the file; no id twice.
+    pub items: Vec<ProposalItem>,
+    /// Files and elements that are no proposals.
+    pub troubles: Vec<WalkProblem>,
+}
+
+/// Why there is no book.
+#[derive(Debug, thiserror::Error)]
+pub enum ProposalsError {
+    /// The disk refused.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+    /// The decisions could not be read, so that nothing is known to be undecided.
+    #[error("{path} {why}")]
+    Decisions {
+        /// The file.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// The settings name no usable folder.
+    #[error("{0}")]
+    Folder(String),
+}
+
+/// What a file may say of a proposal.
+#[derive(Deserialize)]
+struct ProposalFields {
+    id: String,
+    targets: Vec<String>,
+    status: proposal::IdeaStatus,
+    action: Action,
+    evidence: String,
+    confidence: proposal::Confidence,
+    #[serde(default)]
+    rationale: String,
+    #[serde(default)]
+    targets_hash: Option<String>,
+}
+
+impl Proposals {
+    /// Reads what is there.
+    ///
+    /// # Errors
+    /// [`ProposalsError`]: the decisions or the folder cannot be read. A pass that cannot is a trouble.
+    pub fn read(root: &Path, spec: &DreamSpec) -> Result<Self, ProposalsError> {
+        let fs = RealFs::open(root)?;
+        let dreams =
+            RelPath::new(&spec.dreams).map_err(|bad| ProposalsError::Folder(bad.to_string()))?;
+        let reader = Reader::open(root, LONGEST)?;
+        let decisions = decisions(&reader, spec)?;
+        let mut passes: Vec<(u64, u32, String)> = fs
+            .list(&dreams)?
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|name| pass(name))
+            .collect();
+        passes.sort_unstable_by(|a, b| b.cmp(a));
+        let mut book = Self::default();
+        let mut ids = BTreeSet::new();
+        // Ideas that a newer pass has something about.
+        let mut reported: BTreeSet<String> = BTreeSet::new();
+        for (_, _, name) in passes {
+            let folder = format!("{}/{name}", spec.dreams);
+            let found = book.elements(&reader, &folder);
+            let mut here = Vec::new();
+            for (at, element) in found.into_iter().enumerate() {
+                let read = element.and_then(|value| checked(value, spec));
+                match read {
+                    Ok(proposal) => {
+                        here.push(proposal.targets[0].clone());
+                        if !ids.insert(proposal.id.clone()) {
+                            continue;
+                        }
+                        let superseded = reported.contains(&proposal.targets[0]);
+                        book.items.push(ProposalItem {
+                            pass: folder.clone(),
+                            proposal,
+                            stale: None,
+                            superseded,
+                            decision: None,
+                        });
+                    }
+                    Err(why) => book.troubles.push(WalkProblem {
+                        path: format!("{folder}/proposals.json"),
+                        why: format!("element {at}: {}", clean(&why, 300)),
+                    }),
+                }
+            }
+            reported.extend(here);
+        }
+        let ideas = Reader::open(root, spec.max_idea_bytes.max(LONGEST))?;
+        let mut digests: BTreeMap<String, Option<Digest>> = BTreeMap::new();
+        for item in &mut book.items {
+            item.decision = decisions.of(&item.proposal.id, item.hash()).cloned();
+            let targets = &item.proposal.targets;
+            for target in targets {
+                if !digests.contains_key(target) {
+                    digests.insert(target.clone(), ideas.digest(target).ok());
+                }
+            }
+            let now: Vec<Option<&Digest>> = targets
+                .iter()
+                .map(|target| digests[target].as_ref())
+                .collect();
+            let same = item
+                .hash()
+                .map(|hash| hash == proposal::hash_of(now.clone()));
+            item.stale = match same {
+                _ if now.contains(&None) => Some(Stale::Gone),
+                Some(true) => None,
+                Some(false) => Some(Stale::Changed),
+                None => Some(Stale::Unknown),
+            };
+        }
+        Ok(book)
+    }
+
+    /// The undecided ones.
+    pub fn undecided(&self) -> impl Iterator<Item = &ProposalItem> {
+        self.items.iter().filter(|item| item.decision.is_none())
+    }
+
+    /// The one whose id is this or, if only one does, begins like this; the others' ids otherwise.
+    ///
+    /// # Errors
+    /// The ids that begin so: none, or several.
+    pub fn find(&self, id: &str) -> Result<&ProposalItem, Vec<&str>> {
+        let exact = self.items.iter().find(|item| item.proposal.id == id);
+        if let Some(item) = exact {
+            return Ok(item);
+        }
+        let begin = |item: &&ProposalItem| !id.is_empty() && item.proposal.id.starts_with(id);
+        let found: Vec<&ProposalItem> = self.items.iter().filter(begin).collect();
+        match found.as_slice() {
+            [only] => Ok(only),
+            several => Err(several
+                .iter()
+                .map(|item| item.proposal.id.as_str())
+                .collect()),
+        }
+    }
+
+    /// The elements of a pass's file.
+    fn elements(&mut self, reader: &Reader, folder: &str) -> Vec<Result<Value, String>> {
+        let path = format!("{folder}/proposals.json");
+        let bytes = match reader.read(&path) {
+            Ok((bytes, _)) => bytes,
+            // A pass that left nothing.
+            Err(why) if why == "is gone" => return Vec::new(),
+            Err(why) => {
+                self.troubles.push(WalkProblem { path, why });
+                return Vec::new();
+            }
+        };
+        if let Ok(values) = serde_json::from_slice::<Vec<Value>>(&bytes) {
+            return values.into_iter().map(Ok).collect();
+        }
+        match extract_array(&String::from_utf8_lossy(&bytes)) {
+            Ok(elements) => elements
+                .into_iter()
+                .map(|element| element.map_err(|error| error.to_string()))
+                .collect(),
+            Err(error) => {
+                let why = format!("is no list of proposals: {error}");
+                self.troubles.push(WalkProblem { path, why });
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// The decisions that stand.
+///
+/// # Errors
+/// The file is there and cannot be read.
+pub(super) fn decisions(reader: &Reader, spec: &DreamSpec) -> Result<Decisions, ProposalsError> {
+    let path = spec.decisions_path();
+    match reader.read(&path) {
+        Ok((bytes, _)) => Ok(Decisions::read(&bytes)),
+        Err(why) if why == "is gone" => Ok(Decisions::default()),
+        Err(why) => Err(ProposalsError::Decisions { path, why }),
+    }
+}
+
+/// When a pass was, and its number within that second, by its folder's name.
+fn pass(name: &str) -> Option<(u64, u32, String)> {
+    let (stamp, number) = match name.split_once("Z-") {
+        Some((stamp, number)) => (stamp, number.parse().ok()?),
+        None => (name.strip_suffix('Z')?, 1),
+    };
+    let (day, time) = stamp.split_once('T')?;
+    let digits =
+        |text: &str, count| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());
+    if !digits(day, 8) || !digits(time, 6) {
+        return None;
+    }
+    Some((
+        format!("{day}{time}").parse().ok()?,
+        number,
+        name.to_owned(),
+    ))
+}
+
+/// Whether a text may be an id: it becomes the name of a folder.
+pub(super) fn good_id(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=64).contains(&id.len()) && id.bytes().all(plain)
+}
+
+/// An element as a proposal that can be acted on.
+fn checked(value: Value, spec: &DreamSpec) -> Result<Proposal, String> {
+    let ProposalFields {
+        id,
+        targets,
+        status,
+        action,
+        evidence,
+        confidence,
+        rationale,
+        targets_hash,
+    } = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    if !good_id(&id) {
+        return Err(format!("{id:?} is no id"));
+    }
+    let wanted = if action == Action::Merge { 2 } else { 1 };
+    if targets.len() != wanted {
+        let action = action.as_str();
+        return Err(format!(
+            "{action} has {}, not {}",
+            counted(wanted, "target"),
+            targets.len()
+        ));
+    }
+    for target in &targets {
+        idea(target, spec)?;
+    }
+    if targets.len() == 2 && targets[0] == targets[1] {
+        return Err(format!("{:?} cannot be merged into itself", targets[0]));
+    }
+    let evidence = clean(&evidence, proposal::LONGEST);
+    if evidence.is_empty() {
+        return Err("it has no evidence".to_owned());
+    }
+    Ok(Proposal {
+        id,
+        targets,
+        status,
+        action,
+        evidence,
+        confidence,
+        rationale: clean(&rationale, proposal::LONGEST),
+        targets_hash: targets_hash.unwrap_or_default(),
+    })
+}
+
+/// Whether a path is where ideas are.
+///
+/// # Errors
+/// Why it is not.
+pub(super) fn idea(path: &str, spec: &DreamSpec) -> Result<(), String> {
+    let rel = RelPath::new(path).map_err(|bad| bad.to_string())?;
+    let within = |folder: &str| RelPath::new(folder).is_ok_and(|folder| rel.is_within(&folder));
+    if !within(&spec.ideas) || rel.as_str() == spec.ideas {
+        return Err(format!("{path:?} is not below {}", spec.ideas));
+    }
+    if within(&spec.done) || within(&spec.dreams) {
+        return Err(format!("{path:?} is no idea to decide on"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn proposal(id: &str, target: &str, content: &[u8]) -> String {
+        let hash = proposal::hash_of([Some(&Digest::of(content))]);
+        format!(
+            r#"{{"id":"{id}","targets":["{target}"],"status":"sidenote","action":"keep","evidence":"e","confidence":"low","rationale":"r","targets_hash":"{hash}"}}"#
+        )
+    }
+
+    fn place(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    fn read(folder: &tempfile::TempDir) -> Proposals {
+        Proposals::read(folder.path(), &DreamSpec::default()).unwrap()
+    }
+
+    #[test]
+    fn one_of_four_elements_survives_and_the_rest_is_told() {
+        let good = proposal("01", "ideas/a.md", b"a");
+        let no_evidence = good.replace(r#""e""#, r#""""#).replace("01", "02");
+        let foreign = good.replace("sidenote", "abandoned");
+        let outside = good.replace("ideas/a.md", "../etc/passwd");
+        let file = format!("[{no_evidence},{good},{foreign},{outside}]");
+        let folder = place(&[
+            ("ideas/a.md", "a"),
+            ("dreams/20260101T000000Z/proposals.json", &file),
+        ]);
+        let book = read(&folder);
+        assert_eq!(book.items.len(), 1);
+        assert_eq!(
+            (&*book.items[0].proposal.id, book.items[0].stale),
+            ("01", None)
+        );
+        assert_eq!(book.troubles.len(), 3, "{:?}", book.troubles);
+        // Cut off in the middle: what is whole is read.
+        let cut = format!("[{good},{}", &good[..40]);
+        fs::write(
+            folder.path().join("dreams/20260101T000000Z/proposals.json"),
+            cut,
+        )
+        .unwrap();
+        let book = read(&folder);
+        assert_eq!(
+            (book.items.len(), book.troubles.len()),
+            (1, 1),
+            "{:?}",
+            book.troubles
+        );
+    }
+
+    #[test]
+    fn all_passes_count_the_newest_first_and_no_id_twice() {
+        let (a, b) = (
+            proposal("a", "ideas/a.md", b"a"),
+            proposal("b", "ideas/b.md", b"b"),
+        );
+        let older = proposal("old", "ideas/a.md", b"before");
+        let folder = place(&[
+            ("ideas/a.md", "a"),
+            (
+                "dreams/20260101T000000Z/proposals.json",
+                &format!("[{older},{b}]"),
+            ),
+            (
+                "dreams/20260101T000000Z-2/proposals.json",
+                &format!("[{b}]"),
+            ),
+            ("dreams/20260102T000000Z/proposals.json", &format!("[{a}]")),
+            ("dreams/20260103T000000Z/other.json", "[]"),
+            ("dreams/20260104T000000Z/proposals.json", "gone wrong"),
+            ("dreams/notes/proposals.json", &format!("[{older}]")),
+        ]);
+        let book = read(&folder);
+        let reported: Vec<(&str, Option<Stale>, bool)> = book
+            .items
+            .iter()
+            .map(|it| (&*it.proposal.id, it.stale, it.superseded))
+            .collect();
+        assert_eq!(
+            reported,
+            [
+                ("a", None, false),
+                ("b", Some(Stale::Gone), false),
+                ("old", Some(Stale::Changed), true)
+            ]
+        );
+        assert_eq!(book.items[1].pass, "dreams/20260101T000000Z-2");
+        assert_eq!(book.troubles.len(), 1);
+        assert_eq!(book.find("ol").unwrap().proposal.id, "old");
+        assert!(book.find("").is_err() && book.find("x").is_err());
+    }
+
+    #[test]
+    fn a_decision_is_on_an_id_and_its_content() {
+        let a = proposal("a", "ideas/a.md", b"a");
+        let hash = proposal::hash_of([Some(&Digest::of(b"a"))]);
+        let line = |hash: &str| {
+            format!(
+                "- {{\"proposal_id\":\"a\",\"decision\":\"rejected\",\"action\":\"keep\",\"at\":\"x\",\"targets_hash\":\"{hash}\"}}\n"
+            )
+        };
+        let folder = place(&[
+            ("ideas/a.md", "a"),
+            ("dreams/20260101T000000Z/proposals.json", &format!("[{a}]")),
+            ("dreams/ledger.md", &line("another")),
+        ]);
+        assert_eq!(read(&folder).undecided().count(), 1);
+        fs::write(folder.path().join("dreams/ledger.md"), line(&hash)).unwrap();
+        let book = read(&folder);
+        assert_eq!(book.undecided().count(), 0);
+        assert_eq!(
+            book.items[0].decision.as_ref().unwrap().decision,
+            "rejected"
+        );
+        fs::remove_file(folder.path().join("dreams/ledger.md")).unwrap();
+        fs::create_dir(folder.path().join("dreams/ledger.md")).unwrap();
+        let error = Proposals::read(folder.path(), &DreamSpec::default()).unwrap_err();
+        assert!(error.to_string().contains("dreams/ledger.md"), "{error}");
+    }
+}

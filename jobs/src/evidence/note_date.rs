@@ -1,0 +1,159 @@
+//! When a note was written, at the earliest: what was committed before that cannot have done it.
+//!
+//! ```text
+//! a date that the text states ────────────┐
+//! a line of a file that it quotes (a.rs:9) ├──> the latest of them
+//! the commit that brought the note itself ─┘
+//! ```
+//!
+//! The file's own time says nothing: a checkout sets it. Must never look at a clock: a date later
+//! than the newest commit is a plan and no date of writing.
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use super::history::Commit;
+use super::overlap::TouchedPaths;
+
+/// A day's grace, in seconds: a date has no hour and no zone.
+const GRACE: i64 = 86_400;
+/// Work is done soon after it was written down, if within so many seconds.
+const SOON: i64 = 14 * 86_400;
+
+/// How a commit stands to the moment a note was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitTiming {
+    /// The note does not tell.
+    Unknown,
+    /// The commit was there before the note.
+    Before,
+    /// Within two weeks.
+    Soon,
+    /// Later than that.
+    Later,
+}
+
+/// The earliest moment at which this note can have been written as it stands, in seconds since the
+/// epoch.
+pub fn earliest(history: &[Commit], touched: &TouchedPaths, path: &str, text: &str) -> Option<i64> {
+    let newest = history.iter().map(|commit| commit.at).max()?;
+    let stated = dates(text).filter(|at| *at <= newest);
+    let quoted = quoted(text).filter_map(|file| touched.born(file));
+    let born = quoted.chain(touched.born_exactly(path));
+    stated
+        .chain(born.filter_map(|at| Some(history.get(at)?.at)))
+        .max()
+}
+
+/// How a commit of this moment stands to it.
+pub fn when(written: Option<i64>, commit: i64) -> CommitTiming {
+    match written {
+        None => CommitTiming::Unknown,
+        Some(written) if commit < written - GRACE => CommitTiming::Before,
+        Some(written) if commit <= written + SOON => CommitTiming::Soon,
+        Some(_) => CommitTiming::Later,
+    }
+}
+
+/// The days that a text states as `2026-01-31`, each as its first second in UTC.
+fn dates(text: &str) -> impl Iterator<Item = i64> {
+    let bytes = text.as_bytes();
+    let within = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    text.match_indices('-').filter_map(move |(at, _)| {
+        let from = at.checked_sub(4)?;
+        let day = text.get(from..at + 6)?;
+        if from.checked_sub(1).is_some_and(within) || within(at + 6) {
+            return None;
+        }
+        let day: Date = day.parse().ok()?;
+        Some(day.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second())
+    })
+}
+
+/// The files of which a text quotes a line: `src/a.rs:12`.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    let outside = |c: char| !(c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'));
+    text.match_indices(':').filter_map(move |(at, _)| {
+        let line = text[at + 1..].chars().next()?;
+        let file = text[..at].rsplit(outside).next()?;
+        let ending = file.rsplit_once('.').map(|(_, ending)| ending)?;
+        let file_like = (1..=8).contains(&ending.len()) && !ending.contains('/');
+        (line.is_ascii_digit() && file_like).then_some(file.trim_start_matches("./"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 86_400;
+
+    fn commit(at: i64, created: &str) -> Commit {
+        Commit {
+            hash: "c".repeat(40),
+            at,
+            subject: "x".into(),
+            body: String::new(),
+            paths: vec![created.to_owned()],
+            touched: 1,
+            created: vec![0],
+        }
+    }
+
+    fn found(text: &str) -> Option<i64> {
+        let history = [
+            commit(20_500 * DAY, "src/new.rs"),
+            commit(20_000 * DAY, "src/old.rs"),
+            commit(19_900 * DAY, "ideas/own.md"),
+        ];
+        let touched = TouchedPaths::build(&history);
+        earliest(&history, &touched, "ideas/x.md", text).map(|at| at / DAY)
+    }
+
+    #[test]
+    fn the_latest_trace_counts() {
+        // 2024-10-04 is day 20,000.
+        assert_eq!(
+            found("---\ndate: 2024-10-04\n---\nAs of 2024-10-05, x"),
+            Some(20_001)
+        );
+        assert_eq!(found("see src/old.rs:12 and src/new.rs"), Some(20_000));
+        assert_eq!(found("see `src/new.rs:7-9` (2024-10-04)"), Some(20_500));
+        assert_eq!(
+            found("until 2035-01-01"),
+            None,
+            "a plan is no date of writing"
+        );
+        assert_eq!(
+            found("12024-10-04 2024-10-041 2024-13-01 a-b 12:30 x.y:z"),
+            None
+        );
+        assert_eq!(found(""), None);
+        assert_eq!(found("ü-2024-10-04"), Some(20_000));
+    }
+
+    #[test]
+    fn a_tracked_note_was_written_when_it_was_committed() {
+        let history = [commit(7 * DAY, "ideas/own.md")];
+        let touched = TouchedPaths::build(&history);
+        assert_eq!(
+            earliest(&history, &touched, "ideas/own.md", ""),
+            Some(7 * DAY)
+        );
+        assert_eq!(earliest(&history, &touched, "own.md", ""), None);
+        assert_eq!(
+            earliest(&[], &TouchedPaths::default(), "a", "2024-10-04"),
+            None
+        );
+    }
+
+    #[test]
+    fn the_day_itself_is_soon() {
+        let written = Some(100 * DAY);
+        assert_eq!(when(written, 99 * DAY), CommitTiming::Soon);
+        assert_eq!(when(written, 99 * DAY - 1), CommitTiming::Before);
+        assert_eq!(when(written, 114 * DAY), CommitTiming::Soon);
+        assert_eq!(when(written, 114 * DAY + 1), CommitTiming::Later);
+        assert_eq!(when(None, 0), CommitTiming::Unknown);
+    }
+}

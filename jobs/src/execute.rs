@@ -1,0 +1,342 @@
+//! One admitted run, from its job's work to its committed outcome.
+//!
+//! ```text
+//! Admitted + Context ──job──> Finished ──scope.finish──> Ready ──place──> settled
+//!                        └──> JobError ──────────────────settle──────────> settled
+//! ```
+//!
+//! Whatever happens in between, the run is settled here once, under its fence; if this process dies
+//! before that, recovery does it. Must never place anything of a run that failed.
+
+use runner_engine::awake::Inhibitor;
+use runner_engine::error_chain::{plain, whole};
+use runner_engine::ids::RunId;
+use runner_engine::outcome::{Class, Outcome};
+use runner_engine::publish::{LogError, PublishError, PublishLog as _};
+use runner_engine::scope::{FinishedScope, ScopeError};
+use runner_engine::store::{RunSummary, Store, StoreError};
+
+use crate::lifecycle::{cycle, work};
+use crate::lifecycle::{daydream, publish, rem};
+use crate::{
+    Context, Finished, JobError, JobSpec, KindSpec, command, curator, dream, overnight, prompt,
+    report,
+};
+
+/// What a run came to, once it is settled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SettledRun {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What it left for people.
+    pub summary: RunSummary,
+}
+
+/// Why a run could not be settled by its own process.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// Another run of the job was admitted since: this one must not touch anything any more.
+    #[error("the run was taken over while it worked")]
+    TakenOver,
+    /// The artifacts are recorded and could not all be moved; recovery goes on with them.
+    #[error("the artifacts could not all be placed yet: {0}")]
+    Unfinished(String),
+    /// The database could not be used; recovery will settle the run.
+    #[error(transparent)]
+    Ledger(#[from] StoreError),
+}
+
+/// Does the job's work, places what it staged, and settles the run.
+///
+/// # Errors
+/// Only when the run could not be settled; a job's failure is an outcome.
+pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, ExecuteError> {
+    let done = match &spec.kind {
+        KindSpec::Dream(own) => dream::run(&mut ctx, own),
+        KindSpec::Command(own) => command::run(&mut ctx, own),
+        KindSpec::Prompt(own) => prompt::run(&mut ctx, own),
+        KindSpec::Overnight(own) => overnight::run(&mut ctx, own),
+        KindSpec::Report => report::run(&mut ctx),
+        KindSpec::Rem(own) => rem::run(&mut ctx, own),
+        KindSpec::Daydream(own) => daydream::run(&mut ctx, own),
+        KindSpec::Cycle(own) => cycle::run(&mut ctx, own, &spec.name),
+        KindSpec::Work(own) => work::run(&mut ctx, own),
+        KindSpec::Curator(own) => curator::run(&mut ctx, own),
+    };
+    // Of a run that did nothing there is nothing to go through again.
+    let take = match &done {
+        Err(JobError::Nothing(_) | JobError::Wait { .. } | JobError::Cancelled { .. }) => None,
+        _ => ctx.take(spec),
+    };
+    let described = ctx.backend.describe();
+    let mut summary = RunSummary {
+        backend: match (ctx.voices().asked.as_slice(), ctx.asked()) {
+            ([], true) => ctx.backend.name().to_owned(),
+            ([], false) => String::new(),
+            (voices, _) => joined(voices.iter().map(|(name, _)| name)),
+        },
+        containment: match (&spec.kind, &ctx.held) {
+            (_, Some((held, _))) => held.clone(),
+            (_, None) if !ctx.voices().asked.is_empty() => {
+                joined(ctx.voices().asked.iter().map(|(_, held)| held))
+            }
+            (KindSpec::Command(_), None) => "nothing was started".to_owned(),
+            (_, None) => described.containment.clone(),
+        },
+        awake: ctx.keeper.as_mut().map(Inhibitor::standing),
+        ..RunSummary::default()
+    };
+    let gaps = ctx.held.take().map(|(_, gaps)| gaps).unwrap_or_default();
+    let reported = backend_notes(&ctx);
+    let by_rule = (described.kind == "builtin")
+        .then(|| ctx.fell().last().or(ctx.passed().last()).cloned())
+        .flatten();
+    let unrecorded = ctx.unrecorded.take();
+    let done = done.map(|mut finished| {
+        if let Some(why) = unrecorded {
+            let why = format!("what its agent did is not recorded: {why}");
+            finished.degraded.get_or_insert(why);
+        }
+        finished
+    });
+    let now = ctx.wall();
+    let Context {
+        admitted,
+        scope,
+        store,
+        redactor,
+        files: _until_settled,
+        keeper: _awake_until_settled,
+        root,
+        run_dir,
+        env,
+        publish: wanted,
+        cancel,
+        tape,
+        ..
+    } = ctx;
+    let run = admitted.run();
+    let finished = match done {
+        Ok(finished) => by_rule_instead(finished, by_rule),
+        Err(error) => {
+            drop(scope);
+            let outcome = redacted(error.outcome(now), &redactor);
+            if let Some(take) = take {
+                take.write(&outcome, &redactor);
+            }
+            summary.headline = outcome.why().unwrap_or_default().to_owned();
+            if !summary.backend.is_empty() {
+                let reported = reported
+                    .iter()
+                    .map(|line| redactor.redact(line).into_owned());
+                summary.lines.extend(reported);
+            }
+            settle(store, admitted, &outcome, &summary, now)?;
+            return Ok(SettledRun { outcome, summary });
+        }
+    };
+    let outcome = take_words(finished, &mut summary, &redactor);
+    let reported = reported
+        .iter()
+        .map(|line| redactor.redact(line).into_owned());
+    summary.lines.extend(reported);
+    if let Some(take) = take {
+        take.write(&outcome, &redactor);
+    }
+    let gaps = gaps
+        .iter()
+        .map(|gap| format!("not held by its sandbox: {gap}"));
+    summary.lines.extend(gaps);
+    let ready = match scope.finish(run.clone(), admitted.fence(), outcome.clone()) {
+        Ok(ready) => ready,
+        Err(error) => return failed_to_place(store, admitted, summary, scope_why(&error), now),
+    };
+    summary.artifacts = ready
+        .manifest
+        .entries
+        .iter()
+        // What is taken away is no artifact.
+        .filter(|entry| entry.staged.is_some())
+        .map(|entry| entry.target.to_string())
+        .collect();
+    match publish_artifacts(store, &ready, &summary, now) {
+        Ok(()) => {
+            let place = publish::CommitTarget {
+                root,
+                run_dir,
+                env,
+                marker: run.as_str(),
+                cancel: &cancel,
+            };
+            // A commit is made once.
+            let wanted = wanted.filter(|_| !tape.replays());
+            let committed = wanted.map_or(Ok(()), |wanted| publish::publish(&place, &wanted));
+            let Err(why) = committed else {
+                return Ok(SettledRun { outcome, summary });
+            };
+            // The artifacts stand; that they are not committed is told of the settled run.
+            let why = redactor.redact(&why).into_owned();
+            tracing::warn!(why, "not published");
+            summary.lines.push(why.clone());
+            let outcome = Outcome::Degraded { why };
+            store.degrade(run, &outcome, &summary)?;
+            Ok(SettledRun { outcome, summary })
+        }
+        Err(PublishError::Log(LogError::StaleFence { .. })) => Err(ExecuteError::TakenOver),
+        Err(error) if recorded(store, run, &error) => Err(ExecuteError::Unfinished(whole(&error))),
+        Err(error) => {
+            summary.artifacts.clear();
+            failed_to_place(store, admitted, summary, place_why(&error), now)
+        }
+    }
+}
+
+/// Each of these once, in their order.
+fn joined<'a>(all: impl Iterator<Item = &'a String>) -> String {
+    let mut own: Vec<&str> = Vec::new();
+    for one in all {
+        if !own.contains(&one.as_str()) {
+            own.push(one);
+        }
+    }
+    own.join(", ")
+}
+
+fn publish_artifacts(
+    store: &mut Store,
+    ready: &FinishedScope,
+    summary: &RunSummary,
+    now: jiff::Timestamp,
+) -> Result<(), PublishError> {
+    let mut log = store.publish_log(Some(summary), now);
+    let placed = ready.place(&mut log)?;
+    if let Some(leftover) = placed.leftover {
+        tracing::warn!(%leftover, "staging could not be removed");
+    }
+    Ok(())
+}
+
+/// Whether the manifest is recorded, so that only a publication may settle the run. A conflict is
+/// final in any case.
+fn recorded(store: &mut Store, run: &RunId, error: &PublishError) -> bool {
+    let log = store.publish_log(None, jiff::Timestamp::UNIX_EPOCH);
+    !matches!(
+        error,
+        PublishError::Conflict(_) | PublishError::Staged { .. }
+    ) && !matches!(log.manifest(run), Ok(None))
+}
+
+/// Who was not asked, who did not answer, and what those who were asked could not do.
+fn backend_notes(ctx: &Context<'_>) -> Vec<String> {
+    let passed = ctx.passed().iter();
+    let passed = passed.map(|one| format!("was not asked: {one}"));
+    let fell = ctx.fell().iter();
+    let fell = fell.map(|one| format!("did not answer: {one}"));
+    let mut lines: Vec<String> = passed.chain(fell).collect();
+    match ctx.failed_tools() {
+        0 => {}
+        1 => lines.push("1 use of a tool failed; what the sandbox refuses fails so".to_owned()),
+        count => lines.push(format!(
+            "{count} uses of tools failed; what the sandbox refuses fails so"
+        )),
+    }
+    lines
+}
+
+/// The answer by rule in the place of a model's is less than was wanted; `instead` is of whom, and why.
+fn by_rule_instead(mut finished: Finished, instead: Option<String>) -> Finished {
+    if let Some(last) = instead {
+        let why = format!("answered by rule: {last}");
+        finished.degraded.get_or_insert(why);
+    }
+    finished
+}
+
+/// Moves the job's words into the summary, redacted, and says how the run ends.
+fn take_words(
+    finished: Finished,
+    summary: &mut RunSummary,
+    redactor: &runner_text::redact::Redactor,
+) -> Outcome {
+    let clean = |text: &str| redactor.redact(text).into_owned();
+    summary.headline = clean(&finished.headline);
+    summary.lines = finished.lines.iter().map(|line| clean(line)).collect();
+    summary.facts = finished.facts;
+    match finished.degraded {
+        None => Outcome::Succeeded,
+        Some(why) => Outcome::Degraded { why: clean(&why) },
+    }
+}
+
+fn redacted(outcome: Outcome, redactor: &runner_text::redact::Redactor) -> Outcome {
+    let clean = |text: String| plain(&redactor.redact(&text));
+    match outcome {
+        Outcome::Failed { class, why } => Outcome::Failed {
+            class,
+            why: clean(why),
+        },
+        Outcome::TimedOut { why } => Outcome::TimedOut { why: clean(why) },
+        Outcome::Cancelled { why } => Outcome::Cancelled { why: clean(why) },
+        Outcome::Skipped { why } => Outcome::Skipped { why: clean(why) },
+        Outcome::Deferred { until, why } => Outcome::Deferred {
+            until,
+            why: clean(why),
+        },
+        other => other,
+    }
+}
+
+fn settle(
+    store: &mut Store,
+    admitted: &runner_engine::store::Admitted,
+    outcome: &Outcome,
+    summary: &RunSummary,
+    now: jiff::Timestamp,
+) -> Result<(), ExecuteError> {
+    match store.settle(
+        admitted.run(),
+        Some(admitted.fence()),
+        outcome,
+        summary,
+        now,
+    ) {
+        Err(StoreError::StaleFence { .. }) => Err(ExecuteError::TakenOver),
+        done => Ok(done?),
+    }
+}
+
+fn failed_to_place(
+    store: &mut Store,
+    admitted: &runner_engine::store::Admitted,
+    mut summary: RunSummary,
+    (class, why): (Class, String),
+    now: jiff::Timestamp,
+) -> Result<SettledRun, ExecuteError> {
+    let outcome = Outcome::Failed { class, why };
+    summary.headline = outcome.why().unwrap_or_default().to_owned();
+    if class == Class::Guard {
+        let (run, fence) = (admitted.run(), admitted.fence());
+        match store.settle_conflict(run, fence, &outcome, &summary, now) {
+            Err(StoreError::StaleFence { .. }) => return Err(ExecuteError::TakenOver),
+            done => done?,
+        }
+    } else {
+        settle(store, admitted, &outcome, &summary, now)?;
+    }
+    Ok(SettledRun { outcome, summary })
+}
+
+fn scope_why(error: &ScopeError) -> (Class, String) {
+    (Class::Environment, whole(error))
+}
+
+fn place_why(error: &PublishError) -> (Class, String) {
+    let class = match error {
+        PublishError::Changed(_) | PublishError::Conflict(_) | PublishError::Staged { .. } => {
+            Class::Guard
+        }
+        PublishError::Manifest(_) | PublishError::Log(_) => Class::Internal,
+        PublishError::Fs(_) => Class::Environment,
+    };
+    (class, whole(error))
+}

@@ -1,0 +1,342 @@
+//! One change of a board, read, decided and placed under one lock.
+//!
+//! Must never place a board without its line of history, nor the line without the board.
+
+use std::io;
+
+use runner_engine::digest::Digest;
+use runner_engine::files::DOCUMENT;
+use runner_engine::ids::RunId;
+use runner_engine::scope::{Expect, FileLook, Scope};
+use runner_text::org::{Board, BoardForm, Task};
+
+use super::history::{self, BoardHistory, HistoryEvent, HistoryRecord};
+use super::moves::{self, BoardEdit};
+use crate::lifecycle::entry::Entry;
+use crate::manual_edit::{self, EditActor, HeldJobLock, ManualEdit, ManualEditError};
+
+/// The job of all changes of a project's board; no configured job can have this name.
+pub const JOB: &str = "board:apply";
+/// How often a board that changes under our hands is read again.
+const LOOKS: u32 = 5;
+
+/// Why a board was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum BoardError {
+    /// There is no such file.
+    #[error("there is no board: {0} is not there")]
+    Missing(String),
+    /// It is no text, or cannot be read.
+    #[error("the board {path} cannot be read: {why}")]
+    Unreadable {
+        /// The file, below the project.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// What was asked for cannot be done on this board.
+    #[error("{0}")]
+    Cannot(String),
+    /// It could not be placed.
+    #[error(transparent)]
+    Act(#[from] ManualEditError),
+    /// The change would not be what was meant.
+    #[error("the board {path} stays as it is: {why}")]
+    Internal {
+        /// The file, below the project.
+        path: String,
+        /// What would have happened.
+        why: String,
+    },
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug)]
+pub enum BoardRequest<'w> {
+    /// The verdicts of an entry, if they were not applied before.
+    Apply(&'w Entry),
+    /// The next task.
+    Pick,
+    /// One more task.
+    Add(&'w str),
+    /// A task is finished.
+    Done(&'w str),
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct BoardChange {
+    /// What was recorded, in order; nothing where nothing was to be done.
+    pub records: Vec<HistoryRecord>,
+    /// The run that placed it.
+    pub run: Option<RunId>,
+    /// Entries that were applied before, with when.
+    pub before: Vec<HistoryRecord>,
+    /// The task that is in flight, where one was to be picked.
+    pub picked: Option<Task>,
+}
+
+/// The board of a project, and who works on it for which agent.
+pub struct BoardEditor<'d> {
+    /// Who acts.
+    pub hand: EditActor<'d>,
+    /// The board, below the project.
+    pub board: &'d str,
+    /// The agent; empty for the one without a name.
+    pub agent: &'d str,
+}
+
+/// What was read under the lock.
+struct BoardSnapshot {
+    text: String,
+    digest: Digest,
+    looks: FileLook,
+    history: Option<Vec<u8>>,
+}
+
+impl BoardEditor<'_> {
+    /// Does all that is wished, in order and in one publication.
+    ///
+    /// # Errors
+    /// [`BoardError`]; then nothing is changed.
+    pub fn carry_out(&mut self, wishes: &[BoardRequest<'_>]) -> Result<BoardChange, BoardError> {
+        let mut held = self.hand.lock(JOB)?;
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            match self.once(&mut held, wishes) {
+                // An editor saved it in between: what it says now counts.
+                Err(BoardError::Act(ManualEditError::Changed(_))) if looks < LOOKS => {}
+                done => return done,
+            }
+        }
+    }
+
+    fn once(
+        &mut self,
+        held: &mut HeldJobLock,
+        wishes: &[BoardRequest<'_>],
+    ) -> Result<BoardChange, BoardError> {
+        let seen = self.inspect()?;
+        let history = BoardHistory::parse(seen.history.as_deref().unwrap_or_default());
+        let form = BoardForm::of(self.board);
+        let mut done = BoardChange::default();
+        let mut text = seen.text.clone();
+        for wish in wishes {
+            let board = Board::read(&text, form);
+            let (what, entry, change) = match wish {
+                BoardRequest::Apply(entry) => {
+                    if let Some(before) = history.applied(self.agent, &entry.id) {
+                        done.before.push(before.clone());
+                        continue;
+                    }
+                    let change = moves::apply(&board, &entry.sections.verdicts);
+                    (HistoryEvent::Apply, Some(entry.id.clone()), change)
+                }
+                BoardRequest::Pick => match moves::pick(&board) {
+                    None => continue,
+                    Some((task, change)) => {
+                        done.picked = Some(task.clone());
+                        if change.moves.is_empty() {
+                            continue;
+                        }
+                        (HistoryEvent::Pick, None, change)
+                    }
+                },
+                BoardRequest::Add(heading) => {
+                    let change = moves::add(&board, &text, heading).map_err(BoardError::Cannot)?;
+                    (HistoryEvent::Add, None, change)
+                }
+                BoardRequest::Done(said) => {
+                    let change = moves::done(&board, said).map_err(BoardError::Cannot)?;
+                    (HistoryEvent::Done, None, change)
+                }
+            };
+            text = change
+                .text(&text, &board)
+                .map_err(|why| BoardError::Internal {
+                    path: self.board.to_owned(),
+                    why,
+                })?;
+            done.records.push(self.record(what, entry, change));
+        }
+        if !done.records.is_empty() {
+            self.place(held, &seen, &history, &text, &mut done)?;
+        }
+        Ok(done)
+    }
+
+    /// A line of history; when and by which run is filled in when it is placed.
+    fn record(
+        &self,
+        what: HistoryEvent,
+        entry: Option<String>,
+        change: BoardEdit,
+    ) -> HistoryRecord {
+        HistoryRecord {
+            ts: jiff::Timestamp::UNIX_EPOCH,
+            run: String::new(),
+            agent: self.agent.to_owned(),
+            board: self.board.to_owned(),
+            what,
+            entry,
+            moves: change.moves,
+            kept: change.kept,
+            unresolved: change.unresolved,
+        }
+    }
+
+    fn inspect(&self) -> Result<BoardSnapshot, BoardError> {
+        let path = self.board;
+        let scope = Scope::open(self.hand.root, &[], ".runner/staging/look")
+            .map_err(ManualEditError::from)?;
+        let read = |path: &str| {
+            scope
+                .inspect(path, super::LARGEST)
+                .map_err(ManualEditError::from)
+        };
+        let Some((bytes, looks)) = read(path)? else {
+            return Err(BoardError::Missing(path.to_owned()));
+        };
+        let digest = Digest::of(&bytes);
+        let text = String::from_utf8(bytes).map_err(|error| BoardError::Unreadable {
+            path: path.to_owned(),
+            why: format!("it is not UTF-8: {}", error.utf8_error()),
+        })?;
+        Ok(BoardSnapshot {
+            text,
+            digest,
+            looks,
+            history: read(history::PATH)?.map(|(bytes, _)| bytes),
+        })
+    }
+
+    fn place(
+        &mut self,
+        held: &mut HeldJobLock,
+        seen: &BoardSnapshot,
+        history: &BoardHistory,
+        text: &str,
+        done: &mut BoardChange,
+    ) -> Result<(), BoardError> {
+        let act = ManualEdit {
+            job: JOB,
+            allowed: &[self.board, ".runner"],
+            staging: manual_edit::STAGING,
+            headline: headline(&done.records),
+            lines: lines(&done.records),
+        };
+        let board = self.board;
+        let records = &mut done.records;
+        let mut stage = |scope: &mut Scope, run: &RunId, now: jiff::Timestamp| {
+            for record in records.iter_mut() {
+                record.run = run.to_string();
+                record.ts = now;
+            }
+            if text != seen.text {
+                let looks = FileLook {
+                    modified: i64::try_from(now.as_nanosecond()).unwrap_or(seen.looks.modified),
+                    ..seen.looks
+                };
+                let expect = Expect::Digest(seen.digest);
+                scope.stage_as(board, text.as_bytes(), expect, Some(looks))?;
+            }
+            let expect = match &seen.history {
+                Some(bytes) => Expect::Digest(Digest::of(bytes)),
+                None => Expect::Absent,
+            };
+            scope.stage(history::PATH, history.with(records).as_bytes(), expect)?;
+            Ok(())
+        };
+        let run = self.hand.place(held, &act, &mut stage)?;
+        done.run = Some(run);
+        Ok(())
+    }
+}
+
+/// What happened, in one line.
+fn headline(records: &[HistoryRecord]) -> String {
+    let parts = records.iter().map(|record| match record.what {
+        HistoryEvent::Apply => format!(
+            "entry {}: {} moved, {} as they are, {} unresolved",
+            record.entry.as_deref().unwrap_or_default(),
+            record.moves.len(),
+            record.kept.len(),
+            record.unresolved.len()
+        ),
+        HistoryEvent::Pick | HistoryEvent::Add | HistoryEvent::Done => {
+            let word = match record.what {
+                HistoryEvent::Pick => "picked",
+                HistoryEvent::Add => "added",
+                _ => "done:",
+            };
+            let task = record.moves.first().map_or("", |it| it.task.as_str());
+            format!("{word} {task:?}")
+        }
+    });
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// The same at length: what moved, and what did not and why.
+pub fn lines(records: &[HistoryRecord]) -> Vec<String> {
+    let mut out = Vec::new();
+    for record in records {
+        for it in &record.moves {
+            let from = it.from.map_or("new", |from| from.as_str());
+            let to = it.to.map_or("", |to| to.as_str());
+            let why = match it.why.as_str() {
+                "" => String::new(),
+                why => format!(" ({why})"),
+            };
+            out.push(format!("{from} → {to}: {}{why}", it.task));
+        }
+        let kept = record.kept.iter();
+        out.extend(kept.map(|it| format!("as it is: {}: {}", it.said, it.why)));
+        let unresolved = record.unresolved.iter();
+        out.extend(unresolved.map(|it| format!("unresolved: {}: {}", it.said, it.why)));
+    }
+    out
+}
+
+/// The text of a board that is only looked at.
+///
+/// # Errors
+/// [`BoardError::Missing`], [`BoardError::Unreadable`].
+pub fn read(root: &std::path::Path, path: &str) -> Result<String, BoardError> {
+    let unreadable = |why: String| BoardError::Unreadable {
+        path: path.to_owned(),
+        why,
+    };
+    let scope = Scope::open(root, &[], ".runner/staging/look")
+        .map_err(|error| unreadable(error.to_string()))?;
+    read_in(&scope, path)
+}
+
+/// The same through a scope.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_in(scope: &Scope, path: &str) -> Result<String, BoardError> {
+    let unreadable = |why: String| BoardError::Unreadable {
+        path: path.to_owned(),
+        why,
+    };
+    match scope.inspect(path, super::LARGEST) {
+        Ok(Some((bytes, _))) => String::from_utf8(bytes)
+            .map_err(|error| unreadable(format!("it is not UTF-8: {error}"))),
+        Ok(None) => Err(BoardError::Missing(path.to_owned())),
+        Err(error) => Err(unreadable(error.to_string())),
+    }
+}
+
+/// The history of a project's board.
+///
+/// # Errors
+/// The file is there and cannot be read.
+pub fn history(root: &std::path::Path) -> io::Result<BoardHistory> {
+    match runner_engine::files::read_in(root, history::PATH, DOCUMENT) {
+        Ok(bytes) => Ok(BoardHistory::parse(&bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BoardHistory::default()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,325 @@
+//! What a person, or a run before its work, changes in a project at once: an act, placed by the process
+//! that was asked.
+//!
+//! ```text
+//! lock of the job ──> bury the dead ──> (caller reads and decides) ──> enter ──> admit ──> stage ──> place
+//! ```
+//!
+//! An act is a run like any other, manually and with a budget of nothing, of a job that stands in no
+//! file; why it is no journal of its own is told in [`crate::dream::review`]. Every tick rolls a
+//! half-done act forward. Must never ask a model, and never replace what was not read under its lock.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runner_engine::admission::AdmissionFacts;
+use runner_engine::error_chain::whole;
+use runner_engine::ids::{OccurrenceId, ProjectId, RunId};
+use runner_engine::locks::{JobLock, LockError, LockHolder, job_lock_path};
+use runner_engine::outcome::{Class, Outcome};
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::publish::{LogError, PublishError, PublishLog as _};
+use runner_engine::recover::{Driver, Host, recover_locked, sweep};
+use runner_engine::scope::{FinishedScope, Scope, ScopeError};
+use runner_engine::store::{
+    Admission, Admitted, Budget, Enter, NewOccurrence, Recorded, RunState, RunSummary, Store,
+    StoreError,
+};
+use runner_engine::time::Clock;
+use runner_text::redact::Redactor;
+
+use crate::KindSpec;
+
+/// The kind of all acts.
+pub const KIND: &str = crate::dream::review::KIND;
+/// Where an act stages that has no folder of its own.
+pub const STAGING: &str = ".runner/staging";
+/// The longest that one may take before whoever recovers takes it for hanging.
+const TOTAL: Duration = Duration::from_secs(60);
+
+/// Why an act placed nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ManualEditError {
+    /// Another act of this job is at work.
+    #[error("{0}")]
+    Busy(String),
+    /// A file is not what was read.
+    #[error("{0}")]
+    Changed(String),
+    /// The scope refused, or a file changed while it was replaced.
+    #[error("{0}")]
+    Guard(String),
+    /// Somebody else changed a target in the midst of it; what was to be placed is kept.
+    #[error("{0}")]
+    Conflict(String),
+    /// The disk or the host refused.
+    #[error("{0}")]
+    Disk(String),
+    /// It is recorded and could not all be moved; a tick goes on with it.
+    #[error("run {run} is half placed: {why}")]
+    Unfinished {
+        /// The act's run.
+        run: RunId,
+        /// What stood in its way.
+        why: String,
+    },
+    /// The database could not be used.
+    #[error(transparent)]
+    Ledger(#[from] StoreError),
+}
+
+impl From<ScopeError> for ManualEditError {
+    fn from(error: ScopeError) -> Self {
+        let why = whole(&error);
+        match error {
+            ScopeError::Unexpected { .. } => Self::Changed(why),
+            ScopeError::Fs(_) | ScopeError::OtherDevice { .. } | ScopeError::TooLong { .. } => {
+                Self::Disk(why)
+            }
+            _ => Self::Guard(why),
+        }
+    }
+}
+
+/// Who acts, and on what.
+pub struct EditActor<'h> {
+    /// The project's canonical root.
+    pub root: &'h Path,
+    /// The project.
+    pub project: &'h ProjectId,
+    /// The folder of runner's own state, where locks lie.
+    pub state: &'h Path,
+    /// Both clocks.
+    pub clock: &'h Clock,
+    /// This process.
+    pub me: &'h ProcessIdentity,
+    /// The database.
+    pub store: &'h mut Store,
+    /// What is free on the project's file system, in bytes.
+    pub free_bytes: u64,
+}
+
+/// The lock of an act's job, held from the first look to the end.
+pub struct HeldJobLock(JobLock);
+
+/// What is told of an act.
+pub struct ManualEdit<'a> {
+    /// Its job.
+    pub job: &'a str,
+    /// Prefixes below which it may write.
+    pub allowed: &'a [&'a str],
+    /// The folder below which it stages, on the file system of what it writes.
+    pub staging: &'a str,
+    /// One line for people.
+    pub headline: String,
+    /// More.
+    pub lines: Vec<String>,
+}
+
+impl EditActor<'_> {
+    /// Takes the lock of a job and finishes what a dead act of it left half placed.
+    ///
+    /// # Errors
+    /// [`ManualEditError`]: somebody has it, or what is half placed cannot be finished.
+    pub fn lock(&mut self, job: &str) -> Result<HeldJobLock, ManualEditError> {
+        let held = self.take(job)?;
+        self.recover_stale(job)?;
+        Ok(held)
+    }
+
+    /// Takes the lock alone.
+    pub(crate) fn take(&self, job: &str) -> Result<HeldJobLock, ManualEditError> {
+        let path = job_lock_path(self.state, self.project, job);
+        match JobLock::take_for_run(&path, |_| false) {
+            Ok(lock) => Ok(HeldJobLock(lock)),
+            Err(error @ (LockError::Held { .. } | LockError::Foreign { .. })) => {
+                Err(ManualEditError::Busy(error.to_string()))
+            }
+            Err(error) => Err(ManualEditError::Disk(whole(&error))),
+        }
+    }
+
+    /// Finishes what a dead act of a job, whose lock is held, left half placed.
+    pub(crate) fn recover_stale(&mut self, job: &str) -> Result<(), ManualEditError> {
+        let now = self
+            .clock
+            .read()
+            .map_err(|error| ManualEditError::Disk(error.to_string()))?;
+        let driver = Driver {
+            world: Box::new(Host { state: self.state }),
+            me: self.me,
+            retries_lost: &KindSpec::retries_lost,
+        };
+        for row in self.store.live()? {
+            let ours = row.project == *self.project && row.job_name == job;
+            if !ours || row.state != RunState::Running {
+                continue;
+            }
+            recover_locked(self.store, &driver, &row.id, false, now)?;
+            let after = self.store.run(&row.id)?;
+            if after.state != RunState::Settled {
+                return Err(ManualEditError::Unfinished {
+                    run: row.id,
+                    why: "an earlier act cannot be finished yet".to_owned(),
+                });
+            }
+            sweep(self.store, &after, now.wall)?;
+        }
+        Ok(())
+    }
+
+    /// Places what `stage` stages.
+    ///
+    /// # Errors
+    /// [`ManualEditError`]; but for `Conflict` and `Unfinished` nothing is placed.
+    pub fn place(
+        &mut self,
+        held: &mut HeldJobLock,
+        act: &ManualEdit<'_>,
+        stage: &mut dyn FnMut(&mut Scope, &RunId, Timestamp) -> Result<(), ManualEditError>,
+    ) -> Result<RunId, ManualEditError> {
+        let moment = self
+            .clock
+            .read()
+            .map_err(|error| ManualEditError::Disk(error.to_string()))?;
+        let now = moment.wall;
+        let job = self.store.hand_job(self.project, act.job, KIND, now)?;
+        let new = NewOccurrence::manual(job, OccurrenceId::new(now).to_string(), now);
+        let Recorded::New(run) = self.store.enter(&new, self.me, now)? else {
+            return Err(ManualEditError::Disk(
+                "a fresh occurrence was known".to_owned(),
+            ));
+        };
+        let holder = LockHolder {
+            owner: self.me.clone(),
+            run: run.clone(),
+            since: now,
+        };
+        held.0.sign(&holder).map_err(|error| {
+            ManualEditError::Disk(format!("cannot write the lock file: {error}"))
+        })?;
+        let staging = format!("{}/{run}", act.staging);
+        let entered = self.store.admit(&Enter {
+            run: &run,
+            owner: self.me,
+            facts: &AdmissionFacts {
+                by_hand: true,
+                free_bytes: self.free_bytes,
+                ..AdmissionFacts::default()
+            },
+            want: Budget {
+                calls: Some(0),
+                tokens: Some(0),
+                micros: Some(0),
+                ideas: Some(0),
+                ..Budget::default()
+            },
+            levels: &[],
+            total: TOTAL,
+            staging: &staging,
+            now: moment,
+        })?;
+        let admitted = match entered {
+            Admission::Admitted(admitted) => admitted,
+            Admission::Declined(outcome) => {
+                return Err(ManualEditError::Disk(
+                    outcome.why().unwrap_or_default().to_owned(),
+                ));
+            }
+        };
+        let redactor = Redactor::new(Vec::new());
+        let clean = |line: &String| redactor.redact(line).into_owned();
+        let mut summary = RunSummary {
+            headline: clean(&act.headline),
+            lines: act.lines.iter().map(clean).collect(),
+            ..RunSummary::default()
+        };
+        let scope = Scope::open(self.root, act.allowed, &staging).map_err(ManualEditError::from);
+        let staged = scope.and_then(|mut scope| {
+            stage(&mut scope, &run, now)?;
+            Ok(scope.finish(run.clone(), admitted.fence(), Outcome::Succeeded)?)
+        });
+        let done = match staged {
+            Ok(ready) => self.carry_out(&admitted, &ready, &staging, &mut summary, now),
+            Err(error) => Err(self.nothing(&admitted, error, &mut summary, now)),
+        };
+        let row = self.store.run(&run)?;
+        sweep(self.store, &row, now)?;
+        done.map(|()| run)
+    }
+
+    fn carry_out(
+        &mut self,
+        admitted: &Admitted,
+        ready: &FinishedScope,
+        staging: &str,
+        summary: &mut RunSummary,
+        now: Timestamp,
+    ) -> Result<(), ManualEditError> {
+        let entries = ready.manifest.entries.iter();
+        summary.artifacts = entries.map(|entry| entry.target.to_string()).collect();
+        let placed = ready.place(&mut self.store.publish_log(Some(summary), now));
+        let Err(error) = placed else {
+            return Ok(());
+        };
+        summary.artifacts.clear();
+        let why = whole(&error);
+        match error {
+            PublishError::Changed(_) => {
+                Err(self.nothing(admitted, ManualEditError::Changed(why), summary, now))
+            }
+            PublishError::Conflict(_) | PublishError::Staged { .. } => {
+                let why = format!("{why}; what was to be placed is kept in {staging}");
+                let outcome = Outcome::Failed {
+                    class: Class::Guard,
+                    why: why.clone(),
+                };
+                let (run, fence) = (admitted.run(), admitted.fence());
+                self.store
+                    .settle_conflict(run, fence, &outcome, summary, now)?;
+                Err(ManualEditError::Conflict(why))
+            }
+            PublishError::Log(LogError::StaleFence { .. }) => Err(ManualEditError::Unfinished {
+                run: admitted.run().clone(),
+                why: "another process took it over".to_owned(),
+            }),
+            _ => {
+                let log = self.store.publish_log(None, now);
+                if matches!(log.manifest(admitted.run()), Ok(None)) {
+                    return Err(self.nothing(admitted, ManualEditError::Disk(why), summary, now));
+                }
+                Err(ManualEditError::Unfinished {
+                    run: admitted.run().clone(),
+                    why,
+                })
+            }
+        }
+    }
+
+    /// Settles an admitted act that placed nothing.
+    fn nothing(
+        &mut self,
+        admitted: &Admitted,
+        error: ManualEditError,
+        summary: &mut RunSummary,
+        now: Timestamp,
+    ) -> ManualEditError {
+        let why = error.to_string();
+        let class = match &error {
+            ManualEditError::Changed(_) => None,
+            ManualEditError::Guard(_) => Some(Class::Guard),
+            _ => Some(Class::Environment),
+        };
+        summary.headline.clone_from(&why);
+        let outcome = match class {
+            None => Outcome::Skipped { why },
+            Some(class) => Outcome::Failed { class, why },
+        };
+        let (run, fence) = (admitted.run(), Some(admitted.fence()));
+        match self.store.settle(run, fence, &outcome, summary, now) {
+            Ok(()) => error,
+            Err(error) => error.into(),
+        }
+    }
+}

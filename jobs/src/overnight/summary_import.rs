@@ -1,0 +1,591 @@
+//! Summaries of other programs: version 2 as others write it, and version 1.
+//!
+//! ```text
+//! JSON ──each field for itself──> Summary, with what fits ──> told like our own
+//!                           └──> what is missing, of another form, or not known: said, not guessed
+//! ```
+//!
+//! The field names are a contract, the forms below them often are not: a duration may be a number, a
+//! status another word, a list nothing. Whatever is there is told as it is; the JSON form is always the
+//! document itself. Must never fail on anything that is a JSON object, and never write one.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::corpus::health::Fitness;
+use super::packets::Packet;
+use super::summary::{
+    Dreamscape, Iteration, IterationStatus, LongHaul, NightStep, RunStatus, Runtime, StepStatus,
+    Summary,
+};
+use crate::dream::proposal::clean;
+
+/// The longest text that is taken, in characters.
+const LONGEST: usize = 2_000;
+/// The most of each list.
+const MOST: usize = 1_000;
+/// The fields of version 2 that every summary has; of version 1 those up to `next_action`.
+const NEEDED: [&str; 16] = [
+    "schema_version",
+    "mode",
+    "run_id",
+    "repo_root",
+    "output_dir",
+    "status",
+    "dry_run",
+    "started_at",
+    "finished_at",
+    "duration",
+    "runtime",
+    "steps",
+    "artifacts",
+    "dreamscape",
+    "recommended",
+    "next_action",
+];
+/// Those that one may have.
+const OPTIONAL: [&str; 19] = [
+    "goal",
+    "metrics_health",
+    "retrieval_live",
+    "close_loop",
+    "briefing",
+    "council",
+    "morning_packets",
+    "degraded",
+    "yield",
+    "long_haul",
+    "iterations",
+    "fitness_delta",
+    "plateau_reason",
+    "regression_reason",
+    "warn_only_budget_initial",
+    "warn_only_remaining",
+    "measure_failure_halt",
+    "budget_exhausted",
+    "failure_reason",
+];
+
+/// Reads one; also says what it does not say.
+///
+/// # Errors
+/// It is no JSON object, or has no field of a summary.
+pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
+    let Value::Object(fields) = value else {
+        return Err("it is no JSON object".to_owned());
+    };
+    let mut read = ImportReader {
+        fields,
+        reported: Vec::new(),
+    };
+    if !NEEDED.iter().any(|name| fields.contains_key(*name)) {
+        return Err("it has none of the fields of a summary".to_owned());
+    }
+    let version = fields.get("schema_version").and_then(Value::as_u64);
+    match version {
+        Some(2) => {}
+        Some(1) => read.reported.push(
+            "it is version 1: it has no iterations, no fitness and no second look".to_owned(),
+        ),
+        Some(other) => read.reported.push(format!(
+            "it is version {other}, which is not known: what has the same names is told"
+        )),
+        None => read.reported.push("it does not say its version".to_owned()),
+    }
+    let missing: Vec<&str> = NEEDED
+        .into_iter()
+        .skip(1)
+        .filter(|name| fields.get(*name).is_none_or(Value::is_null))
+        .collect();
+    if !missing.is_empty() {
+        read.reported
+            .push(format!("it has no {}", missing.join(", ")));
+    }
+    let unknown: Vec<String> = fields
+        .keys()
+        .filter(|name| !NEEDED.contains(&name.as_str()) && !OPTIONAL.contains(&name.as_str()))
+        .map(|name| clean(name, 60))
+        .take(20)
+        .collect();
+    if !unknown.is_empty() {
+        read.reported.push(format!(
+            "it has fields of no contract: {}",
+            unknown.join(", ")
+        ));
+    }
+    let summary = read.summary(version);
+    Ok((summary, read.reported))
+}
+
+struct ImportReader<'a> {
+    fields: &'a Map<String, Value>,
+    reported: Vec<String>,
+}
+
+impl ImportReader<'_> {
+    fn summary(&mut self, version: Option<u64>) -> Summary {
+        Summary {
+            schema_version: version.and_then(|it| u32::try_from(it).ok()).unwrap_or(0),
+            mode: self.text("mode"),
+            run_id: self.text("run_id"),
+            goal: self.optional("goal"),
+            repo_root: self.text("repo_root"),
+            output_dir: self.text("output_dir"),
+            status: self.status(),
+            dry_run: self.whole("dry_run").unwrap_or_default(),
+            started_at: self.text("started_at"),
+            finished_at: self.text("finished_at"),
+            duration: self.text("duration"),
+            runtime: self.runtime(),
+            steps: self.list("steps", step),
+            artifacts: self.texts_by_name("artifacts"),
+            metrics_health: self.fields.get("metrics_health").cloned(),
+            retrieval_live: self.fields.get("retrieval_live").cloned(),
+            close_loop: self.fields.get("close_loop").cloned(),
+            briefing: self.fields.get("briefing").cloned(),
+            council: self
+                .fields
+                .get("council")
+                .filter(|it| it.is_object())
+                .cloned(),
+            dreamscape: self.dreamscape(),
+            morning_packets: self
+                .fields
+                .contains_key("morning_packets")
+                .then(|| self.packets()),
+            degraded: self.list("degraded", text_of),
+            recommended: self.list("recommended", text_of),
+            next_action: self
+                .fields
+                .get("next_action")
+                .map_or_else(String::new, command_of),
+            gain: self.whole("yield"),
+            long_haul: self.long_haul(),
+            iterations: self.list("iterations", iteration),
+            fitness_delta: self.whole("fitness_delta"),
+            plateau_reason: self.optional("plateau_reason"),
+            regression_reason: self.optional("regression_reason"),
+            warn_only_budget_initial: self.whole("warn_only_budget_initial"),
+            warn_only_remaining: self.whole("warn_only_remaining"),
+            measure_failure_halt: self.whole("measure_failure_halt"),
+            budget_exhausted: self.whole("budget_exhausted"),
+            failure_reason: self.optional("failure_reason"),
+        }
+    }
+
+    fn odd(&mut self, name: &str, value: &Value) {
+        let shown = clean(&value.to_string(), 60);
+        self.reported
+            .push(format!("its {name} has another form: {shown}"));
+    }
+
+    fn optional(&mut self, name: &str) -> Option<String> {
+        let value = self.fields.get(name).filter(|it| !it.is_null())?;
+        let text = text_of(value);
+        if text.is_err() {
+            self.odd(name, value);
+        }
+        text.ok().filter(|text| !text.is_empty())
+    }
+
+    fn text(&mut self, name: &str) -> String {
+        self.optional(name).unwrap_or_default()
+    }
+
+    /// A value that fits as it is, or none.
+    fn whole<T: DeserializeOwned>(&mut self, name: &str) -> Option<T> {
+        let value = self.fields.get(name).filter(|it| !it.is_null())?;
+        let read = serde_json::from_value(value.clone()).ok();
+        if read.is_none() {
+            self.odd(name, value);
+        }
+        read
+    }
+
+    fn list<T>(&mut self, name: &str, of: fn(&Value) -> Result<T, String>) -> Vec<T> {
+        let Some(value) = self.fields.get(name).filter(|it| !it.is_null()) else {
+            return Vec::new();
+        };
+        let Value::Array(all) = value else {
+            self.odd(name, value);
+            return Vec::new();
+        };
+        if all.len() > MOST {
+            self.reported
+                .push(format!("its {name} are {}, {MOST} are told", all.len()));
+        }
+        let mut read = Vec::new();
+        for (at, one) in all.iter().take(MOST).enumerate() {
+            match of(one) {
+                Ok(one) => read.push(one),
+                Err(why) => self.reported.push(format!("{name}[{at}]: {why}")),
+            }
+        }
+        read
+    }
+
+    fn texts_by_name(&mut self, name: &str) -> BTreeMap<String, String> {
+        let Some(value) = self.fields.get(name).filter(|it| !it.is_null()) else {
+            return BTreeMap::new();
+        };
+        let Value::Object(all) = value else {
+            self.odd(name, value);
+            return BTreeMap::new();
+        };
+        let texts = all.iter().take(MOST);
+        texts
+            .filter_map(|(key, value)| Some((clean(key, 200), text_of(value).ok()?)))
+            .collect()
+    }
+
+    fn status(&mut self) -> RunStatus {
+        let word = self.text("status");
+        match word.to_lowercase().replace(['_', ' '], "-").as_str() {
+            "done" | "completed" | "complete" | "succeeded" | "success" | "ok" => RunStatus::Done,
+            "failed" | "error" | "crashed" => RunStatus::Failed,
+            "dry-run" => RunStatus::DryRun,
+            "planned" => RunStatus::Planned,
+            // What does not say that it came to a good end has not.
+            "" => {
+                self.reported
+                    .push("it does not say how it ended: it is taken for failed".to_owned());
+                RunStatus::Failed
+            }
+            _ => {
+                self.reported.push(format!(
+                    "its status is {word:?}, which is no word of the contract: it is taken for failed"
+                ));
+                RunStatus::Failed
+            }
+        }
+    }
+
+    fn runtime(&mut self) -> Runtime {
+        let own = self.fields.get("runtime").cloned().unwrap_or_default();
+        let text = |key: &str| text_of(&own[key]).unwrap_or_default();
+        Runtime {
+            keep_awake: own["keep_awake"].as_bool().unwrap_or(false),
+            keep_awake_mode: text("keep_awake_mode"),
+            keep_awake_note: text_of(&own["keep_awake_note"]).ok(),
+            requested_timeout: text("requested_timeout"),
+            effective_timeout: text("effective_timeout"),
+            lock_path: text("lock_path"),
+            log_path: text("log_path"),
+            process_contract_doc: text("process_contract_doc"),
+            report_contract_doc: text("report_contract_doc"),
+        }
+    }
+
+    fn dreamscape(&mut self) -> Dreamscape {
+        let own = self.fields.get("dreamscape").cloned().unwrap_or_default();
+        let text = |key: &str| text_of(&own[key]).unwrap_or_default();
+        let some = |key: &str| text_of(&own[key]).ok().filter(|text| !text.is_empty());
+        Dreamscape {
+            weather: text("weather"),
+            visibility: text("visibility"),
+            council: text("council"),
+            tension: some("tension"),
+            first_move: some("first_move"),
+        }
+    }
+
+    fn long_haul(&mut self) -> Option<LongHaul> {
+        let own = self.fields.get("long_haul").filter(|it| it.is_object())?;
+        let text = |key: &str| text_of(&own[key]).unwrap_or_default();
+        Some(LongHaul {
+            enabled: own["enabled"].as_bool().unwrap_or(false),
+            active: own["active"].as_bool().unwrap_or(false),
+            trigger_reason: text("trigger_reason"),
+            exit_reason: text("exit_reason"),
+            probe_count: own["probe_count"].as_u64().unwrap_or(0),
+            zero_delta_probe_streak: own["zero_delta_probe_streak"].as_u64().unwrap_or(0),
+        })
+    }
+
+    /// Without a rank, the place in the list is one.
+    fn packets(&mut self) -> Vec<Packet> {
+        let mut packets = self.list("morning_packets", packet);
+        for (at, packet) in packets.iter_mut().enumerate() {
+            if packet.rank == 0 {
+                packet.rank = at as u64 + 1;
+            }
+        }
+        packets.sort_by_key(|it| it.rank);
+        packets
+    }
+}
+
+/// A text, or what can stand for one.
+fn text_of(value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(clean(text, LONGEST)),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Bool(flag) => Ok(flag.to_string()),
+        Value::Null => Err("it is nothing".to_owned()),
+        other => Err(format!("it is no text: {}", clean(&other.to_string(), 60))),
+    }
+}
+
+/// A command, whole or not at all: cut, it would be another one.
+fn command_of(value: &Value) -> String {
+    let whole = |text: &&str| text.len() <= 2 * LONGEST && !text.chars().any(char::is_control);
+    value.as_str().filter(whole).unwrap_or_default().to_owned()
+}
+
+fn object(value: &Value) -> Result<&Map<String, Value>, String> {
+    let odd = || format!("it is no object: {}", clean(&value.to_string(), 60));
+    value.as_object().ok_or_else(odd)
+}
+
+fn step(value: &Value) -> Result<NightStep, String> {
+    let own = object(value)?;
+    let text = |key: &str| own.get(key).and_then(|it| text_of(it).ok());
+    let word = text("status").unwrap_or_default();
+    let (status, odd) = match word.to_lowercase().replace(['_', ' '], "-").as_str() {
+        "done" | "ok" | "completed" | "succeeded" | "success" | "passed" => {
+            (StepStatus::Done, false)
+        }
+        "soft-fail" | "soft-failed" | "degraded" | "warn" | "warning" => {
+            (StepStatus::SoftFail, false)
+        }
+        "failed" | "hard-fail" | "error" => (StepStatus::Failed, false),
+        "skipped" | "skip" => (StepStatus::Skipped, false),
+        "planned" | "pending" | "" => (StepStatus::Planned, false),
+        _ => (StepStatus::Planned, true),
+    };
+    let name = text("name").ok_or("it has no name")?;
+    if odd {
+        return Err(format!(
+            "{name} is {word:?}, which is no word of the contract"
+        ));
+    }
+    Ok(NightStep {
+        name,
+        status,
+        command: text("command"),
+        artifact: text("artifact"),
+        note: text("note").filter(|it| !it.is_empty()),
+    })
+}
+
+fn iteration(value: &Value) -> Result<Iteration, String> {
+    let own = object(value)?;
+    let text = |key: &str| {
+        own.get(key)
+            .and_then(|it| text_of(it).ok())
+            .unwrap_or_default()
+    };
+    let word = Value::String(text("status"));
+    let status: IterationStatus = serde_json::from_value(word).map_err(|_| {
+        format!(
+            "its status is {:?}, which is no word of the contract",
+            text("status")
+        )
+    })?;
+    let get = |key: &str| own.get(key).cloned().unwrap_or_default();
+    Ok(Iteration {
+        id: text("id"),
+        index: get("index").as_u64().ok_or("it has no number")?,
+        started_at: text("started_at"),
+        finished_at: text("finished_at"),
+        duration: text("duration"),
+        status,
+        ingest: get("ingest"),
+        reduce: get("reduce"),
+        measure: get("measure"),
+        fitness_before: fitness(&get("fitness_before")),
+        fitness_after: fitness(&get("fitness_after")),
+        fitness_delta: get("fitness_delta").as_f64().unwrap_or(0.0),
+        degraded: get("degraded")
+            .as_array()
+            .into_iter()
+            .flatten()
+            .take(MOST)
+            .filter_map(|it| text_of(it).ok())
+            .collect(),
+        error: Some(text("error")).filter(|it| !it.is_empty()),
+    })
+}
+
+/// A fitness: the whole, or a number alone.
+fn fitness(value: &Value) -> Option<Fitness> {
+    let composite = value.as_f64().or_else(|| value["composite"].as_f64())?;
+    let metrics = value["metrics"].as_object();
+    let metrics = metrics.into_iter().flatten();
+    Some(Fitness {
+        composite,
+        metrics: metrics
+            .filter_map(|(name, it)| Some((clean(name, 60), it.as_f64()?)))
+            .collect(),
+    })
+}
+
+fn packet(value: &Value) -> Result<Packet, String> {
+    let own = object(value)?;
+    let some = |key: &str| {
+        own.get(key)
+            .and_then(|it| text_of(it).ok())
+            .filter(|it| !it.is_empty())
+    };
+    let text = |key: &str| some(key).unwrap_or_default();
+    let texts = |key: &str| {
+        let all = own.get(key).and_then(Value::as_array).into_iter().flatten();
+        all.take(50)
+            .filter_map(|it| text_of(it).ok())
+            .collect::<Vec<_>>()
+    };
+    let title = some("title").ok_or("it has no title")?;
+    Ok(Packet {
+        id: text("id"),
+        rank: own.get("rank").and_then(Value::as_u64).unwrap_or(0),
+        title,
+        kind: some("type").or_else(|| some("kind")).unwrap_or_default(),
+        severity: text("severity"),
+        confidence: some("confidence"),
+        source: some("source"),
+        source_epic: some("source_epic"),
+        target_repo: some("target_repo"),
+        why_now: text("why_now"),
+        evidence: texts("evidence"),
+        target_files: texts("target_files"),
+        likely_tests: texts("likely_tests"),
+        morning_command: own
+            .get("morning_command")
+            .map_or_else(String::new, command_of),
+        queue_backed: own.get("queue_backed").and_then(Value::as_bool),
+        bead_id: some("bead_id"),
+        artifact_path: some("artifact_path"),
+        ..Packet::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overnight::report::{ReportForm, format_summary};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    /// As the first version was written: one pass, no iterations, durations in nanoseconds.
+    fn first_version() -> Value {
+        json!({
+            "schema_version": 1, "mode": "dream.local-bedtime", "run_id": "20260409T220000Z", "goal": "fewer flakes",
+            "repo_root": "/home/a/p", "output_dir": ".agents/overnight/latest", "status": "done", "dry_run": false,
+            "started_at": "2026-04-09T22:00:00Z", "finished_at": "2026-04-10T00:00:00Z", "duration": 7_200_000_000_000_u64,
+            "runtime": {"keep_awake": true, "keep_awake_mode": "caffeinate", "log_path": "overnight.log"},
+            "steps": [{"name": "close-loop", "status": "done"}, {"name": "metrics-health", "status": "soft-fail", "note": "slow"},
+                {"name": "odd", "status": "transcended"}, 7],
+            "artifacts": {"log": "overnight.log"}, "degraded": null,
+            "morning_packets": [{"title": "Mend it", "kind": "bug", "severity": "high", "why_now": "now", "morning_command": "ao rpi"}],
+            "recommended": ["ao overnight report"], "next_action": "ao rpi", "terrain": {"hills": 3},
+        })
+    }
+
+    #[test]
+    fn the_first_version_is_told_with_what_it_lacks() {
+        let (summary, missing) = read(&first_version()).unwrap();
+        assert_eq!((summary.status, summary.steps.len()), (RunStatus::Done, 2));
+        assert_eq!(summary.morning_packets.as_ref().unwrap()[0].rank, 1);
+        let all = missing.join("\n");
+        for part in [
+            "version 1",
+            "it has no dreamscape",
+            "terrain",
+            "transcended",
+            "steps[3]",
+        ] {
+            assert!(all.contains(part), "{part} in {all}");
+        }
+        for form in [ReportForm::Markdown, ReportForm::Plain] {
+            let text = format_summary(&summary, &missing, form);
+            for part in [
+                "The night: done",
+                "Mend it",
+                "fewer flakes",
+                "What this summary does not say",
+            ] {
+                assert!(text.contains(part), "{part} in {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn our_own_is_read_as_it_is() {
+        let own = Summary::planned("R");
+        let (summary, missing) = read(&serde_json::to_value(&own).unwrap()).unwrap();
+        assert_eq!(missing, [""; 0]);
+        assert_eq!(
+            serde_json::to_value(&summary).unwrap(),
+            serde_json::to_value(&own).unwrap()
+        );
+        assert!(read(&json!([1])).is_err());
+        assert!(read(&json!({"a": 1})).is_err());
+    }
+
+    #[test]
+    fn what_does_not_say_that_it_went_well_is_taken_for_failed() {
+        for status in [json!(null), json!(""), json!("transcended"), json!(7)] {
+            let mut changed = first_version();
+            changed["status"] = status.clone();
+            let (summary, reported) = read(&changed).unwrap();
+            assert_eq!(summary.status, RunStatus::Failed, "{status}");
+            assert!(
+                reported.iter().any(|it| it.contains("taken for failed")),
+                "{status}: {reported:?}"
+            );
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            ".{0,12}".prop_map(Value::from),
+            Just(json!("done")),
+        ];
+        let names = prop_oneof![
+            proptest::sample::select(NEEDED.to_vec()).prop_map(str::to_owned),
+            proptest::sample::select(OPTIONAL.to_vec()).prop_map(str::to_owned),
+            proptest::sample::select(vec![
+                "name",
+                "index",
+                "title",
+                "evidence",
+                "composite",
+                "voices"
+            ])
+            .prop_map(str::to_owned),
+        ];
+        leaf.prop_recursive(4, 64, 6, move |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map(names.clone(), inner, 0..8)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        #[test]
+        fn nothing_that_is_json_makes_it_panic(
+            name in proptest::sample::select([&NEEDED[..], &OPTIONAL[..]].concat()),
+            value in any_json(),
+            other in any_json(),
+        ) {
+            let mut changed = first_version();
+            changed[name] = value;
+            for one in [changed, other] {
+                if let Ok((summary, missing)) = read(&one) {
+                    format_summary(&summary, &missing, ReportForm::Markdown);
+                    format_summary(&summary, &missing, ReportForm::Plain);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The night's account, a unit each: what it might spend, what its runs held, spent, and what is left.
+//!
+//! The cap is the configuration's as the database knows it from the last look at the project's files; the
+//! rest is the database's own. Must never count anything twice: what was held is what runs asked for at
+//! their admission, not a sum to be spent besides.
+
+use jiff::Timestamp;
+use runner_engine::store::{Amounts, Budget, BudgetLevel, NIGHT, Night, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The units in the order of [`Amounts::array`].
+pub const UNITS: [&str; 5] = ["calls", "tokens", "money", "time", "ideas"];
+
+/// One unit of the night's account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitUsage {
+    /// Which of [`UNITS`].
+    pub unit: String,
+    /// What the night may spend of it; absent: the night does not bound it.
+    pub cap: Option<u64>,
+    /// What was granted besides.
+    pub granted: u64,
+    /// The sum of what its runs reserved at their admission: what they might have spent.
+    pub planned: u64,
+    /// What it spent: calls, tokens, millionths of a dollar, seconds, ideas.
+    pub spent: u64,
+    /// What is left under the cap; absent where there is none.
+    pub left: Option<u64>,
+}
+
+/// The units of a night that are bounded or were used.
+pub(super) fn of_night(
+    store: &Store,
+    night: &Night,
+    held: Amounts,
+    spent: Amounts,
+    at: Timestamp,
+) -> Result<Vec<UnitUsage>, StoreError> {
+    let kept = store.projections(Some(&night.project))?;
+    let cap = kept
+        .get(&night.project)
+        .map_or_else(Budget::default, |text| cap(text));
+    let level = BudgetLevel::new(NIGHT, night.id.0.to_string(), String::new(), cap);
+    let standing = store.standing(&level, at)?;
+    let left = standing.left();
+    let (cap, granted) = (cap.array(), standing.granted.array());
+    let (held, spent) = (held.array(), spent.array());
+    Ok((0..UNITS.len())
+        .map(|unit| UnitUsage {
+            unit: UNITS[unit].to_owned(),
+            cap: cap[unit],
+            granted: granted[unit],
+            planned: held[unit],
+            spent: spent[unit],
+            left: left[unit],
+        })
+        .filter(|it| it.cap.is_some() || it.spent > 0 || it.planned > 0)
+        .collect())
+}
+
+/// The night's caps in what was kept of a configuration; none in what is not understood.
+fn cap(projection: &str) -> Budget {
+    let kept: Value = serde_json::from_str(projection).unwrap_or_default();
+    serde_json::from_value(kept["night"].clone()).unwrap_or_default()
+}
+
+/// So much of a unit, for people.
+pub fn format_amount(unit: &str, amount: u64) -> String {
+    match unit {
+        "money" => money(amount),
+        "time" => time(amount),
+        _ => grouped(amount),
+    }
+}
+
+/// Millionths of a dollar, rounded up to a cent.
+fn money(micros: u64) -> String {
+    let cents = micros.div_ceil(10_000);
+    format!("${}.{:02}", grouped(cents / 100), cents % 100)
+}
+
+/// Seconds in the two largest units that they have.
+pub fn time(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", grouped(seconds / 3600), seconds / 60 % 60),
+    }
+}
+
+/// With narrow spaces between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 2);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_read_well() {
+        assert_eq!(format_amount("calls", 7), "7");
+        assert_eq!(
+            format_amount("tokens", 1_234_567),
+            "1\u{202f}234\u{202f}567"
+        );
+        assert_eq!(format_amount("money", 1), "$0.01");
+        assert_eq!(format_amount("money", 12_340_000), "$12.34");
+        assert_eq!(format_amount("time", 59), "59 s");
+        assert_eq!(format_amount("time", 125), "2 min 5 s");
+        assert_eq!(format_amount("time", 8 * 3600 + 65), "8 h 1 min");
+        assert_eq!(format_amount("time", u64::MAX).matches("h").count(), 1);
+    }
+
+    #[test]
+    fn the_cap_is_read_out_of_what_was_kept_and_damage_bounds_nothing() {
+        let kept = r#"{"zone":"UTC","night":{"calls":9,"micros":5000000},"folders":[]}"#;
+        assert_eq!(
+            cap(kept).array(),
+            [Some(9), None, Some(5_000_000), None, None]
+        );
+        assert_eq!(cap("{"), Budget::default());
+        assert_eq!(cap(r#"{"night":7}"#), Budget::default());
+    }
+}

@@ -1,0 +1,146 @@
+//! What a person might do first, in the morning: a short list, the most urgent on top, each with its
+//! command.
+//!
+//! Pure, of the report alone. Must never name a command that is not runner's own, but for a packet's, which
+//! the night's configuration made; and never more than fits a glance.
+
+use runner_engine::outcome::{Class, Outcome};
+use runner_text::counted;
+use serde::{Deserialize, Serialize};
+
+use super::model::NightReport;
+use super::proposals::shell_word;
+use crate::dream::proposal::clean;
+use crate::failmark;
+
+/// How many moves of one sort are named one by one.
+const EACH: usize = 3;
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NextStep {
+    /// What.
+    pub what: String,
+    /// Why, or how to go about it.
+    pub why: String,
+    /// What to type.
+    pub command: String,
+}
+
+/// What a person might do about a night.
+pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
+    let mut all = Vec::new();
+    let mut push = |what: String, why: String, command: String| {
+        all.push(NextStep { what, why, command });
+    };
+    let broken: Vec<_> = report
+        .last_attempts()
+        .filter_map(|run| run.outcome.as_ref().map(|outcome| (run, outcome)))
+        .filter(|(_, outcome)| {
+            matches!(
+                outcome,
+                Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. }
+            )
+        })
+        .collect();
+    for (run, outcome) in broken.iter().take(EACH) {
+        let class = outcome
+            .class()
+            .map_or_else(String::new, |class| format!(" ({class})"));
+        let command = match outcome.class() {
+            Some(Class::OverBudget) => "runner budget".to_owned(),
+            _ => format!("runner runs show {}", shell_word(&run.run)),
+        };
+        let hint = failmark::hint(outcome);
+        push(
+            format!("Look at {}: {}{class}", run.job, outcome.as_str()),
+            format!("{} — {hint}", outcome.why().unwrap_or_default()),
+            command,
+        );
+    }
+    if broken.len() > EACH {
+        push(
+            format!("{} more did not get through", broken.len() - EACH),
+            "each with its reason".to_owned(),
+            "runner runs".to_owned(),
+        );
+    }
+    if report
+        .alerts
+        .iter()
+        .any(|line| line.contains("NOT DELIVERED"))
+    {
+        push(
+            "Mend a channel of alerts".to_owned(),
+            "an alert did not arrive".to_owned(),
+            "runner alerts list".to_owned(),
+        );
+    }
+    if !report.open.is_empty() {
+        push(
+            format!("{} unfinished", report.open.len()),
+            "when the report was made, they had no outcome yet".to_owned(),
+            "runner status".to_owned(),
+        );
+    }
+    if let Some(event) = report.waiting.iter().find(|it| it.sort == "event") {
+        push(
+            "Look at what was raised".to_owned(),
+            event.why.clone(),
+            event.command.clone(),
+        );
+    }
+    for scape in &report.dreamscapes {
+        if let Some(packet) = scape.packets.iter().find(|it| !it.command.is_empty()) {
+            push(
+                format!("Begin with: {}", packet.title),
+                packet.why.clone(),
+                packet.command.clone(),
+            );
+        }
+    }
+    for one in report
+        .dreamscapes
+        .iter()
+        .filter_map(|it| it.council.as_ref())
+        .flat_map(|it| &it.unheard)
+    {
+        // What a person can mend; who was slow or spoke nonsense is told where the council is.
+        let name = one.runner.trim_end_matches(" (creative lane)");
+        let absent = one.action.starts_with("was not asked:");
+        let command = if absent && one.action.contains("this run may need") {
+            "runner budget".to_owned()
+        } else if one.action.contains("rate-limited") {
+            continue;
+        } else if absent
+            || ["auth:", "not-installed:"]
+                .iter()
+                .any(|it| one.action.starts_with(it))
+        {
+            format!("runner backends check {}", shell_word(name))
+        } else {
+            continue;
+        };
+        push(
+            format!("Mend the councillor {name}"),
+            format!("it was not heard — {}", clean(&one.action, 160)),
+            command,
+        );
+    }
+    let waiting = report.proposals.iter().filter(|it| it.waits()).count();
+    if waiting > 0 {
+        let flag = report
+            .proposals
+            .iter()
+            .find(|it| it.waits())
+            .map_or("", |it| it.flag.as_str());
+        push(
+            format!("Decide on {}", counted(waiting, "proposal")),
+            "one key each; every decision can be taken back".to_owned(),
+            format!("runner dream review{flag}"),
+        );
+    }
+    let mut known = std::collections::BTreeSet::new();
+    all.retain(|it| known.insert((it.what.clone(), it.command.clone())));
+    all
+}

@@ -1,0 +1,156 @@
+//! What else waits for a person: all that a night left and that is no dream's proposal and no packet.
+//!
+//! A journal entry whose verdicts move the board, a draft of an idea, a learning that is provisional, an
+//! event that somebody should look at; each with the command that looks at it. Read from what the runs
+//! placed and counted. Must never name a file that is not there any more.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::model::RunLine;
+use super::proposals::shell_word;
+use crate::dream::inventory::Reader;
+use crate::dream::proposal::clean;
+
+/// The largest file of which a title is read, in bytes.
+const LARGEST: u64 = 1024 * 1024;
+/// The most that are told.
+const MOST: usize = 100;
+
+/// One thing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingItem {
+    /// What it is, in a word or two.
+    pub sort: String,
+    /// The job that left it.
+    pub job: String,
+    /// Its title or its file.
+    pub what: String,
+    /// Why it waits.
+    pub why: String,
+    /// What to type.
+    pub command: String,
+}
+
+/// What these runs left, the sorts in a fixed order.
+pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
+    let Ok(reader) = Reader::open(root, LARGEST) else {
+        return Vec::new();
+    };
+    let title = |path: &str| {
+        let (bytes, _) = reader.read(path).ok()?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let head = text.lines().find_map(|line| {
+            let line = line.trim_start();
+            line.strip_prefix("# ")
+                .or_else(|| line.strip_prefix("#+TITLE:"))
+                .map(str::to_owned)
+        });
+        let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+        Some(clean(&head.unwrap_or(name), 200))
+    };
+    let mut all = Vec::new();
+    for run in runs {
+        let mut push = |sort: &str, what: String, why: &str, command: String| {
+            all.push(PendingItem {
+                sort: sort.to_owned(),
+                job: run.job.clone(),
+                what,
+                why: why.to_owned(),
+                command,
+            });
+        };
+        for path in &run.artifacts {
+            let is = |kind: &str, end: &str| run.kind == kind && path.ends_with(end);
+            let manifest = path.ends_with("manifest.json");
+            if is("rem", ".org") && !manifest {
+                if let Some(what) = title(path) {
+                    let why = "its verdicts move the board once they are applied";
+                    push("journal entry", what, why, "runner board apply".to_owned());
+                }
+            } else if is("curator", ".md") {
+                let learning = path.split('/').any(|part| part == "learnings");
+                let Some(what) = title(path) else {
+                    continue;
+                };
+                match learning {
+                    true => push(
+                        "learning",
+                        what,
+                        "provisional, until it passes the gate",
+                        "runner corpus close-loop --dry-run".to_owned(),
+                    ),
+                    false => push(
+                        "draft",
+                        what,
+                        "keep it, change it, or take it away",
+                        format!("$EDITOR {}", shell_word(path)),
+                    ),
+                }
+            }
+        }
+        let raised = run
+            .facts
+            .get("raised")
+            .and_then(serde_json::Value::as_u64)
+            .unwrap_or(0);
+        if run.kind == "curator" && raised > 0 {
+            let what = format!("{raised} raised");
+            push(
+                "event",
+                what,
+                "somebody should look at it",
+                "runner curator events".to_owned(),
+            );
+        }
+    }
+    all.sort_by(|a, b| a.sort.cmp(&b.sort));
+    all.truncate(MOST);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+    use std::fs;
+
+    #[test]
+    fn what_was_left_is_named_with_its_command_and_what_is_gone_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("rem/1.org", "#+TITLE: A quiet night\n"),
+            (
+                "ideas/draft.md",
+                "---\ngenerated_by: runner\n---\n# Ship\u{202e} it\n",
+            ),
+            (".agents/learnings/l.md", "no title\n"),
+        ] {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let mut rem = sample::run("rem", "rem");
+        rem.artifacts = vec!["rem/1.org".into(), "rem/manifest.json".into()];
+        let mut curator = sample::run("curator", "curator");
+        curator.artifacts = ["ideas/draft.md", ".agents/learnings/l.md", "ideas/gone.md"]
+            .map(str::to_owned)
+            .into();
+        curator.facts.insert("raised".into(), 2.into());
+        let reported = read(root.path(), &[rem, curator]);
+        let all: Vec<(&str, &str, &str)> = reported
+            .iter()
+            .map(|it| (it.sort.as_str(), it.what.as_str(), it.command.as_str()))
+            .collect();
+        assert_eq!(
+            all,
+            [
+                ("draft", "Ship it", "$EDITOR ideas/draft.md"),
+                ("event", "2 raised", "runner curator events"),
+                ("journal entry", "A quiet night", "runner board apply"),
+                ("learning", "l.md", "runner corpus close-loop --dry-run"),
+            ]
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! What a request spends, heard while it runs: more than was reserved, and it is stopped.
+//!
+//! ```text
+//! usage so far ──within──> on
+//!              └──over───> Breach::Over      cancel at once: one call late at most
+//! limit ──overage not wanted──> Breach::Overage   cancel at once
+//!       └──reached────────────> cancel            nothing more would be answered
+//! ```
+//!
+//! What is heard comes from a child: it may lie, repeat itself or come out of order. Only the most
+//! of each figure counts, so that no order of them can take anything back. Must never be taken for
+//! an answer, and must hand on everything to the sink behind it.
+
+use runner_backends::{Event, Limit, Sink, Usage};
+use runner_engine::process::Cancel;
+use runner_engine::store::Amounts;
+
+use crate::prices::Price;
+
+/// Why a request had to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LimitExceeded {
+    /// It used more of a unit than was reserved for it.
+    Over {
+        /// `tokens`, `micros` or `seconds`.
+        unit: &'static str,
+        /// How much it is at so far.
+        used: u64,
+        /// How much was reserved.
+        reserved: u64,
+    },
+    /// The provider bills beyond the subscription.
+    Overage,
+}
+
+impl std::fmt::Display for LimitExceeded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Over {
+                unit: "seconds",
+                reserved,
+                ..
+            } => write!(f, "stopped: the {reserved} seconds of the run's budget are over"),
+            Self::Over {
+                unit,
+                used,
+                reserved,
+            } => write!(
+                f,
+                "stopped in the midst of an answer: it is at {used} {unit}, {reserved} were reserved"
+            ),
+            Self::Overage => f.write_str(
+                "stopped: the provider bills this beyond the subscription, and the pool does not say overage = true",
+            ),
+        }
+    }
+}
+
+/// What was heard of one request.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ObservedUsage {
+    /// The most of each figure of its usage, if any was told.
+    pub usage: Option<Usage>,
+    /// The last word on what all of it cost, if it came.
+    pub total: Option<Usage>,
+    /// Whether the model said or did anything.
+    pub spoke: bool,
+    /// How many uses of tools failed: what the sandbox refuses is among them.
+    pub failed_tools: u64,
+    /// Why it had to stop.
+    pub breach: Option<LimitExceeded>,
+    /// The provider's last word on the account.
+    pub limit: Option<Limit>,
+    /// The request was turned away, or never got there.
+    pub not_billed: bool,
+}
+
+/// A sink that adds up and stops.
+pub struct UsageMeter<'a> {
+    reserved: Amounts,
+    price: Option<Price>,
+    overage: bool,
+    cancel: Cancel,
+    heard: ObservedUsage,
+    behind: &'a mut dyn Sink,
+}
+
+impl<'a> UsageMeter<'a> {
+    /// Over a request for which this much is `reserved`. `cancel` is the request's own token;
+    /// `overage` allows what is billed beyond a subscription.
+    pub fn new(
+        reserved: Amounts,
+        price: Option<Price>,
+        overage: bool,
+        cancel: Cancel,
+        behind: &'a mut dyn Sink,
+    ) -> Self {
+        Self {
+            reserved,
+            price,
+            overage,
+            cancel,
+            heard: ObservedUsage::default(),
+            behind,
+        }
+    }
+
+    /// Stops the request for this reason, unless it has one.
+    pub fn stop(&mut self, breach: LimitExceeded) {
+        if self.heard.breach.is_none() {
+            self.cancel.cancel_at_once(breach.to_string());
+            self.heard.breach = Some(breach);
+        }
+    }
+
+    /// Everything that was heard.
+    pub fn observed(self) -> ObservedUsage {
+        self.heard
+    }
+
+    fn usage(&mut self, usage: Usage) {
+        let most = match self.heard.usage {
+            Some(before) => most(before, usage),
+            None => usage,
+        };
+        self.heard.usage = Some(most);
+        let over = |unit, used, reserved| {
+            (used > reserved).then_some(LimitExceeded::Over {
+                unit,
+                used,
+                reserved,
+            })
+        };
+        let tokens = over("tokens", tokens(&most), self.reserved.tokens);
+        let money = micros(&most, self.price).map(|(micros, _)| micros);
+        let money = money.and_then(|micros| over("micros", micros, self.reserved.micros));
+        if let Some(breach) = tokens.or(money) {
+            self.stop(breach);
+        }
+    }
+}
+
+impl Sink for UsageMeter<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        self.behind.event(event);
+        match event {
+            Event::Usage(usage) => self.usage(usage),
+            Event::Total(usage) => {
+                self.heard.total = Some(usage);
+                self.usage(usage);
+            }
+            Event::Text(_) | Event::ToolUse { .. } => self.heard.spoke = true,
+            Event::ToolResult(result) => {
+                self.heard.spoke = true;
+                self.heard.failed_tools += u64::from(result.failed);
+            }
+            Event::Limit(limit) => {
+                self.heard.limit = Some(limit);
+                if limit.overage && !self.overage {
+                    self.stop(LimitExceeded::Overage);
+                } else if limit.reached {
+                    self.cancel
+                        .cancel_at_once("the provider's limit is reached");
+                }
+            }
+            Event::NotBilled => self.heard.not_billed = true,
+            Event::Note(_) => {}
+        }
+    }
+}
+
+/// All tokens, in and out.
+pub fn tokens(usage: &Usage) -> u64 {
+    usage.input_tokens.saturating_add(usage.output_tokens)
+}
+
+/// The money of a usage, and whether it was stated; `None` where neither it nor a price is known.
+pub fn micros(usage: &Usage, price: Option<Price>) -> Option<(u64, bool)> {
+    match (usage.cost_micros, price) {
+        (Some(stated), _) => Some((stated, true)),
+        (None, Some(price)) => Some((price.cost(usage), false)),
+        (None, None) => None,
+    }
+}
+
+/// The most of each figure; of tokens from a cache the least, for they are the cheaper ones.
+pub fn most(a: Usage, b: Usage) -> Usage {
+    Usage {
+        input_tokens: a.input_tokens.max(b.input_tokens),
+        output_tokens: a.output_tokens.max(b.output_tokens),
+        cached_input_tokens: if a.input_tokens > b.input_tokens {
+            a.cached_input_tokens
+        } else if a.input_tokens < b.input_tokens {
+            b.cached_input_tokens
+        } else {
+            a.cached_input_tokens.min(b.cached_input_tokens)
+        },
+        cost_micros: match (a.cost_micros, b.cost_micros) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (a, b) => a.or(b),
+        },
+    }
+}
+
+#[cfg(test)]
+#[path = "usage_meter_tests.rs"]
+mod tests;

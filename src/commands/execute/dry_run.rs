@@ -1,0 +1,441 @@
+//! A run gone through and not made: `--dry-run`.
+//!
+//! ```text
+//! copy of the database ──> looks at both locks ──> facts ──> Ledger::admit, in the copy
+//!                                                            │ admitted              │ declined
+//!                                                            └──> jobs::rehearse <───┘ as if let in
+//! ```
+//!
+//! Everything that decides is what a real run is decided by; only the database is a copy in memory.
+//! Must never write a file, take a lock, ask a backend or start a job's program.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use runner_backends::Description;
+use runner_engine::admission::AdmissionFacts;
+use runner_engine::ids::RunId;
+use runner_engine::locks::{ContractLock, JobLock, LockError, job_lock_path};
+use runner_engine::outcome::{Class, Outcome};
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::sandbox::Sandbox;
+use runner_engine::scope::Scope;
+use runner_engine::store::{
+    Admission, Admitted, Amounts, Budget, BudgetLevel, Enter, NewOccurrence, NightId, Recorded,
+    RunRow, RunState, RunSummary, Store,
+};
+use runner_jobs::context::{Tools, Workplace};
+use runner_jobs::{Context, DryRunPlan, KindSpec, Silent};
+use runner_text::redact::Redactor;
+use serde::Serialize;
+
+use super::{
+    AdmissionInput, NotAdmitted, ResolvedRun, cancel_token, contract_lock_path, not_ours, refuse,
+};
+use crate::cli::Failure;
+use crate::env::Env;
+use crate::project::LoadedProject;
+
+/// One run that was gone through.
+pub struct DryRun {
+    /// Its row in the copy.
+    pub row: RunRow,
+    /// How it would stand.
+    pub stands: DryRunOutcome,
+    /// Who would be asked.
+    pub backend: Option<Description>,
+    /// The name of that backend in the configuration.
+    pub backend_name: String,
+    /// The most that it may spend by its own budget; what it leaves out is bounded by default.
+    pub want: Budget,
+    /// The accounts that it spends from, as they were before it.
+    pub levels: Vec<RemainingBudget>,
+    /// Prefixes below the project that it may write; folders end with a slash.
+    pub writes: Vec<String>,
+    /// What a program that it starts may write by itself, where it starts one.
+    pub program: Option<WriteScope>,
+    /// What it would do, or how it would end before it asks; none where that cannot be told.
+    pub plan: Option<Result<DryRunPlan, Outcome>>,
+    /// Hides secrets in whatever is shown.
+    pub redactor: Redactor,
+    /// What a reader may want to know besides.
+    pub notes: Vec<String>,
+}
+
+/// What a program may write of the project by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WriteScope {
+    /// Nothing confines it: `sandbox = "off"`.
+    pub anything: bool,
+    /// Files and folders below the project; the latter end with a slash, and "./" is all of it.
+    pub writes: Vec<String>,
+    /// And never these of that.
+    pub never: Vec<String>,
+}
+
+impl WriteScope {
+    /// As the sandbox say that it is started behind; what lies outside of the project is runner's own.
+    fn of(root: &Path, walls: &Sandbox) -> Self {
+        let below = |paths: &[PathBuf]| {
+            let below = paths.iter().filter_map(|path| {
+                let rest = path.strip_prefix(root).ok()?;
+                let name = match rest.as_os_str().is_empty() {
+                    true => ".".to_owned(),
+                    false => rest.display().to_string(),
+                };
+                Some(match path.is_dir() {
+                    true => name + "/",
+                    false => name,
+                })
+            });
+            below.collect()
+        };
+        // What lies elsewhere is not written anyway.
+        let kept: Vec<PathBuf> = (walls.keep.iter())
+            .filter(|path| walls.write.iter().any(|write| path.starts_with(write)))
+            .cloned()
+            .collect();
+        Self {
+            anything: walls.off,
+            writes: below(&walls.write),
+            never: below(&kept),
+        }
+    }
+}
+
+/// How a run would stand after admission.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DryRunOutcome {
+    /// It would begin, with this much reserved.
+    Admitted(Amounts),
+    /// It would not begin.
+    Declined(Outcome),
+}
+
+/// An account.
+pub struct RemainingBudget {
+    /// What people call it.
+    pub label: String,
+    /// What it may hold in all.
+    pub cap: Budget,
+    /// What is spent or held of it.
+    pub used: Amounts,
+}
+
+/// The copy in which runs are gone through, and those who start them.
+pub struct DryRunStore<'h> {
+    /// The copy.
+    pub store: Store,
+    /// Wall time of all that happens.
+    pub now: Timestamp,
+    /// When the last run ended in the copy.
+    ended: Timestamp,
+    home: &'h Env,
+    me: ProcessIdentity,
+}
+
+impl<'h> DryRunStore<'h> {
+    /// With a copy of the database in which the project is registered as it is now.
+    pub fn of(home: &'h Env, project: &LoadedProject) -> Result<Self, Failure> {
+        let now = home.wall()?;
+        let mut store = home.store_for_dry_run()?;
+        project.register(&mut store, now)?;
+        Ok(Self {
+            store,
+            now,
+            ended: now,
+            home,
+            me: ProcessIdentity::me(),
+        })
+    }
+
+    /// Enters an occurrence; `None` when its key is taken.
+    pub fn enter(
+        &mut self,
+        project: &LoadedProject,
+        job: &str,
+        key: &str,
+        night: Option<NightId>,
+        settings: Vec<(String, String)>,
+    ) -> Result<Option<RunId>, Failure> {
+        let job = self.store.job(&project.id, job)?.id;
+        let new = NewOccurrence {
+            night,
+            settings,
+            ..NewOccurrence::manual(job, key.to_owned(), self.now)
+        };
+        match self.store.enter(&new, &self.me, self.now)? {
+            Recorded::New(run) => Ok(Some(run)),
+            Recorded::Known(_) => Ok(None),
+        }
+    }
+
+    /// What waited for what has ended by now.
+    pub fn ready(&mut self, night: NightId) -> Result<Vec<RunId>, Failure> {
+        Ok(self.store.start_ready(Some(night), &self.me, self.ended)?)
+    }
+
+    /// Goes through one run and settles it in the copy: at `most`, as if it had spent all that it
+    /// may, else as if it had spent nothing, without a plan.
+    pub fn dry_run(&mut self, run: &RunId, most: bool) -> Result<DryRun, Failure> {
+        let row = self.store.run(run)?;
+        let setting = ResolvedRun::of(self.home, &self.store, &row)?;
+        let mut reported = DryRun {
+            stands: DryRunOutcome::Declined(Outcome::Cancelled { why: String::new() }),
+            backend: None,
+            backend_name: setting.spec.backend.clone(),
+            want: setting.want(""),
+            levels: Vec::new(),
+            writes: setting.writes_in_words(),
+            program: None,
+            plan: None,
+            redactor: setting.redactor.clone(),
+            notes: Vec::new(),
+            row: row.clone(),
+        };
+        if let Err(stop) = self.go_through(&setting, most, &mut reported) {
+            let outcome = match stop {
+                NotAdmitted::Before(outcome) => setting.redacted(outcome),
+                NotAdmitted::Hard(failure) => return Err(failure),
+            };
+            self.store.decline(run, &outcome, self.now)?;
+            reported.stands = DryRunOutcome::Declined(outcome);
+        }
+        Ok(reported)
+    }
+
+    fn go_through(
+        &mut self,
+        setting: &ResolvedRun<'_>,
+        most: bool,
+        reported: &mut DryRun,
+    ) -> Result<(), NotAdmitted> {
+        let held = self.look_at_locks(setting);
+        self.recover_stale_runs(setting, reported)?;
+        let AdmissionInput {
+            git,
+            backends,
+            sandbox_start,
+            facts,
+            want,
+            levels,
+            convened,
+        } = AdmissionInput::of(self.home, &self.store, setting, false)?;
+        let backend = backends.first;
+        let described = backend.describe();
+        reported.backend_name = backend.name().to_owned();
+        let passed = backends.passed.into_iter();
+        reported
+            .notes
+            .extend(passed.map(|one| format!("is not asked: {one}")));
+        let absent = convened.absent().iter();
+        reported
+            .notes
+            .extend(absent.map(|(name, why)| format!("is not asked: {name}: {why}")));
+        reported.want = want;
+        let own = matches!(setting.spec.kind, KindSpec::Command(_));
+        let agent = setting.spec.kind.work().is_some()
+            && matches!(described.kind.as_str(), "command" | "claude" | "codex");
+        reported.program =
+            (own || agent).then(|| WriteScope::of(&setting.here.root, &sandbox_start.walls));
+        reported.backend = Some(described);
+        for level in &levels {
+            reported.levels.push(RemainingBudget {
+                label: level.label.clone(),
+                cap: level.cap,
+                used: self.store.account(level.level, &level.key)?,
+            });
+        }
+        if let Some(until) = facts.paused_until.filter(|until| *until > self.now) {
+            reported.notes.push(format!(
+                "the job is paused until {until}: what is asked for manually runs all the same"
+            ));
+        }
+        if held.is_err() {
+            reported.plan = self.as_if(setting, reported.want, &git, &backend)?;
+            return held;
+        }
+        let entered = self.admit(setting, &facts, reported.want, &levels)?;
+        let admitted = match entered {
+            Admission::Admitted(admitted) => admitted,
+            Admission::Declined(outcome) => {
+                reported.stands = DryRunOutcome::Declined(setting.redacted(outcome));
+                if most {
+                    reported.plan = self.as_if(setting, reported.want, &git, &backend)?;
+                }
+                return Ok(());
+            }
+        };
+        reported.stands = DryRunOutcome::Admitted(admitted.reserved());
+        let (mut outcome, mut at) = (Outcome::Succeeded, self.now);
+        // What is reserved for its questions is charged in full, for nobody says what they used; and
+        // so is its time.
+        if most {
+            let plan = self.plan(setting, &admitted, &git, &backend)?;
+            if let Err(other) = &plan {
+                outcome = other.clone();
+            }
+            reported.plan = Some(plan);
+            let total = jiff::SignedDuration::try_from(setting.spec.total).unwrap_or_default();
+            at = at.saturating_add(total).unwrap_or(at);
+        }
+        self.ended = self.ended.max(at);
+        let (run, fence) = (admitted.run(), Some(admitted.fence()));
+        self.store
+            .settle(run, fence, &outcome, &RunSummary::default(), at)?;
+        Ok(())
+    }
+
+    fn admit(
+        &mut self,
+        setting: &ResolvedRun<'_>,
+        facts: &AdmissionFacts,
+        want: Budget,
+        levels: &[BudgetLevel],
+    ) -> Result<Admission, NotAdmitted> {
+        Ok(self.store.admit(&Enter {
+            run: &setting.row.id,
+            owner: &self.me,
+            facts,
+            want,
+            levels,
+            total: setting.spec.total,
+            staging: &setting.staging(),
+            now: self.home.now()?,
+        })?)
+    }
+
+    /// What a run that is not let in would do if it were: in another copy, without accounts.
+    fn as_if(
+        &self,
+        setting: &ResolvedRun<'_>,
+        want: Budget,
+        git: &runner_engine::git::Git,
+        backend: &std::sync::Arc<dyn runner_backends::Backend>,
+    ) -> Result<Option<Result<DryRunPlan, Outcome>>, NotAdmitted> {
+        let mut apart = DryRunStore::of(self.home, &setting.here)?;
+        let key = format!("as if {}", setting.row.id);
+        let Some(run) = apart.enter(
+            &setting.here,
+            &setting.row.job_name,
+            &key,
+            None,
+            setting.row.settings.clone(),
+        )?
+        else {
+            return Ok(None);
+        };
+        let row = apart.store.run(&run)?;
+        let setting = ResolvedRun::of(self.home, &apart.store, &row)?;
+        let facts = AdmissionFacts {
+            by_hand: true,
+            free_bytes: u64::MAX,
+            ..AdmissionFacts::default()
+        };
+        match apart.admit(&setting, &facts, want, &[])? {
+            Admission::Admitted(admitted) => {
+                apart.plan(&setting, &admitted, git, backend).map(Some)
+            }
+            Admission::Declined(_) => Ok(None),
+        }
+    }
+
+    fn plan(
+        &mut self,
+        setting: &ResolvedRun<'_>,
+        admitted: &Admitted,
+        git: &runner_engine::git::Git,
+        backend: &std::sync::Arc<dyn runner_backends::Backend>,
+    ) -> Result<Result<DryRunPlan, Outcome>, NotAdmitted> {
+        let allowed = setting.writes();
+        let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
+        let scope = match Scope::open(&setting.here.root, &allowed, &setting.staging()) {
+            Ok(scope) => scope,
+            Err(error) => {
+                return Ok(Err(Outcome::Failed {
+                    class: Class::Environment,
+                    why: error.to_string(),
+                }));
+            }
+        };
+        let cache = self.home.cache_folder(&setting.here.id);
+        let mut unwatched = Silent;
+        let context = Context::new(
+            admitted,
+            Workplace {
+                root: &setting.here.root,
+                cache: &cache,
+                run_dir: &setting.run_dir,
+            },
+            scope,
+            git.clone(),
+            Tools {
+                cancel: cancel_token()?,
+                progress: &mut unwatched,
+                redactor: setting.redactor.clone(),
+                env: &setting.environment,
+                // Nothing is started.
+                sandbox_start: None,
+                clock: &self.home.clock,
+            },
+            &mut self.store,
+            backend.clone(),
+        );
+        match runner_jobs::dry_run(context.dry_running(), &setting.spec) {
+            Ok(plan) => Ok(Ok(plan)),
+            Err(runner_jobs::JobError::Ledger(error)) => Err(error.into()),
+            Err(error) => Ok(Err(setting.redacted(error.outcome(self.now)))),
+        }
+    }
+
+    /// Whether both locks could be had.
+    fn look_at_locks(&self, setting: &ResolvedRun<'_>) -> Result<(), NotAdmitted> {
+        if let Some(path) = contract_lock_path(setting)? {
+            ContractLock::inspect(&path, self.now).map_err(|it| not_ours(setting, it))?;
+        }
+        self.job_lock(setting.row)
+            .map_err(|it| not_ours(setting, it))
+    }
+
+    fn job_lock(&self, row: &RunRow) -> Result<(), LockError> {
+        JobLock::inspect(&job_lock_path(
+            &self.home.state,
+            &row.project,
+            &row.job_name,
+        ))
+    }
+
+    /// A real run settles those of its job that died before it; what they hold is free then.
+    fn recover_stale_runs(
+        &mut self,
+        setting: &ResolvedRun<'_>,
+        reported: &mut DryRun,
+    ) -> Result<(), NotAdmitted> {
+        for dead in self.store.live()? {
+            let dead_here = dead.job == setting.row.job
+                && dead.id != setting.row.id
+                && dead.state == RunState::Running;
+            // Whoever holds the lock lives.
+            if !dead_here || self.job_lock(setting.row).is_err() {
+                continue;
+            }
+            reported.notes.push(format!(
+                "run {} of this job died; it would be settled first",
+                dead.id
+            ));
+            let outcome = Outcome::Lost {
+                why: "its process is gone".to_owned(),
+            };
+            self.store
+                .settle(
+                    &dead.id,
+                    dead.fence,
+                    &outcome,
+                    &RunSummary::default(),
+                    self.now,
+                )
+                .map_err(|error| refuse(Class::Internal, error.to_string()))?;
+        }
+        Ok(())
+    }
+}

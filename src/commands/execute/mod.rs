@@ -1,0 +1,493 @@
+//! `runner execute RUN`: the process of one run.
+//!
+//! ```text
+//! contract's lock ──> deciding lock ──> recover what died here ──> facts ──> Ledger::admit ──> jobs::perform
+//!      │                   │                                                    │                   │
+//!      └── held: skipped ──┘                                                    └── declined        └── failmark, sweep
+//! ```
+//!
+//! The locks are held until the outcome is committed and swept after. A run that was never admitted
+//! is only ever *declined*: if another process has admitted it meanwhile, its outcome is not ours.
+
+pub mod dry_run;
+mod resolved_run;
+
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use jiff::SignedDuration;
+use runner_engine::admission::AdmissionFacts;
+use runner_engine::files::beneath;
+use runner_engine::git::Git;
+use runner_engine::ids::RunId;
+use runner_engine::locks::{ContractLock, JobLock, LockError, LockHolder, job_lock_path};
+use runner_engine::outcome::{Class, Exit, Outcome};
+use runner_engine::policy::Overlap;
+use runner_engine::process::Cancel;
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::recover::{Driver, Host, recover_locked, sweep};
+use runner_engine::sandbox::SandboxedStart;
+use runner_engine::scope::Scope;
+use runner_engine::store::{
+    Admission, Admitted, Budget, BudgetLevel, Enter, Origin, RunRow, RunState, RunSummary, Store,
+};
+use runner_jobs::context::{Tools, Workplace};
+use runner_jobs::{Context, ExecuteError, KindSpec, execute, failmark};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::cli::Failure;
+use crate::cli::{log, show};
+use crate::env::{self, Env};
+use crate::spawn;
+pub(in crate::commands) use resolved_run::slots_folder;
+use resolved_run::{Backends, Convened, ResolvedRun};
+
+/// How a run that was not admitted stands, or why nothing can be said of it.
+enum NotAdmitted {
+    /// Its outcome, unless another process has it.
+    Before(Outcome),
+    /// It is left as it is; whoever started it, or the next tick, settles it.
+    Hard(Failure),
+}
+
+impl<T: Into<Failure>> From<T> for NotAdmitted {
+    fn from(failure: T) -> Self {
+        Self::Hard(failure.into())
+    }
+}
+
+/// A failure before admission, with the class that says who must act.
+fn refuse(class: Class, why: impl Into<String>) -> NotAdmitted {
+    NotAdmitted::Before(Outcome::Failed {
+        class,
+        why: why.into(),
+    })
+}
+
+/// Runs one requested run.
+pub fn run(home: &Env, run: &str, quiet: bool, verbose: u8) -> Result<Exit, Failure> {
+    env::arm_for_tests();
+    let id: RunId = run
+        .parse()
+        .map_err(|error| Failure::usage(format!("{error}")))?;
+    let mut store = home.store()?;
+    let row = store.run(&id)?;
+    if row.state != RunState::Requested {
+        show::info(
+            quiet,
+            &format!("run {id} was begun before; there is nothing to do"),
+        );
+        return Ok(Exit::Done);
+    }
+    let setting = match ResolvedRun::of(home, &store, &row) {
+        Ok(setting) => setting,
+        Err(failure) => {
+            let why = failure.to_string();
+            // A file that somebody is in the midst of changing is not the job's failure.
+            let outcome = if row.by_hand {
+                let class = Class::Environment;
+                Outcome::Failed { class, why }
+            } else {
+                let until = home.wall()?.saturating_add(UNREADABLE_WAIT);
+                let until = until.unwrap_or(row.requested);
+                Outcome::Deferred { until, why }
+            };
+            store.decline(&id, &outcome, home.wall()?)?;
+            return Ok(outcome.exit(true));
+        }
+    };
+    let outcome = attempt(home, &mut store, &setting, quiet, verbose)?;
+    tracing::info!(outcome = outcome.to_string(), "settled");
+    Ok(outcome.exit(true))
+}
+
+/// From the log to the sweeping; an error leaves the run to its starter.
+fn attempt(
+    home: &Env,
+    store: &mut Store,
+    setting: &ResolvedRun<'_>,
+    quiet: bool,
+    verbose: u8,
+) -> Result<Outcome, Failure> {
+    let row = setting.row;
+    let holder = LockHolder {
+        owner: ProcessIdentity::me(),
+        run: row.id.clone(),
+        since: home.wall()?,
+    };
+    // Dropped, and so freed, only after the outcome is committed.
+    let mut locks = None;
+    let wanted = env::setting("RUNNER_LOG").and_then(|value| value.into_string().ok());
+    let done = log::start(
+        &setting.run_dir,
+        verbose,
+        wanted.as_deref(),
+        setting.redactor.clone(),
+    )
+    .map_err(|error| {
+        let folder = setting.run_dir.display();
+        refuse(
+            Class::Environment,
+            format!("cannot write the log in {folder}: {error}"),
+        )
+    })
+    .and_then(|()| {
+        tracing::info!(job = setting.spec.name, project = %setting.here.root.display(), "begins");
+        locks = Some(take_locks(home, store, setting, &holder)?);
+        locked(home, store, setting, &holder.owner, quiet, verbose)
+    });
+    let outcome = match done {
+        Ok(outcome) => outcome,
+        Err(NotAdmitted::Before(outcome)) => {
+            let outcome = setting.redacted(outcome);
+            if !store.decline(&row.id, &outcome, home.wall()?)? {
+                // Another process has it: what became of it is in the database.
+                let row = store.run(&row.id)?;
+                return Ok(row.outcome.unwrap_or(Outcome::Skipped {
+                    why: "another process runs it".to_owned(),
+                }));
+            }
+            outcome
+        }
+        Err(NotAdmitted::Hard(failure)) => {
+            // Admitted, it is recovered; not admitted, this is what becomes of it.
+            let outcome = Outcome::Failed {
+                class: Class::Environment,
+                why: failure.to_string(),
+            };
+            store.decline(&row.id, &setting.redacted(outcome), home.wall()?)?;
+            // Cancelled or taken over meanwhile: that is its outcome, and not our failure.
+            let stands = store.run(&row.id)?;
+            return match stands.outcome {
+                Some(outcome @ (Outcome::Cancelled { .. } | Outcome::TimedOut { .. })) => {
+                    Ok(outcome)
+                }
+                _ => Err(failure),
+            };
+        }
+    };
+    let now = home.wall()?;
+    let deferrals = spawn::deferrals(store, row, &outcome)?;
+    let (root, spec) = (&setting.here.root, &setting.spec);
+    if let Err(error) = failmark::update(root, spec, &row.id, &outcome, deferrals, now) {
+        tracing::error!(%error, "the failmark could not be written");
+        show::complain(&format!(
+            "the failmark of {} could not be written: {error}",
+            setting.spec.name
+        ));
+    }
+    if locks.is_some() {
+        let row = store.run(&row.id)?;
+        sweep(store, &row, now)?;
+    }
+    drop(locks);
+    Ok(outcome)
+}
+
+/// Takes both locks in their order: the contract's, then the deciding one.
+fn take_locks(
+    home: &Env,
+    store: &Store,
+    setting: &ResolvedRun<'_>,
+    holder: &LockHolder,
+) -> Result<(JobLock, Option<ContractLock>), NotAdmitted> {
+    let contract = match contract_lock_path(setting)? {
+        Some(path) => Some(
+            ContractLock::take(&path, holder, holder.since).map_err(|it| not_ours(setting, it))?,
+        ),
+        None => None,
+    };
+    // By the database's own names: recovery looks for it there.
+    let path = job_lock_path(&home.state, &setting.row.project, &setting.row.job_name);
+    let at_work = |holder: &LockHolder| {
+        let unsettled = |run: RunRow| run.state != RunState::Settled;
+        holder.owner.is_alive() && store.run(&holder.run).is_ok_and(unsettled)
+    };
+    let mut lock = JobLock::take_for_run(&path, at_work).map_err(|it| not_ours(setting, it))?;
+    lock.sign(holder)
+        .map_err(|error| Failure::cannot_write(format!("cannot write the lock file: {error}")))?;
+    if let Some(contract) = &contract
+        && let Some(left) = contract.claim().map_err(|it| not_ours(setting, it))?
+    {
+        tracing::warn!(left, "another program's old lock file was replaced");
+    }
+    Ok((lock, contract))
+}
+
+/// Where the contract's lock file lies, for kinds that have one.
+fn contract_lock_path(setting: &ResolvedRun<'_>) -> Result<Option<PathBuf>, NotAdmitted> {
+    let KindSpec::Dream(dream) = &setting.spec.kind else {
+        return Ok(None);
+    };
+    let path = Path::new(&dream.dreams).join(".lock");
+    beneath(&setting.here.root, &path)
+        .map(Some)
+        .map_err(|error| refuse(Class::Environment, error.to_string()))
+}
+
+/// How soon a run whose configuration cannot be read is tried again.
+const UNREADABLE_WAIT: SignedDuration = SignedDuration::from_mins(5);
+/// How soon a run that must wait for another of its job is tried again.
+const TURN_WAIT: SignedDuration = SignedDuration::from_secs(60);
+
+/// A lock that somebody has is a skip, or a wait where runs of this job queue; one that cannot be
+/// used is a failure.
+fn not_ours(setting: &ResolvedRun<'_>, error: LockError) -> NotAdmitted {
+    let waits = match setting.row.origin {
+        Origin::Hand => false,
+        Origin::Queue => true,
+        Origin::Clock | Origin::Event => setting.overlap() != Overlap::Skip,
+    };
+    match &error {
+        LockError::Held { .. } | LockError::Foreign { .. } if waits => {
+            let now = setting.looked;
+            NotAdmitted::Before(Outcome::Deferred {
+                until: now.saturating_add(TURN_WAIT).unwrap_or(now),
+                why: error.to_string(),
+            })
+        }
+        LockError::Held { .. } | LockError::Foreign { .. } => {
+            NotAdmitted::Before(Outcome::Skipped {
+                why: error.to_string(),
+            })
+        }
+        LockError::Io { source, .. } => refuse(Class::Environment, format!("{error}: {source}")),
+    }
+}
+
+/// What happens with both locks held, up to the outcome.
+fn locked(
+    home: &Env,
+    store: &mut Store,
+    setting: &ResolvedRun<'_>,
+    me: &ProcessIdentity,
+    quiet: bool,
+    verbose: u8,
+) -> Result<Outcome, NotAdmitted> {
+    let ResolvedRun {
+        here, spec, row, ..
+    } = setting;
+    recover_stale_runs(home, store, row, me)?;
+    let AdmissionInput {
+        git,
+        backends,
+        sandbox_start,
+        facts,
+        want,
+        levels,
+        convened,
+    } = AdmissionInput::of(home, store, setting, true)?;
+    let cancel = cancel_token()?;
+    cancel_on_signals(&cancel);
+    let staging = setting.staging();
+    let cache = home.cache_folder(&here.id);
+    std::fs::create_dir_all(&cache).map_err(|error| {
+        let what = format!("cannot make {}: {error}", cache.display());
+        refuse(Class::Environment, what)
+    })?;
+    let entered = store.admit(&Enter {
+        run: &row.id,
+        owner: me,
+        facts: &facts,
+        want,
+        levels: &levels,
+        total: spec.total,
+        staging: &staging,
+        now: home.now()?,
+    })?;
+    match entered {
+        Admission::Declined(outcome) => Ok(outcome),
+        Admission::Admitted(admitted) => {
+            let work = AdmittedRun {
+                sandbox_start,
+                git,
+                backends,
+                convened,
+                cancel,
+                staging,
+                cache,
+            };
+            work.done(
+                home,
+                store,
+                setting,
+                &admitted,
+                show::Steps::new(&spec.name, quiet, verbose > 0),
+            )
+        }
+    }
+}
+
+/// What decides on admission, and who would be asked.
+struct AdmissionInput {
+    git: Git,
+    backends: Backends,
+    sandbox_start: SandboxedStart,
+    facts: AdmissionFacts,
+    want: Budget,
+    levels: Vec<BudgetLevel>,
+    convened: Convened,
+}
+
+impl AdmissionInput {
+    /// Looks at all of it; makes nothing but, for a run that is really made, its own folders.
+    fn of(
+        home: &Env,
+        store: &Store,
+        setting: &ResolvedRun<'_>,
+        real_run: bool,
+    ) -> Result<Self, NotAdmitted> {
+        let ResolvedRun { here, row, .. } = setting;
+        let git = Git::new(&here.root, &setting.environment, row.id.as_str());
+        let sandbox_start = setting
+            .sandbox_start(real_run)
+            .map_err(|failure| refuse(Class::Environment, failure.to_string()))?;
+        let mut backends = setting.backends(store, &sandbox_start)?;
+        let facts = setting.facts(store, &git, backends.first.as_ref())?;
+        let held = setting.hold_chain(store, &mut backends, home.wall()?)?;
+        let mut convened = setting.convene(store, &sandbox_start, real_run)?;
+        let first = backends.first.describe().kind;
+        let held = setting.hold_voices(store, &mut convened, &first, held, home.wall()?)?;
+        Ok(Self {
+            git,
+            facts,
+            want: held.want,
+            levels: held.levels,
+            backends,
+            sandbox_start,
+            convened,
+        })
+    }
+}
+
+fn cancel_token() -> Result<Cancel, Failure> {
+    Cancel::new().map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))
+}
+
+/// An earlier run of this job whose process died is settled before another is admitted: it may hold
+/// budget, live processes and a publication half done. It gets no further attempt; this run is one.
+fn recover_stale_runs(
+    home: &Env,
+    store: &mut Store,
+    row: &RunRow,
+    me: &ProcessIdentity,
+) -> Result<(), NotAdmitted> {
+    let driver = Driver {
+        world: Box::new(Host { state: &home.state }),
+        me,
+        retries_lost: &|_| false,
+    };
+    for dead in store.live()? {
+        if dead.job == row.job && dead.id != row.id && dead.state == RunState::Running {
+            tracing::info!(run = %dead.id, "its process is gone; it is settled first");
+            recover_locked(store, &driver, &dead.id, false, home.now()?)?;
+            spawn::mark(home, store, &dead.id)?;
+            if store.run(&dead.id)?.state != RunState::Settled {
+                return Err(refuse(
+                    Class::Environment,
+                    format!(
+                        "run {} of this job is half placed and cannot be finished yet",
+                        dead.id
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What an admitted run is lent.
+struct AdmittedRun {
+    sandbox_start: SandboxedStart,
+    git: Git,
+    backends: Backends,
+    convened: Convened,
+    cancel: Cancel,
+    staging: String,
+    cache: PathBuf,
+}
+
+impl AdmittedRun {
+    /// The admitted part: from here on only the run's own settlement or its recovery ends it.
+    fn done(
+        self,
+        home: &Env,
+        store: &mut Store,
+        setting: &ResolvedRun<'_>,
+        admitted: &Admitted,
+        mut steps: show::Steps,
+    ) -> Result<Outcome, NotAdmitted> {
+        let ResolvedRun { here, spec, .. } = setting;
+        let keeper = setting.keep_awake();
+        let allowed = setting.writes();
+        let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
+        let scope = match Scope::open(&here.root, &allowed, &self.staging) {
+            Ok(scope) => scope,
+            Err(error) => {
+                let outcome = Outcome::Failed {
+                    class: Class::Environment,
+                    why: error.to_string(),
+                };
+                let (run, fence) = (admitted.run(), Some(admitted.fence()));
+                store.settle(run, fence, &outcome, &RunSummary::default(), home.wall()?)?;
+                return Ok(outcome);
+            }
+        };
+        let spending = setting.spending(self.backends.first.name());
+        let others = self.backends.others.into_iter().map(|backend| {
+            let spending = setting.spending(backend.name());
+            (backend, spending)
+        });
+        let others = others.collect();
+        let context = Context::new(
+            admitted,
+            Workplace {
+                root: &here.root,
+                cache: &self.cache,
+                run_dir: &setting.run_dir,
+            },
+            scope,
+            self.git,
+            Tools {
+                cancel: self.cancel,
+                progress: &mut steps,
+                redactor: setting.redactor.clone(),
+                env: &setting.environment,
+                sandbox_start: Some(&self.sandbox_start),
+                clock: &home.clock,
+            },
+            store,
+            self.backends.first,
+        )
+        .paying(spending)
+        .kept_awake(keeper)
+        .in_state(&home.state)
+        .with_fallbacks(others, self.backends.passed)
+        .hearing(setting.voices(self.convened));
+        let context = match setting.recorder(&self.staging) {
+            Some(recorder) => context.recorded(recorder),
+            None => context,
+        };
+        match execute(context, spec) {
+            Ok(settled) => Ok(settled.outcome),
+            Err(error @ (ExecuteError::TakenOver | ExecuteError::Unfinished(_))) => {
+                Err(NotAdmitted::Hard(Failure::internal(error.to_string())))
+            }
+            Err(ExecuteError::Ledger(error)) => Err(NotAdmitted::Hard(error.into())),
+        }
+    }
+}
+
+/// TERM, INT and HUP end the run, which then settles itself as cancelled.
+fn cancel_on_signals(cancel: &Cancel) {
+    let cancel = cancel.clone();
+    let Ok(mut signals) = Signals::new([SIGTERM, SIGINT, SIGHUP]) else {
+        return;
+    };
+    let _detached = thread::Builder::new().spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            cancel.cancel(format!("signal {signal}"));
+        }
+    });
+}

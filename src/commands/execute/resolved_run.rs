@@ -1,0 +1,496 @@
+//! What a run works with, read out of the configuration: its specification, what it may see, write
+//! and spend, and the facts that decide on its admission.
+
+mod awake;
+mod gates;
+mod panel;
+mod sandbox;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use runner_backends::chain::moves_on;
+use runner_backends::{Backend, BackendError, BackendSpec, Surroundings, build};
+use runner_engine::admission::AdmissionFacts;
+use runner_engine::error_chain::plain;
+use runner_engine::git::Git;
+use runner_engine::outcome::{Class, Outcome};
+use runner_engine::policy::{Overlap, quota};
+use runner_engine::sandbox::SandboxedStart;
+use runner_engine::store::{
+    Budget, BudgetLevel, FallbackReservation, Origin, RunRow, Store, Streak,
+};
+use runner_engine::tick::civil_date;
+use runner_jobs::lifecycle::manifest;
+use runner_jobs::lifecycle::newest;
+use runner_jobs::recording::Recorder;
+use runner_jobs::{JobSpec, KindSpec, Spending, dream, overnight};
+use runner_text::redact::Redactor;
+
+use super::{NotAdmitted, refuse};
+use crate::budget;
+use crate::cli::Failure;
+use crate::config;
+use crate::config::price_file;
+use crate::cycles;
+use crate::env::{self, Env};
+use crate::guard::reach;
+use crate::keyring;
+use crate::project::{FILE, LoadedProject};
+
+pub(super) use panel::Convened;
+
+/// A run in its place.
+pub(super) struct ResolvedRun<'a> {
+    /// The run.
+    pub row: &'a RunRow,
+    /// Its project.
+    pub here: LoadedProject,
+    /// What it does.
+    pub spec: JobSpec,
+    /// Its private folder.
+    pub run_dir: PathBuf,
+    /// What its children may see.
+    pub environment: BTreeMap<String, String>,
+    /// What its backends' children may see: each gets its part of it.
+    around: BTreeMap<String, String>,
+    /// Hides what was handed to them besides the ordinary.
+    pub redactor: Redactor,
+    /// For the time at which it is admitted.
+    home: &'a Env,
+    /// When this was read.
+    pub looked: Timestamp,
+}
+
+/// Who answers.
+pub(super) struct Backends {
+    /// Who is asked first.
+    pub first: Arc<dyn Backend>,
+    /// Who is asked when it cannot answer, in order.
+    pub others: Vec<Arc<dyn Backend>>,
+    /// Who was passed over and is never asked, and why.
+    pub passed: Vec<String>,
+}
+
+impl Backends {
+    fn only(first: Arc<dyn Backend>, passed: Vec<String>) -> Self {
+        Self {
+            first,
+            others: Vec::new(),
+            passed,
+        }
+    }
+}
+
+/// Where it is counted how many requests of a login are under way.
+pub(in crate::commands) fn slots_folder(home: &Env) -> PathBuf {
+    home.state.join("locks").join("logins")
+}
+
+impl<'a> ResolvedRun<'a> {
+    /// Reads the project's configuration again, as it is now.
+    pub fn of(home: &'a Env, store: &Store, row: &'a RunRow) -> Result<Self, Failure> {
+        let project = store.project(&row.project)?.ok_or_else(|| {
+            Failure::internal(format!("the database has no project {}", row.project))
+        })?;
+        let mut here = LoadedProject::at(home, Some(store), &project.path)?;
+        if !row.settings.is_empty() {
+            here.config = config::load_with(
+                &home.stack(Some(&here.root.join(FILE))),
+                &row.job_name,
+                &row.settings,
+            )?;
+        }
+        if here.id != row.project {
+            return Err(Failure::configuration(format!(
+                "{} is another project now: its id is {}, this run belongs to {}",
+                here.root.display(),
+                here.id,
+                row.project
+            ))
+            .hint("run the job again there"));
+        }
+        let mut spec = here.spec(row)?;
+        if let KindSpec::Prompt(prompt) = &mut spec.kind {
+            let date = match row.night {
+                Some(night) => store.night(night)?.name,
+                None => civil_date(home.wall()?, &here.config.night.zone),
+            };
+            prompt.to = prompt.to.replace("{date}", &date);
+        }
+        reach::check_targets(&here.root, &spec, &here.config)?;
+        cycles::stand(&here.root, &mut here.config, &mut spec)?;
+        let mut environment = env::child_environment();
+        let handed = env::named(own_variables(&spec).iter().map(String::as_str));
+        let mut secrets: Vec<String> = handed
+            .values()
+            .filter(|value| !value.is_empty())
+            .cloned()
+            .collect();
+        // A backend's variables are seen by its own children only.
+        let mut around = environment.clone();
+        for backend in chain(&spec, &here)
+            .into_iter()
+            .chain(panel::panel_backends(&spec, &here))
+        {
+            around.extend(keyring::resolve_secrets(backend));
+            // A file that cannot be used is told of when the backend is made.
+            secrets.extend(backend.secrets(&around).unwrap_or_default());
+        }
+        environment.extend(handed);
+        Ok(Self {
+            row,
+            run_dir: home.run_folder(row.id.as_str()),
+            here,
+            spec,
+            environment,
+            around,
+            redactor: Redactor::new(secrets),
+            looked: home.wall()?,
+            home,
+        })
+    }
+
+    /// What becomes of two of its scheduled times at once.
+    pub fn overlap(&self) -> Overlap {
+        let job = self.here.config.jobs.get(&self.row.job_name);
+        job.map_or(Overlap::Skip, |job| job.policy.overlap)
+    }
+
+    /// Who is asked: the first that is ready, those that follow it, and why others were passed over.
+    pub fn backends(
+        &self,
+        store: &Store,
+        sandbox_start: &SandboxedStart,
+    ) -> Result<Backends, NotAdmitted> {
+        let slots = slots_folder(self.home);
+        let around = Surroundings {
+            env: &self.around,
+            sandbox_start: Some(sandbox_start),
+            slots: Some(&slots),
+            clock: &self.home.clock,
+        };
+        let mut left: VecDeque<_> = chain(&self.spec, &self.here).into();
+        let mut passed = Vec::new();
+        while let Some(spec) = left.pop_front() {
+            let built = build(spec, &around);
+            let ready = built.as_ref().map_err(Clone::clone);
+            let ready = ready.and_then(|backend| backend.preflight());
+            // The last one's limit is a deferral: that is for the admission to say.
+            let ready = match (ready, left.is_empty() || spec.kind == "builtin") {
+                (Ok(()), false) => self.room(store, &spec.name)?,
+                (ready, _) => ready,
+            };
+            match (built, ready) {
+                // The last one's preflight is told of at admission.
+                (Ok(first), Err(error)) if left.is_empty() || !moves_on(&error) => {
+                    return Ok(Backends::only(first, passed));
+                }
+                (Err(error), _) if left.is_empty() || !moves_on(&error) => {
+                    return Err(refuse(error.class(), error.to_string()));
+                }
+                (_, Err(error)) => {
+                    let why = self.redactor.redact(&error.to_string()).into_owned();
+                    tracing::warn!(backend = spec.name, why, "is passed over");
+                    passed.push(format!("{}: {why}", spec.name));
+                }
+                (Ok(first), Ok(())) => {
+                    let others = left.into_iter().map(|spec| build(spec, &around));
+                    let others = others
+                        .filter_map(|built| match built {
+                            // Its turn may never come; if it does, it says so then.
+                            Err(error) if moves_on(&error) => None,
+                            built => Some(built),
+                        })
+                        .collect::<Result<_, _>>()
+                        .map_err(|error| refuse(error.class(), error.to_string()))?;
+                    return Ok(Backends {
+                        first,
+                        others,
+                        passed,
+                    });
+                }
+                (Err(_), Ok(())) => unreachable!("what was not made is not ready"),
+            }
+        }
+        Err(refuse(
+            Class::Environment,
+            format!("there is no [backends.{}]", self.spec.backend),
+        ))
+    }
+
+    /// Whether the pool that a backend spends from has room, as far as its provider said.
+    fn room(&self, store: &Store, backend: &str) -> Result<Result<(), BackendError>, NotAdmitted> {
+        let pool = budget::pool(&self.here, backend);
+        Ok(match store.limit(&pool, self.home.wall()?)? {
+            Some(limit) => Err(BackendError::RateLimited {
+                until: Some(limit.until),
+                why: limit.why,
+            }),
+            None => Ok(()),
+        })
+    }
+
+    /// What is known at admission.
+    pub fn facts(
+        &self,
+        store: &Store,
+        git: &Git,
+        backend: &dyn Backend,
+    ) -> Result<AdmissionFacts, NotAdmitted> {
+        let root = &self.here.root;
+        let dirty = match &self.spec.kind {
+            KindSpec::Dream(own) => {
+                dream::dirty(git, own).map_err(|error| refuse(Class::Environment, error.whole()))?
+            }
+            _ => Vec::new(),
+        };
+        let free = rustix::fs::statvfs(root)
+            .map_err(|error| refuse(Class::Environment, format!("{}: {error}", root.display())))?;
+        // A report tells of failures: none may keep it from being made.
+        let streak = match self.spec.kind {
+            KindSpec::Report => Streak::default(),
+            // It backs off by itself, and is never given up.
+            KindSpec::Cycle(_) => Streak::default(),
+            // Somebody wants exactly this run.
+            _ if self.row.origin == Origin::Queue => Streak::default(),
+            _ => store.streak(self.row.job)?,
+        };
+        // A curator's rules stand without a model's words.
+        let asks = !matches!(
+            self.spec.kind,
+            KindSpec::Command(_) | KindSpec::Report | KindSpec::Curator(_)
+        );
+        let limited = match asks && backend.describe().kind != "builtin" {
+            true => {
+                let pool = budget::pool(&self.here, backend.name());
+                store.limit(&pool, self.home.wall()?)?
+            }
+            false => None,
+        };
+        // Those who wait for one reset do not come back at one moment.
+        let limited = limited.map(|limit| {
+            let until = quota::spread(limit.until, self.row.id.as_str());
+            let why = format!("rate-limited until {}: {}", limit.until, limit.why);
+            (until, why)
+        });
+        let refused = match &self.spec.kind {
+            KindSpec::Overnight(own) => overnight::ownership::inspect(root, &own.output_dir).err(),
+            _ => None,
+        };
+        let refused = refused.map(|error| (Class::Environment, error.to_string()));
+        let gates = match self.spec.kind {
+            KindSpec::Report => AdmissionFacts::default(),
+            _ => {
+                let job = self.here.config.job(&self.row.job_name)?;
+                gates::gates(job, self.row, store, self.home.wall()?)?
+            }
+        };
+        Ok(AdmissionFacts {
+            by_hand: self.row.by_hand,
+            paused_until: match self.spec.kind {
+                KindSpec::Report => None,
+                _ => store.job_by_id(self.row.job)?.paused_until,
+            },
+            dirty,
+            streak,
+            limited,
+            free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
+            preflight: refused.or_else(|| {
+                let error = backend.preflight().err()?;
+                Some((error.class(), error.to_string()))
+            }),
+            nothing_to_do: None,
+            ..gates
+        })
+    }
+
+    /// The accounts that it spends from; a report costs nothing and is never refused.
+    pub fn levels(
+        &self,
+        store: &Store,
+        backend: &str,
+        now: Timestamp,
+    ) -> Result<Vec<BudgetLevel>, Failure> {
+        if matches!(self.spec.kind, KindSpec::Report) {
+            return Ok(Vec::new());
+        }
+        let night = match self.row.night {
+            Some(night) => Some(store.night(night)?),
+            None => None,
+        };
+        let here = &self.here;
+        let accounts = budget::of_run(here, &self.row.job_name, backend, night.as_ref(), now);
+        Ok(accounts.into_iter().map(|account| account.level).collect())
+    }
+
+    /// What it asks to hold: for the first of its chain, and for those that follow it; whoever
+    /// spends from the budgets without room is taken out of the chain, and that is noted.
+    pub fn hold_chain(
+        &self,
+        store: &Store,
+        backends: &mut Backends,
+        now: Timestamp,
+    ) -> Result<FallbackReservation, Failure> {
+        let levels = |backend: &Arc<dyn Backend>| self.levels(store, backend.name(), now);
+        let first = levels(&backends.first)?;
+        let others = backends
+            .others
+            .iter()
+            .map(levels)
+            .collect::<Result<_, _>>()?;
+        let want = self.want(&backends.first.describe().kind);
+        let held = store.chained(want, self.spec.total, first, others, now)?;
+        let others = std::mem::take(&mut backends.others);
+        for (backend, short) in others.into_iter().zip(&held.short) {
+            let Some(short) = short else {
+                backends.others.push(backend);
+                continue;
+            };
+            let why = format!(
+                "{} has {} {} left, and this run may need {}",
+                short.level, short.left, short.unit, short.wanted
+            );
+            tracing::warn!(backend = backend.name(), why, "is left out");
+            backends.passed.push(format!("{}: {why}", backend.name()));
+        }
+        Ok(held)
+    }
+
+    /// How it pays who answers under this name.
+    pub fn spending(&self, backend: &str) -> Spending {
+        let config = &self.here.config;
+        Spending {
+            pool: budget::pool(&self.here, backend),
+            overage: config
+                .pool_of
+                .get(backend)
+                .and_then(|pool| config.pools.get(pool))
+                .is_some_and(|pool| pool.overage),
+            prices: match price_file::over(&self.home.config_folder(), config) {
+                Ok(listed) => listed.prices,
+                Err(error) => {
+                    // Ours still hold; a model that only the file has is charged as reserved.
+                    tracing::warn!(%error, "goes on without the file of prices");
+                    config.prices.clone()
+                }
+            },
+        }
+    }
+
+    /// The most that it may spend: nothing of what its kind or its backend cannot use.
+    pub fn want(&self, backend: &str) -> Budget {
+        let mut want = self.spec.budget;
+        if matches!(self.spec.kind, KindSpec::Command(_) | KindSpec::Report) {
+            (want.calls, want.ideas) = (Some(0), Some(0));
+            (want.tokens, want.micros) = (Some(0), Some(0));
+        } else if backend == "builtin" {
+            (want.tokens, want.micros) = (Some(0), Some(0));
+        }
+        want
+    }
+
+    /// Where it is recorded, if it is.
+    pub fn recorder(&self, staging: &str) -> Option<Recorder> {
+        if KindSpec::unrecorded(self.spec.kind.as_str()).is_some() {
+            return None;
+        }
+        // One a user, like the pruning that takes them away.
+        let retention = crate::maintenance::retention(self.home).ok()?;
+        retention.recordings?;
+        Some(Recorder {
+            path: self.home.recording(&self.row.id),
+            project: self.row.project.clone(),
+            writes: self.writes(),
+            staging: staging.to_owned(),
+        })
+    }
+
+    /// What it may write, below the project.
+    pub fn writes(&self) -> Vec<String> {
+        match &self.spec.kind {
+            KindSpec::Dream(dream) => vec![dream.dreams.clone()],
+            KindSpec::Command(command) => command
+                .artifacts
+                .iter()
+                .map(|artifact| artifact.to.clone())
+                .collect(),
+            KindSpec::Prompt(prompt) => vec![prompt.to.clone()],
+            KindSpec::Overnight(own) => vec![own.output_dir.clone()],
+            KindSpec::Report => vec![runner_jobs::report::FOLDER.to_owned()],
+            KindSpec::Rem(rem) => vec![manifest::folder(rem.agent.as_deref())],
+            KindSpec::Daydream(daydream) => vec![daydream.files.daydreams.clone()],
+            KindSpec::Cycle(cycle) => vec![newest::folder(&cycle.agent), ".runner".to_owned()],
+            // What an audit found lies beside the entry.
+            KindSpec::Work(work) => vec![newest::folder(&work.agent)],
+            KindSpec::Curator(curator) => vec![
+                curator.worker_dir.clone(),
+                curator.ideas.clone(),
+                curator.learnings.clone(),
+            ],
+        }
+    }
+
+    /// The same for people: folders end with a slash.
+    pub fn writes_in_words(&self) -> Vec<String> {
+        let files = matches!(
+            self.spec.kind,
+            KindSpec::Command(_) | KindSpec::Prompt(_) | KindSpec::Daydream(_)
+        );
+        let mut all = self.writes();
+        if !files {
+            all.iter_mut().for_each(|folder| folder.push('/'));
+        }
+        all
+    }
+
+    /// Where it stages: under the root of its targets, so that renames stay on one file system.
+    pub fn staging(&self) -> String {
+        match &self.spec.kind {
+            KindSpec::Dream(dream) => format!("{}/.staging/{}", dream.dreams, self.row.id),
+            KindSpec::Overnight(_) => {
+                format!("{}/.staging/{}", overnight::lock::FOLDER, self.row.id)
+            }
+            _ => format!(".runner/staging/{}", self.row.id),
+        }
+    }
+
+    /// An outcome without the secrets that were handed out.
+    pub fn redacted(&self, outcome: Outcome) -> Outcome {
+        let clean = |text: String| plain(&self.redactor.redact(&text));
+        match outcome {
+            Outcome::Failed { class, why } => Outcome::Failed {
+                class,
+                why: clean(why),
+            },
+            Outcome::Skipped { why } => Outcome::Skipped { why: clean(why) },
+            other => other,
+        }
+    }
+}
+
+/// The variables that a job itself names besides the ordinary ones.
+fn own_variables(spec: &JobSpec) -> &[String] {
+    match &spec.kind {
+        KindSpec::Command(command) => &command.env,
+        _ => &[],
+    }
+}
+
+/// Who is asked, in order: the job's backend and its fallbacks.
+fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
+    let backends = &here.config.backends;
+    let Some(first) = backends.get(&spec.backend) else {
+        return Vec::new();
+    };
+    let others = first.fallback.iter().filter_map(|name| backends.get(name));
+    let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
+    // What a curator's rules find needs nobody's words; an event is for its target alone.
+    let rules = matches!(&spec.kind, KindSpec::Curator(own) if own.event.is_none());
+    if rules && chain.iter().all(|it| it.kind != "builtin") {
+        chain.extend(backends.values().find(|it| it.kind == "builtin"));
+    }
+    chain
+}

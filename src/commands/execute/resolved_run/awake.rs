@@ -1,0 +1,26 @@
+//! Who is asked to keep the machine awake for a run, and for what.
+
+use runner_engine::awake::{InhibitRequest, Inhibitor, InhibitorCommand};
+
+use super::ResolvedRun;
+use crate::env;
+
+impl ResolvedRun<'_> {
+    /// Keeps the machine awake until it is dropped, where the job wants that.
+    pub fn keep_awake(&self) -> Option<Inhibitor> {
+        let job = self.here.config.jobs.get(&self.row.job_name)?;
+        if !job.keep_awake {
+            return None;
+        }
+        let means = InhibitorCommand::here();
+        let mut keeper = Inhibitor::take(&InhibitRequest {
+            means,
+            program: means.and_then(|means| env::host_program(means.program())),
+            // Where the system's bus is, where it is not in its usual place.
+            env: env::named(["PATH", "DBUS_SYSTEM_BUS_ADDRESS"].into_iter()),
+            what: format!("{} of {}", self.row.job_name, self.here.root.display()),
+        });
+        tracing::info!(awake = keeper.standing().to_string(), "asked to stay awake");
+        Some(keeper)
+    }
+}

@@ -1,0 +1,58 @@
+//! What a job's own policy makes of this moment: its quiet hours, its interval, its start deadline,
+//! the host's battery and load. Each is looked at only where the policy asks.
+//!
+//! Must never decide: `admission` does.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use runner_engine::admission::AdmissionFacts;
+use runner_engine::host;
+use runner_engine::store::{Origin, RunRow, Store};
+
+use crate::cli::Failure;
+use crate::config::Job;
+
+/// The facts that come of the policy of `job`; all others are left at their defaults.
+pub(super) fn gates(
+    job: &Job,
+    row: &RunRow,
+    store: &Store,
+    now: Timestamp,
+) -> Result<AdmissionFacts, Failure> {
+    let policy = &job.policy;
+    let mut facts = AdmissionFacts {
+        min_interval: policy.min_interval,
+        min_battery: policy.min_battery,
+        max_load: policy.max_load,
+        ..AdmissionFacts::default()
+    };
+    if row.by_hand {
+        return Ok(facts);
+    }
+    if let Some(quiet) = &policy.quiet {
+        let zone = TimeZone::get(&job.zone).map_err(|error| {
+            Failure::environment(format!("the time zone {} is gone: {error}", job.zone))
+        })?;
+        facts.quiet_until = quiet.until(now, &zone);
+    }
+    // What somebody put into the queue is wanted whenever its turn comes.
+    if row.origin != Origin::Queue {
+        if let Some(within) = policy.start_within
+            && !store.began(&row.occurrence)?
+        {
+            facts.start_by = row.due.saturating_add(within).ok();
+        }
+        if policy.min_interval.is_some() {
+            facts.last_began = store.last_began(row.job, &row.occurrence)?;
+        }
+    }
+    if policy.min_battery > 0 {
+        facts.battery = host::battery(Path::new(host::POWER));
+    }
+    if policy.max_load.is_some() {
+        facts.load_per_core = host::load_per_core();
+    }
+    Ok(facts)
+}

@@ -1,0 +1,204 @@
+//! Those whom a night asks for a report of their own: made, looked at, and held room for.
+//!
+//! ```text
+//! runners = [...] ──build, preflight, limit, room──> ready: asked, and its accounts are held
+//!                                               └──> absent, with the reason: the night goes on
+//! ```
+//!
+//! A night needs none of them, so nothing here refuses it. Each gets a sandbox of its own: none can write
+//! where another works, nor what the night's own programs may.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use runner_backends::{Backend, BackendSpec, Surroundings, build};
+use runner_engine::admission::Shortfall;
+use runner_engine::sandbox::SandboxedStart;
+use runner_engine::store::{Budget, FallbackReservation, Store};
+use runner_jobs::context::CHILD_FOLDER;
+use runner_jobs::{JobSpec, KindSpec, Panel, Panelist};
+
+use super::sandbox::TEMP_FOLDER;
+use super::{NotAdmitted, ResolvedRun};
+use crate::cli::Failure;
+use crate::project::LoadedProject;
+
+/// The backends that a job asks for reports of their own, in order.
+pub(super) fn panel_backends<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
+    let KindSpec::Overnight(own) = &spec.kind else {
+        return Vec::new();
+    };
+    let backends = &here.config.backends;
+    own.runners
+        .iter()
+        .filter_map(|name| backends.get(name))
+        .collect()
+}
+
+/// One that may be asked.
+pub(in super::super) struct Able {
+    backend: Arc<dyn Backend>,
+    place: PathBuf,
+    paid: bool,
+}
+
+/// Who may be asked, and who may not.
+#[derive(Default)]
+pub(in super::super) struct Convened {
+    able: Vec<Able>,
+    absent: Vec<(String, String)>,
+}
+
+impl ResolvedRun<'_> {
+    /// Those that can be asked as far as is known before the admission; for a run that is really
+    /// made, makes the folders that their children may write.
+    pub fn convene(
+        &self,
+        store: &Store,
+        sandbox_start: &SandboxedStart,
+        real_run: bool,
+    ) -> Result<Convened, NotAdmitted> {
+        let mut convened = Convened::default();
+        let slots = super::slots_folder(self.home);
+        for (number, spec) in panel_backends(&self.spec, &self.here)
+            .into_iter()
+            .enumerate()
+        {
+            let name = format!("voice-{}", number + 1);
+            let place = self.run_dir.join(CHILD_FOLDER).join(&name);
+            let sandbox_start = self.apart(sandbox_start, &name, real_run)?;
+            let around = Surroundings {
+                env: &self.around,
+                sandbox_start: Some(&sandbox_start),
+                slots: Some(&slots),
+                clock: &self.home.clock,
+            };
+            let built = build(spec, &around);
+            let ready = built.and_then(|backend| backend.preflight().map(|()| backend));
+            let ready = match ready {
+                Ok(backend) if spec.kind != "builtin" => {
+                    self.room(store, &spec.name)?.map(|()| backend)
+                }
+                ready => ready,
+            };
+            match ready {
+                Ok(backend) => convened.able.push(Able {
+                    backend,
+                    place,
+                    paid: spec.kind != "builtin",
+                }),
+                Err(error) => {
+                    let why = self.redactor.redact(&error.to_string()).into_owned();
+                    convened.absent.push((spec.name.clone(), why));
+                }
+            }
+        }
+        Ok(convened)
+    }
+
+    /// Adds to what a run holds the budget usage of those whom it will ask. Where there is no room for
+    /// any that is paid, the night goes on without, as it would have without them.
+    pub fn hold_voices(
+        &self,
+        store: &Store,
+        convened: &mut Convened,
+        first: &str,
+        mut held: FallbackReservation,
+        now: Timestamp,
+    ) -> Result<FallbackReservation, Failure> {
+        let paid = convened.able.iter().any(|it| it.paid);
+        if paid && first == "builtin" {
+            // What its own backend does not cost is for them.
+            let want = Budget {
+                tokens: self.spec.budget.tokens,
+                micros: self.spec.budget.micros,
+                ..held.want
+            };
+            match store.short_of(want, self.spec.total, &held.levels, now)? {
+                None => held.want = want,
+                Some(short) => {
+                    let why = describe_shortfall(&short);
+                    convened.leave(|it| it.paid.then(|| why.clone()));
+                }
+            }
+        }
+        let accounts = convened
+            .able
+            .iter()
+            .map(|it| self.levels(store, it.backend.name(), now))
+            .collect::<Result<_, _>>()?;
+        let earlier = std::mem::take(&mut held.short);
+        let mut held = store.chained(held.want, self.spec.total, held.levels, accounts, now)?;
+        let mut short = std::mem::replace(&mut held.short, earlier).into_iter();
+        convened.leave(|_| {
+            short
+                .next()
+                .flatten()
+                .map(|short| describe_shortfall(&short))
+        });
+        Ok(held)
+    }
+
+    /// As the run is lent them.
+    pub fn voices(&self, convened: Convened) -> Panel {
+        Panel {
+            ready: convened
+                .able
+                .into_iter()
+                .map(|it| Panelist {
+                    spending: self.spending(it.backend.name()),
+                    backend: it.backend,
+                    place: it.place,
+                })
+                .collect(),
+            absent: convened.absent,
+            asked: Vec::new(),
+        }
+    }
+
+    /// The sandbox of one: a folder and temporary files of its own, and nothing of the project.
+    fn apart(
+        &self,
+        sandbox_start: &SandboxedStart,
+        name: &str,
+        real_run: bool,
+    ) -> Result<SandboxedStart, Failure> {
+        let mut own = sandbox_start.clone();
+        let folders = [CHILD_FOLDER, TEMP_FOLDER].map(|part| self.run_dir.join(part).join(name));
+        for folder in folders.iter().filter(|_| real_run) {
+            std::fs::create_dir_all(folder).map_err(|error| {
+                Failure::cannot_write(format!("cannot make {}: {error}", folder.display()))
+            })?;
+        }
+        let [place, temp] = folders.map(|folder| std::fs::canonicalize(&folder).unwrap_or(folder));
+        own.walls.write = vec![place];
+        own.walls.temp = Some(temp);
+        Ok(own)
+    }
+}
+
+fn describe_shortfall(short: &Shortfall) -> String {
+    format!(
+        "{} has {} {} left, and this run may need {}",
+        short.level, short.left, short.unit, short.wanted
+    )
+}
+
+impl Convened {
+    /// Who will not be asked, and why.
+    pub fn absent(&self) -> &[(String, String)] {
+        &self.absent
+    }
+
+    /// Takes out those for whom there is a reason.
+    fn leave(&mut self, mut why: impl FnMut(&Able) -> Option<String>) {
+        let all = std::mem::take(&mut self.able);
+        for one in all {
+            match why(&one) {
+                None => self.able.push(one),
+                Some(why) => self.absent.push((one.backend.name().to_owned(), why)),
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The sandbox of one run, from its job's kind and settings.
+//!
+//! *Proposing* kinds (dream, prompt) let a child of a backend write its part of the run's folder, a
+//! private temporary folder, and what the backend adds for its own program's state; nothing of the
+//! project. *Working* kinds (command; wake, audit and plan, alone or in a cycle) let it write what `writes` names besides, and never what only
+//! runner, git's own setup or an agent's settings are. The network is open to backends, which ask
+//! over it, and closed to commands unless the job opens it: what a command can read it could send.
+//!
+//! Must never name a path of the project that was not looked at without following links: what a
+//! child put there once must not decide what the next one may write.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use runner_engine::sandbox::placeholders::FOLDER;
+use runner_engine::sandbox::{FolderQuota, ResourceLimits, Sandbox, SandboxedStart};
+use runner_jobs::KindSpec;
+use runner_jobs::context::{CHILD_FOLDER, OUT_FOLDER};
+
+use super::ResolvedRun;
+use crate::cli::Failure;
+use crate::config::SandboxSettings;
+use crate::env;
+use crate::guard::reach::{of_agent, working};
+
+/// A run's folder for temporary files.
+pub(super) const TEMP_FOLDER: &str = "tmp";
+/// Folders of a home in which other programs' sockets lie.
+const SOCKETS: [&str; 4] = [
+    ".ssh/agent",
+    ".docker/run",
+    ".docker/desktop",
+    ".gnupg/S.gpg-agent.ssh",
+];
+
+impl ResolvedRun<'_> {
+    /// What this run's children start behind; for a run that is really made, makes the folders that
+    /// they may write.
+    pub fn sandbox_start(&self, real_run: bool) -> Result<SandboxedStart, Failure> {
+        let sandbox = match self.here.config.jobs.get(&self.row.job_name) {
+            Some(job) => job.sandbox.clone(),
+            None => SandboxSettings::default(),
+        };
+        let cannot = |path: &Path, error: std::io::Error| {
+            Failure::cannot_write(format!("cannot make {}: {error}", path.display()))
+        };
+        let real = |path: &Path| match fs::canonicalize(path) {
+            Err(_) if !real_run => Ok(path.to_owned()),
+            found => found.map_err(|error| cannot(path, error)),
+        };
+        let own = match &self.spec.kind {
+            KindSpec::Command(_) => OUT_FOLDER,
+            _ => CHILD_FOLDER,
+        };
+        for folder in [own, TEMP_FOLDER].into_iter().filter(|_| real_run) {
+            let folder = self.run_dir.join(folder);
+            fs::create_dir_all(&folder).map_err(|error| cannot(&folder, error))?;
+        }
+        let run_dir = real(&self.run_dir)?;
+        let state = real(&self.home.state)?;
+        let mut walls = Sandbox {
+            off: sandbox.off,
+            write: vec![run_dir.join(own)],
+            hide: vec![state.clone()],
+            network: sandbox
+                .network
+                .unwrap_or(!matches!(self.spec.kind, KindSpec::Command(_))),
+            temp: Some(run_dir.join(TEMP_FOLDER)),
+            blockers: Some(state.join(FOLDER)),
+            caps: ResourceLimits {
+                file_bytes: sandbox.max_file,
+                ..ResourceLimits::default()
+            },
+            quota: Some(FolderQuota {
+                folder: run_dir,
+                bytes: sandbox.max_folder,
+            }),
+            ..Sandbox::default()
+        };
+        if let Some(home) = self.environment.get("HOME").map(PathBuf::from)
+            && let Ok(home) = fs::canonicalize(home)
+        {
+            walls.hide.extend(SOCKETS.map(|socket| home.join(socket)));
+        }
+        if let KindSpec::Overnight(_) = &self.spec.kind {
+            // What `bd` keeps; nothing else of the project.
+            let beads = self.here.root.join(".beads");
+            if fs::symlink_metadata(&beads).is_ok_and(|data| data.is_dir()) {
+                walls.write.push(beads);
+            }
+        }
+        let (root, config) = (&self.here.root, &self.here.config);
+        let reach = match (&self.spec.kind, self.spec.kind.work()) {
+            (KindSpec::Command(command), _) => {
+                Some(working(root, command.writes.as_deref(), config))
+            }
+            (_, Some(work)) => Some(of_agent(root, work.writes.as_deref(), config)),
+            (_, None) => None,
+        };
+        if let Some((write, keep)) = reach {
+            walls.write.extend(write);
+            walls.keep.extend(keep);
+            let config = self
+                .home
+                .user_config
+                .parent()
+                .and_then(|it| fs::canonicalize(it).ok());
+            walls.keep.extend(config);
+        }
+        Ok(SandboxedStart {
+            launcher: env::executable()?,
+            walls,
+        })
+    }
+}

@@ -1,0 +1,221 @@
+//! `runner jobs`: lists jobs, shows one, resets the failures of one.
+//!
+//! Must never touch the history of its runs; that it was acknowledged is itself on record.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_engine::admission::stopped;
+use runner_engine::outcome::Exit;
+use runner_engine::store::Streak;
+use runner_jobs::failmark;
+use serde::Serialize;
+
+use crate::cli::Failure;
+use crate::cli::args::{JobsCommand, Listing};
+use crate::cli::show;
+use crate::daemon::client;
+use crate::env::{self, Env};
+use crate::project::LoadedProject;
+
+/// A job for scripts.
+#[derive(Debug, Serialize)]
+struct JobJson {
+    job: String,
+    kind: String,
+    /// Whether clocks and nights start it.
+    enabled: bool,
+    schedule: String,
+    next_due: Option<Timestamp>,
+    paused_until: Option<Timestamp>,
+    /// How many failures in a row count.
+    failures: u32,
+    /// Whether the circuit breaker keeps clocks from starting it.
+    stopped: bool,
+}
+
+/// Carries out one of the `jobs` commands.
+pub fn run(
+    home: &Env,
+    here: &Path,
+    command: Option<&JobsCommand>,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    match command {
+        None => list(home, here, listing),
+        Some(JobsCommand::List { listing }) => list(home, here, *listing),
+        Some(JobsCommand::Show { job, listing }) => show_job(home, here, job, *listing),
+        Some(JobsCommand::Reset { job, listing, .. }) => {
+            reset(home, here, job.as_deref(), quiet, *listing)
+        }
+    }
+}
+
+fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobJson>, Failure> {
+    let store = home.store_to_read()?;
+    let mut jobs = Vec::new();
+    for row in project.config.job_rows()? {
+        if !project.config.jobs.contains_key(&row.name) {
+            continue;
+        }
+        let known = match &store {
+            Some(store) => store
+                .jobs(&project.id)?
+                .into_iter()
+                .find(|known| known.name == row.name),
+            None => None,
+        };
+        let streak = match (&store, &known) {
+            (Some(store), Some(known)) => store.streak(known.id)?,
+            _ => Streak::default(),
+        };
+        jobs.push(JobJson {
+            job: row.name,
+            kind: row.kind,
+            enabled: row.enabled,
+            schedule: row.schedule.describe(),
+            next_due: known.as_ref().and_then(|known| known.next_due),
+            paused_until: known.as_ref().and_then(|known| known.paused_until),
+            failures: streak.failures,
+            stopped: stopped(streak),
+        });
+    }
+    Ok(jobs)
+}
+
+fn list(home: &Env, here: &Path, listing: Listing) -> Result<Exit, Failure> {
+    let jobs = jobs(home, &LoadedProject::load(home, here)?)?;
+    if listing.json {
+        show::json(&jobs);
+        return Ok(Exit::Done);
+    }
+    let mut rows = vec![
+        ["job", "kind", "enabled", "failures", "next due", "schedule"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for job in jobs {
+        rows.push(vec![
+            job.job,
+            job.kind,
+            if job.enabled { "yes" } else { "no" }.to_owned(),
+            job.failures.to_string(),
+            job.next_due
+                .map_or_else(|| "-".to_owned(), show::format_time),
+            job.schedule,
+        ]);
+    }
+    show::out(&show::table(&rows));
+    Ok(Exit::Done)
+}
+
+fn show_job(home: &Env, here: &Path, name: &str, listing: Listing) -> Result<Exit, Failure> {
+    let project = LoadedProject::load(home, here)?;
+    project.config.job(name)?;
+    let found = jobs(home, &project)?
+        .into_iter()
+        .find(|job| job.job == name);
+    let Some(job) = found else {
+        return Ok(Exit::Done);
+    };
+    if listing.json {
+        show::json(&job);
+        return Ok(Exit::Done);
+    }
+    let date = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), show::format_time);
+    let rows = [
+        ("job", job.job),
+        ("kind", job.kind),
+        ("enabled", if job.enabled { "yes" } else { "no" }.to_owned()),
+        ("schedule", job.schedule),
+        ("next due", date(job.next_due)),
+        ("paused until", date(job.paused_until)),
+        ("failures", job.failures.to_string()),
+        ("stopped", if job.stopped { "yes" } else { "no" }.to_owned()),
+    ];
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|(name, value)| vec![name.to_owned(), value])
+        .collect();
+    show::out(&show::table(&rows));
+    Ok(Exit::Done)
+}
+
+#[derive(Debug, Serialize)]
+struct ResetJson {
+    job: String,
+    /// How many failures in a row count no more.
+    failures: u32,
+    /// Whether clocks had stopped starting it.
+    was_stopped: bool,
+    /// Whether a failmark was removed.
+    failmark: bool,
+    /// How many open alerts of it are over.
+    alerts: u32,
+}
+
+/// Clears the failmark and the failures of one job, or of all of the project.
+fn reset(
+    home: &Env,
+    here: &Path,
+    job: Option<&str>,
+    quiet: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
+    let here = LoadedProject::load(home, here)?;
+    let now = home.wall()?;
+    let names: Vec<&str> = match job {
+        Some(job) => {
+            here.config.job(job)?;
+            vec![job]
+        }
+        None => here.config.jobs.keys().map(String::as_str).collect(),
+    };
+    let mut store = home.store()?;
+    here.register(&mut store, now)?;
+    let mut done = Vec::new();
+    for name in names {
+        let row = store.job(&here.id, name)?;
+        let was_stopped = stopped(store.streak(row.id)?);
+        let who = env::person();
+        let failures = store.acknowledge(&here.id, row.id, name, &who, now)?;
+        let alerts = store.end_alerts(row.id, &who, now)?;
+        let failmark = failmark::remove(&here.root, &here.config.job(name)?.spec)
+            .map_err(|error| Failure::cannot_write(format!("the failmark of {name}: {error}")))?;
+        if failures > 0 || failmark || alerts > 0 || job.is_some() {
+            done.push(ResetJson {
+                job: name.to_owned(),
+                failures,
+                was_stopped,
+                failmark,
+                alerts,
+            });
+        }
+    }
+    client::wake(home);
+    if listing.json {
+        show::json(&done);
+        return Ok(Exit::Done);
+    }
+    if done.is_empty() {
+        show::info(quiet, "nothing to acknowledge");
+    }
+    for ack in &done {
+        let text = match (ack.failures, ack.failmark, ack.was_stopped) {
+            (0, false, _) if ack.alerts > 0 => "its alerts are over".to_owned(),
+            (0, false, _) => "nothing to acknowledge".to_owned(),
+            (0, true, _) => "its failmark is removed".to_owned(),
+            (n, _, true) => format!(
+                "its {} in a row no longer matter; clocks start it again",
+                show::count(n.into(), "failure")
+            ),
+            (n, _, false) => format!(
+                "its {} in a row no longer matter",
+                show::count(n.into(), "failure")
+            ),
+        };
+        show::info(quiet, &format!("{}: {text}", ack.job));
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,110 @@
+//! What lies in the projects' folders: whether their files are as they were read, whether the last
+//! night's report is there, which jobs have a failmark.
+//!
+//! It is half of the cost of a look at many projects, and asks the database nothing: so a second thread
+//! looks while the first one asks the database, which then joins in. Must never judge what it sees.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use runner_engine::ids::ProjectId;
+use runner_engine::store::{LastNight, Project};
+use runner_jobs::failmark::Failmark;
+use runner_jobs::report;
+
+use crate::project::projection::Projection;
+use crate::project::{self, StampBase};
+
+/// With fewer projects than this a thread costs more than it saves.
+const MANY: usize = 64;
+/// So many are taken at once.
+const SOME: usize = 16;
+
+/// What was seen of one project.
+pub(super) struct ProjectScan {
+    /// What the database keeps of its configuration, where that can be read.
+    pub kept: Option<Projection>,
+    /// Its files are those that this was read from.
+    pub fresh: bool,
+    /// How what the folder carries differs from the id that the database has for it.
+    pub contradiction: Option<String>,
+    /// The failmarks that are there; only of one whose files are as they were.
+    pub marks: Vec<Failmark>,
+    /// Where the report of its last night is to be, and whether it is there.
+    pub report: Option<(PathBuf, bool)>,
+}
+
+/// What is known of them beforehand.
+pub(super) struct ScanInput<'a> {
+    pub shown: &'a [Project],
+    pub kept: &'a BTreeMap<ProjectId, String>,
+    pub nights: &'a BTreeMap<ProjectId, LastNight>,
+    pub stamps: &'a StampBase,
+}
+
+impl ScanInput<'_> {
+    fn inspect(&self, at: usize) -> ProjectScan {
+        let known = &self.shown[at];
+        let kept = self.kept.get(&known.id);
+        let kept = kept.and_then(|text| Projection::read(text));
+        let fresh = kept.is_some() && known.config_stamp == self.stamps.of_project(&known.path);
+        let marks = match (&kept, fresh) {
+            (Some(kept), true) => kept.marks(&known.path),
+            _ => Vec::new(),
+        };
+        let report = self.nights.get(&known.id).map(|last| {
+            let folder = last.reported.as_ref().and_then(|it| it.folder.as_ref());
+            let path = known
+                .path
+                .join(report::FOLDER)
+                .join(folder.unwrap_or(&last.night.name))
+                .join("report.md");
+            let there = path.is_file();
+            (path, there)
+        });
+        let contradiction =
+            project::contradiction(known).map(|(what, hint)| format!("{what}\n  fix: {hint}"));
+        ProjectScan {
+            kept,
+            fresh,
+            contradiction,
+            marks,
+            report,
+        }
+    }
+
+    /// Looks at all of them, in their order, and does something else `meanwhile`.
+    pub(super) fn look_at_all<T>(&self, meanwhile: impl FnOnce() -> T) -> (Vec<ProjectScan>, T) {
+        let count = self.shown.len();
+        if count < MANY {
+            let done = meanwhile();
+            return ((0..count).map(|at| self.inspect(at)).collect(), done);
+        }
+        let next = AtomicUsize::new(0);
+        let some = || {
+            let mut seen = Vec::new();
+            loop {
+                let from = next.fetch_add(SOME, Ordering::Relaxed);
+                if from >= count {
+                    return seen;
+                }
+                let to = count.min(from + SOME);
+                seen.extend((from..to).map(|at| (at, self.inspect(at))));
+            }
+        };
+        let (mut seen, done) = thread::scope(|scope| {
+            // Where there is no second one to be had, the first looks at all of them.
+            let other = thread::Builder::new().spawn_scoped(scope, some).ok();
+            let done = meanwhile();
+            let mut seen = some();
+            if let Some(other) = other {
+                seen.extend(other.join().expect("a look does not panic"));
+            }
+            (seen, done)
+        });
+        seen.sort_unstable_by_key(|(at, _)| *at);
+        (seen.into_iter().map(|(_, sight)| sight).collect(), done)
+    }
+}

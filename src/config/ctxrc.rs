@@ -1,0 +1,449 @@
+//! The `dream:` section of a project's `.ctxrc`, which other programs read too, as a layer between
+//! the user's file and the project's (contracts/dream.md, rule 2).
+//!
+//! | in `.ctxrc` | here |
+//! | --- | --- |
+//! | `enabled`, `max`, `quiet_minutes` | `jobs.dream.enabled`, `max_ideas`, `quiet_minutes` |
+//! | `cadence`: a cron expression | `jobs.dream.trigger` |
+//! | `budget`: tokens, or a mapping of units | `jobs.dream.budget` |
+//! | `executor`: a program, alone or with its arguments | a command, `[backends.ctxrc]`, which answers |
+//! | `model` | its `model` |
+//! | `mode` | `discipline`, the one there is |
+//! | `local_curator`: a mapping | `curator` |
+//!
+//! YAML is read as events, so that depth costs no stack. What stands outside of the section is
+//! nobody's business here; in it nothing is passed over. Must never guess a type.
+
+use std::ops::Range;
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
+use toml::{Table, Value};
+
+use super::overrides::insert;
+use super::section::no_such;
+use super::sources::{ConfigMistake, Layer, within};
+
+/// The layer's name.
+pub(super) const NAME: &str = "ctxrc";
+/// The file's.
+pub const FILE: &str = ".ctxrc";
+/// More than this is no such file, in bytes.
+const LARGEST: usize = 1 << 20;
+
+const KEYS: [&str; 9] = [
+    "enabled",
+    "mode",
+    "max",
+    "cadence",
+    "quiet_minutes",
+    "model",
+    "budget",
+    "executor",
+    "local_curator",
+];
+
+/// What the section says, in our own words.
+#[derive(Debug, Default)]
+pub(super) struct Ctxrc {
+    /// As settings.
+    pub(super) table: Table,
+    /// Where each of them stands.
+    pub(super) places: Vec<CtxrcPlace>,
+}
+
+/// Where a setting stands in the file.
+#[derive(Clone, Debug)]
+pub(super) struct CtxrcPlace {
+    /// Our name of it.
+    pub(super) key: String,
+    /// The file's.
+    pub(super) said: String,
+    /// Where that name stands.
+    pub(super) name: Range<usize>,
+    /// Where its value does.
+    pub(super) value: Range<usize>,
+}
+
+/// A key of the section with its value; none for YAML's null.
+struct CtxrcEntry {
+    key: String,
+    name: Range<usize>,
+    node: Option<YamlNode>,
+}
+
+struct YamlNode {
+    value: Value,
+    span: Range<usize>,
+    /// Of a mapping, where each name and value stands.
+    inner: Vec<(String, Range<usize>, Range<usize>)>,
+}
+
+/// Reads a layer.
+pub(super) fn read(layer: &Layer) -> Result<Ctxrc, ConfigMistake> {
+    if layer.text.len() > LARGEST {
+        let why = "it is too long to be settings (1 MiB at most)";
+        return Err(ConfigMistake::of_file(&layer.path, why));
+    }
+    let mut reader = CtxrcReader {
+        layer,
+        events: Parser::new_from_str(&layer.text),
+        starts: CharStarts::default(),
+    };
+    let entries = reader.section()?;
+    translate(&reader, entries)
+}
+
+fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc, ConfigMistake> {
+    let mut out = Ctxrc::default();
+    let executor = entries
+        .iter()
+        .any(|it| it.key == "executor" && it.node.is_some());
+    for CtxrcEntry { key, name, node } in entries {
+        let Some(YamlNode { value, span, inner }) = node else {
+            continue;
+        };
+        let wrong = |why: &str| Err(reader.wrong(&format!("dream.{key}"), span.clone(), why));
+        let mut add =
+            |path: &[&str], value: Value, at: (Range<usize>, Range<usize>), said: String| {
+                insert(&mut out.table, path.iter().copied(), value);
+                out.places.push(CtxrcPlace {
+                    key: path.join("."),
+                    said,
+                    name: at.0,
+                    value: at.1,
+                });
+            };
+        let said = format!("dream.{key}");
+        let at = (name, span.clone());
+        match key.as_str() {
+            "enabled" => add(&["jobs", "dream", "enabled"], value, at, said),
+            "max" => add(&["jobs", "dream", "max_ideas"], value, at, said),
+            "quiet_minutes" => add(&["jobs", "dream", "quiet_minutes"], value, at, said),
+            "mode" => match value.as_str() {
+                Some("discipline") => {}
+                _ => {
+                    let why =
+                        format!("there is no mode {value}; the one there is is \"discipline\"");
+                    return wrong(&why);
+                }
+            },
+            "cadence" => match value.as_str() {
+                Some(cron) => {
+                    let trigger = Value::String(format!("cron {cron}"));
+                    add(&["jobs", "dream", "trigger"], trigger, at, said);
+                }
+                None => return wrong(&format!("it must be a cron expression, it is {value}")),
+            },
+            "model" if !executor => {
+                return wrong("a model is one of an executor, and none is named here");
+            }
+            "model" => add(&["backends", NAME, "model"], value, at, said),
+            "budget" => match value {
+                Value::Table(units) => {
+                    for (unit, value) in units {
+                        let found = inner.iter().find(|(name, ..)| *name == unit);
+                        let at = found
+                            .map_or(at.clone(), |(_, name, value)| (name.clone(), value.clone()));
+                        let said = format!("dream.budget.{unit}");
+                        add(&["jobs", "dream", "budget", &unit], value, at, said);
+                    }
+                }
+                tokens => add(&["jobs", "dream", "budget", "tokens"], tokens, at, said),
+            },
+            "local_curator" => {
+                let Value::Table(settings) = value else {
+                    return wrong("it must be a mapping (key: value)");
+                };
+                for (own, value) in settings {
+                    let found = inner.iter().find(|(name, ..)| *name == own);
+                    let at =
+                        found.map_or(at.clone(), |(_, name, value)| (name.clone(), value.clone()));
+                    let said = format!("dream.local_curator.{own}");
+                    add(&["curator", &own], value, at, said);
+                }
+            }
+            "executor" => {
+                let words = program_and_arguments(&value);
+                let Some((program, args)) = words.as_deref().and_then(<[Value]>::split_first)
+                else {
+                    return wrong(
+                        "it must be a program (\"my-model\") or a list of it and its arguments \
+                         ([my-model, --json])",
+                    );
+                };
+                let answers = Value::String(NAME.to_owned());
+                add(
+                    &["jobs", "dream", "backend"],
+                    answers,
+                    at.clone(),
+                    said.clone(),
+                );
+                for (own, value) in [
+                    ("type", Value::String("command".to_owned())),
+                    ("program", program.clone()),
+                    ("args", Value::Array(args.to_vec())),
+                ] {
+                    add(&["backends", NAME, own], value, at.clone(), said.clone());
+                }
+            }
+            _ => {
+                let why = no_such(&key, &KEYS);
+                return Err(reader.wrong(&said, at.0, &why));
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// A program and its arguments.
+fn program_and_arguments(value: &Value) -> Option<Vec<Value>> {
+    match value {
+        // What a shell would take apart is not taken apart by guessing.
+        Value::String(text) if !text.trim().is_empty() && !text.contains(char::is_whitespace) => {
+            Some(vec![value.clone()])
+        }
+        Value::Array(items) if items.iter().all(Value::is_str) => Some(items.clone()),
+        _ => None,
+    }
+}
+
+struct CtxrcReader<'a> {
+    layer: &'a Layer,
+    events: Parser<'a, saphyr_parser::StrInput<'a>>,
+    starts: CharStarts,
+}
+
+/// Where characters begin, found from the last one asked for.
+#[derive(Default)]
+struct CharStarts {
+    index: usize,
+    byte: usize,
+}
+
+impl CharStarts {
+    fn byte(&mut self, text: &str, mark: Marker) -> usize {
+        if mark.index() < self.index {
+            *self = Self::default();
+        }
+        for c in text[self.byte..].chars().take(mark.index() - self.index) {
+            self.byte += c.len_utf8();
+        }
+        self.index = mark.index();
+        self.byte
+    }
+}
+
+impl Ctxrc {
+    /// The place that says most of a key's name, and how much that is.
+    pub(super) fn find(&self, key: &str) -> Option<(usize, &CtxrcPlace)> {
+        let said = |place: &CtxrcPlace| match (within(key, &place.key), within(&place.key, key)) {
+            (true, _) => Some(place.key.len()),
+            // A table is where what lies in it is.
+            (_, true) => Some(key.len()),
+            _ => None,
+        };
+        let all = self.places.iter().filter_map(|it| Some((said(it)?, it)));
+        all.max_by_key(|(said, _)| *said)
+    }
+}
+
+impl<'a> CtxrcReader<'a> {
+    fn wrong(&self, key: &str, span: Range<usize>, why: &str) -> ConfigMistake {
+        ConfigMistake::at(&self.layer.path, &self.layer.text, span, key, why)
+    }
+
+    fn next(&mut self) -> Result<(Event<'a>, Range<usize>), ConfigMistake> {
+        match self.events.next_event() {
+            None => Ok((Event::StreamEnd, 0..0)),
+            Some(Ok((event, Span { start, end, .. }))) => {
+                let start = self.starts.byte(&self.layer.text, start);
+                let end = self.starts.byte(&self.layer.text, end);
+                Ok((event, start..end))
+            }
+            Some(Err(error)) => {
+                let at = self.starts.byte(&self.layer.text, *error.marker());
+                let why = error.info().replace('\n', ", ");
+                Err(self.wrong("", at..at, &why))
+            }
+        }
+    }
+
+    /// The entries of `dream:` in the first document; none where there is no such section.
+    fn section(&mut self) -> Result<Vec<CtxrcEntry>, ConfigMistake> {
+        loop {
+            match self.next()? {
+                (Event::StreamStart | Event::DocumentStart(_) | Event::Nothing, _) => {}
+                (Event::MappingStart(..), _) => break,
+                (Event::StreamEnd | Event::DocumentEnd, _) => return Ok(Vec::new()),
+                (Event::Scalar(text, ScalarStyle::Plain, _, None), _) if is_null(&text) => {
+                    return Ok(Vec::new());
+                }
+                (_, span) => return Err(self.wrong("", span, "it must be a mapping (key: value)")),
+            }
+        }
+        let mut found = None;
+        loop {
+            let (key, span) = self.next()?;
+            match key {
+                Event::MappingEnd | Event::DocumentEnd | Event::StreamEnd => break,
+                Event::Scalar(name, ..) if name == "dream" => {
+                    if found.is_some() {
+                        return Err(self.wrong("dream", span, "it is there twice"));
+                    }
+                    found = Some(self.entries()?);
+                }
+                other => {
+                    self.skip(&other)?;
+                    let (value, _) = self.next()?;
+                    self.skip(&value)?;
+                }
+            }
+        }
+        // What comes behind must be YAML too.
+        while self.next()?.0 != Event::StreamEnd {}
+        Ok(found.unwrap_or_default())
+    }
+
+    fn entries(&mut self) -> Result<Vec<CtxrcEntry>, ConfigMistake> {
+        match self.next()? {
+            (Event::MappingStart(..), _) => {}
+            (Event::Scalar(text, ScalarStyle::Plain, _, None), _) if is_null(&text) => {
+                return Ok(Vec::new());
+            }
+            (_, span) => {
+                let why = "it must be a mapping (key: value)";
+                return Err(self.wrong("dream", span, why));
+            }
+        }
+        let mut entries: Vec<CtxrcEntry> = Vec::new();
+        loop {
+            let (key, name) = match self.next()? {
+                (Event::MappingEnd | Event::StreamEnd, _) => return Ok(entries),
+                (Event::Scalar(key, ..), span) => (key.into_owned(), span),
+                (_, span) => return Err(self.wrong("dream", span, "a key is a word")),
+            };
+            if entries.iter().any(|entry| entry.key == key) {
+                return Err(self.wrong(&format!("dream.{key}"), name, "it is there twice"));
+            }
+            if !KEYS.contains(&key.as_str()) {
+                let why = no_such(&key, &KEYS);
+                return Err(self.wrong(&format!("dream.{key}"), name, &why));
+            }
+            let said = format!("dream.{key}");
+            let first = self.next()?;
+            let node = self.node(&said, first, 0)?;
+            entries.push(CtxrcEntry { key, name, node });
+        }
+    }
+
+    /// One value; `None` for null. A list or mapping holds nothing but plain values.
+    fn node(
+        &mut self,
+        said: &str,
+        (event, span): (Event<'a>, Range<usize>),
+        depth: u8,
+    ) -> Result<Option<YamlNode>, ConfigMistake> {
+        let plain = |value| YamlNode {
+            value,
+            span: span.clone(),
+            inner: Vec::new(),
+        };
+        match event {
+            Event::Scalar(_, _, _, Some(_)) => {
+                Err(self.wrong(said, span, "a tag (!…) is not understood here"))
+            }
+            Event::Scalar(text, style, _, None) => {
+                Ok(scalar(&text, style == ScalarStyle::Plain).map(plain))
+            }
+            Event::SequenceStart(..) if depth <= 1 => {
+                let mut items = Vec::new();
+                loop {
+                    let next = self.next()?;
+                    if matches!(next.0, Event::SequenceEnd | Event::StreamEnd) {
+                        break;
+                    }
+                    let at = next.1.clone();
+                    match self.node(said, next, depth + 2)? {
+                        Some(node) => items.push(node.value),
+                        None => return Err(self.wrong(said, at, "an empty item means nothing")),
+                    }
+                }
+                Ok(Some(plain(Value::Array(items))))
+            }
+            Event::MappingStart(..) if depth == 0 => {
+                let (mut table, mut inner) = (Table::new(), Vec::new());
+                loop {
+                    let (key, name) = match self.next()? {
+                        (Event::MappingEnd | Event::StreamEnd, _) => break,
+                        (Event::Scalar(key, ..), span) => (key.into_owned(), span),
+                        (_, span) => return Err(self.wrong(said, span, "a key is a word")),
+                    };
+                    let said = format!("{said}.{key}");
+                    if table.contains_key(&key) {
+                        return Err(self.wrong(&said, name, "it is there twice"));
+                    }
+                    let next = self.next()?;
+                    if let Some(node) = self.node(&said, next, depth + 1)? {
+                        inner.push((key.clone(), name, node.span));
+                        table.insert(key, node.value);
+                    }
+                }
+                let mut node = plain(Value::Table(table));
+                node.inner = inner;
+                Ok(Some(node))
+            }
+            Event::Alias(_) => Err(self.wrong(
+                said,
+                span,
+                "write the value itself: an alias is not followed here",
+            )),
+            _ => Err(self.wrong(said, span, "it lies too deep to be a setting")),
+        }
+    }
+
+    /// Passes over the rest of a node that `first` begins.
+    fn skip(&mut self, first: &Event<'a>) -> Result<(), ConfigMistake> {
+        let mut depth = change(first);
+        while depth > 0 {
+            let (event, _) = self.next()?;
+            if event == Event::StreamEnd {
+                return Ok(());
+            }
+            depth += change(&event);
+        }
+        Ok(())
+    }
+}
+
+fn change(event: &Event<'_>) -> i64 {
+    match event {
+        Event::MappingStart(..) | Event::SequenceStart(..) => 1,
+        Event::MappingEnd | Event::SequenceEnd => -1,
+        _ => 0,
+    }
+}
+
+fn is_null(text: &str) -> bool {
+    matches!(text, "" | "~" | "null" | "Null" | "NULL")
+}
+
+/// A scalar by the core schema of YAML 1.2; what is in quotes is text.
+fn scalar(text: &str, plain: bool) -> Option<Value> {
+    if !plain {
+        return Some(Value::String(text.to_owned()));
+    }
+    if is_null(text) {
+        return None;
+    }
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let number = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    Some(match text {
+        "true" | "True" | "TRUE" => Value::Boolean(true),
+        "false" | "False" | "FALSE" => Value::Boolean(false),
+        _ => match (text.parse::<i64>(), text.parse::<f64>()) {
+            (Ok(whole), _) => Value::Integer(whole),
+            (_, Ok(number_)) if number && number_.is_finite() => Value::Float(number_),
+            _ => Value::String(text.to_owned()),
+        },
+    })
+}

@@ -1,0 +1,366 @@
+//! What the daemon does: each effect carried out, at once and on the loop's own thread.
+//!
+//! A tick and a settling are short. Only the killing of a tree may take seconds: of a run past its
+//! deadline, of what a dead one left, and of all when the daemon is about to end. Must never decide what is to be done.
+
+use runner_text::counted;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::thread::JoinHandle;
+
+use runner_engine::ids::RunId;
+use runner_engine::outcome::{Class, Exit, Outcome};
+use runner_engine::process::tree;
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::store::{Event as Row, JobRow, LOG_CEILING, RunRow, RunState, Store};
+use runner_engine::tick::REPORT_JOB;
+use runner_engine::time::{ClockChange, ClockReading};
+use rustix::process::{Pid, Signal, kill_process};
+use sd_notify::NotifyState;
+use tokio::sync::oneshot;
+
+use super::log::DaemonLog;
+use super::machine::{Asker, DaemonEffect, DaemonEvent, ServiceNotice, Ticked};
+use super::protocol::Reply;
+use crate::cancel::cancel;
+use crate::cli::{Failure, show};
+use crate::env::{self, Env};
+use crate::maintenance;
+use crate::spawn::{self, SpawnMode, Started};
+use crate::tick::{self, NextTick, Reread, TickResult};
+
+/// What effects are carried out with.
+pub struct EffectRunner<'a> {
+    pub home: &'a Env,
+    pub store: Store,
+    pub me: ProcessIdentity,
+    pub manner: SpawnMode,
+    pub voice: DaemonLog,
+    /// Runs whose processes are ours and not reaped yet.
+    children: BTreeMap<RunId, Started>,
+    askers: BTreeMap<Asker, oneshot::Sender<Reply>>,
+    asked: Asker,
+    /// What the last tick could not do: said once.
+    troubles: BTreeSet<String>,
+    /// Runs that a tick named and whose turn to be started has not come yet.
+    named: BTreeSet<RunId>,
+    /// A tick has failed, and may have left runs that it was about to name.
+    strays: bool,
+    /// The daily care of the database, while it is taken.
+    care: Option<JoinHandle<Result<Vec<String>, Failure>>>,
+}
+
+impl<'a> EffectRunner<'a> {
+    pub fn new(
+        home: &'a Env,
+        store: Store,
+        me: ProcessIdentity,
+        manner: SpawnMode,
+        voice: DaemonLog,
+    ) -> Self {
+        Self {
+            home,
+            store,
+            me,
+            manner,
+            voice,
+            children: BTreeMap::new(),
+            askers: BTreeMap::new(),
+            asked: 0,
+            troubles: BTreeSet::new(),
+            named: BTreeSet::new(),
+            strays: false,
+            care: None,
+        }
+    }
+
+    /// Keeps the way back to somebody who asked.
+    pub fn expect(&mut self, reply: oneshot::Sender<Reply>) -> Asker {
+        self.asked += 1;
+        self.askers.insert(self.asked, reply);
+        self.asked
+    }
+
+    /// Carries out one effect; what comes of it goes to the end of `events`.
+    ///
+    /// An error ends the daemon: only a damaged database is one.
+    pub fn carry_out(
+        &mut self,
+        effect: DaemonEffect,
+        now: ClockReading,
+        events: &mut VecDeque<DaemonEvent>,
+    ) -> Result<Option<Exit>, Failure> {
+        match effect {
+            DaemonEffect::Tick(reread) => events.push_back(DaemonEvent::Ticked(self.tick(reread)?)),
+            DaemonEffect::Spawn(run) => events.extend(self.spawn(&run, now)),
+            DaemonEffect::Terminate(run) => {
+                // The run knows only of a signal; the database is told why it came.
+                let why = "the daemon was told to end and it was not over in time";
+                if let Err(error) = self.store.cancel(&run, why, now.wall) {
+                    self.voice.complain(&Failure::from(error).to_string());
+                }
+                if let Some(child) = self.children.get(&run) {
+                    let _already_gone = kill_process(Pid::from_child(&child.child), Signal::TERM);
+                }
+            }
+            DaemonEffect::Kill(run) => {
+                if let Some(child) = self.children.get_mut(&run) {
+                    let _already_gone = child.child.kill();
+                    tree::kill_marked(run.as_str());
+                }
+            }
+            DaemonEffect::Cancel { run, to } => {
+                let why = "through the daemon";
+                let reply = match cancel(self.home, &mut self.store, &run, why) {
+                    Ok(how) => Reply::Cancelled { how },
+                    Err(failure) => Reply::error(failure.to_string()),
+                };
+                self.reply(to, reply);
+            }
+            DaemonEffect::Note(notice) => self.note(notice, now),
+            DaemonEffect::Welcome(next) => self.welcome(next.as_ref()),
+            DaemonEffect::Say(text) => self.voice.log(&text),
+            DaemonEffect::Notify(word) => self.notify(&word),
+            DaemonEffect::Reply { to, with } => self.reply(to, with),
+            DaemonEffect::Exit(exit) => return Ok(Some(exit)),
+        }
+        Ok(None)
+    }
+
+    /// Lets the daily care be taken beside the loop, in a connection of its own; one that found the
+    /// database damaged ends the daemon at its next tick.
+    fn care(&mut self) -> Result<(), Failure> {
+        if self.care.as_ref().is_some_and(|care| !care.is_finished()) {
+            return Ok(());
+        }
+        if let Some(care) = self.care.take() {
+            match care.join() {
+                Ok(Ok(troubles)) => troubles.iter().for_each(|one| self.voice.complain(one)),
+                Ok(Err(failure)) if failure.is_damage() => return Err(failure),
+                Ok(Err(failure)) => self.voice.complain(&failure.to_string()),
+                Err(_panicked) => self
+                    .voice
+                    .complain("the daily care of the database ended badly"),
+            }
+        }
+        let looked = self
+            .home
+            .wall()
+            .and_then(|now| Ok(self.store.maintenance_due(now)?));
+        if !looked.unwrap_or(false) && self.store.log_length() <= LOG_CEILING {
+            return Ok(());
+        }
+        let home = self.home.clone();
+        self.care = Some(std::thread::spawn(move || {
+            let mut store = home.store()?;
+            maintenance::daily(&home, &mut store)
+        }));
+        Ok(())
+    }
+
+    fn tick(&mut self, reread: Reread) -> Result<Ticked, Failure> {
+        self.care()?;
+        let mut done = match tick::once(self.home, &mut self.store, &self.me, reread) {
+            Ok(done) => done,
+            Err(failure) if failure.is_damage() => return Err(failure),
+            // A full disk, a clock that cannot be read: another tick may get by.
+            Err(failure) => {
+                self.strays = true;
+                TickResult {
+                    troubles: vec![failure.to_string()],
+                    ..TickResult::default()
+                }
+            }
+        };
+        if self.strays {
+            match self.strays() {
+                Ok(strays) => {
+                    self.strays = false;
+                    let new = |run: &RunId| !done.start.contains(run);
+                    let strays: Vec<RunId> = strays.into_iter().filter(new).collect();
+                    done.start.extend(strays);
+                }
+                Err(failure) => done.troubles.push(failure.to_string()),
+            }
+        }
+        let next = self.next().unwrap_or_else(|failure| {
+            done.troubles.push(failure.to_string());
+            None
+        });
+        for (run, word) in &done.settled {
+            self.voice
+                .log(&format!("run {run} was settled for its dead owner: {word}"));
+        }
+        let unreadable = done
+            .unreadable
+            .iter()
+            .map(|(path, why)| format!("{path}: {why}; its jobs stay as they were"));
+        let troubles: BTreeSet<String> = done.troubles.into_iter().chain(unreadable).collect();
+        for trouble in &troubles {
+            // Somebody who asks for everything to be read again wants to hear it again.
+            if reread == Reread::All || !self.troubles.contains(trouble) {
+                self.voice.complain(trouble);
+            }
+        }
+        if reread == Reread::All && troubles.is_empty() {
+            self.voice.log("configuration read again");
+        }
+        self.troubles.clone_from(&troubles);
+        self.named.extend(done.start.iter().cloned());
+        Ok(Ticked {
+            next,
+            start: done.start,
+            troubles: troubles.into_iter().collect(),
+        })
+    }
+
+    fn next(&self) -> Result<Option<NextTick>, Failure> {
+        tick::next(&self.store, self.home.wall()?)
+    }
+
+    /// Runs that a tick had recorded in our name before it failed: nobody else would start them for as
+    /// long as we live.
+    fn strays(&self) -> Result<Vec<RunId>, Failure> {
+        let stray = |row: &RunRow| {
+            row.state == RunState::Requested
+                && row.starter.as_ref() == Some(&self.me)
+                && !self.children.contains_key(&row.id)
+                && !self.named.contains(&row.id)
+        };
+        let live = self.store.live()?;
+        Ok(live.into_iter().filter(stray).map(|row| row.id).collect())
+    }
+
+    fn spawn(&mut self, run: &RunId, now: ClockReading) -> Option<DaemonEvent> {
+        self.named.remove(run);
+        let started = spawn::spawn(self.home, &mut self.store, run, self.manner);
+        let job = self
+            .store
+            .run(run)
+            .map_or_else(|_| "?".to_owned(), |row| row.job_name);
+        match started {
+            Ok(started) => {
+                self.voice.log(&format!("{job}: started (run {run})"));
+                self.children.insert(run.clone(), started);
+                let run = run.clone();
+                Some(DaemonEvent::Begun { run, job })
+            }
+            // It was requested in our name, so nobody else would ever start it.
+            Err(failure) => {
+                self.voice.complain(&format!("{job}: {failure}"));
+                let outcome = Outcome::Failed {
+                    class: Class::Environment,
+                    why: failure.to_string(),
+                };
+                if let Err(error) = self.store.decline(run, &outcome, now.wall) {
+                    self.strays = true;
+                    self.voice
+                        .complain(&format!("run {run}: {}", Failure::from(error)));
+                }
+                None
+            }
+        }
+    }
+
+    /// Reaps the processes that have ended and settles their runs, where they are not settled.
+    pub fn recover_stale(&mut self, events: &mut VecDeque<DaemonEvent>) -> Result<(), Failure> {
+        let ended: Vec<(RunId, String)> = self
+            .children
+            .iter_mut()
+            .filter_map(|(run, started)| match started.child.try_wait() {
+                Ok(None) => None,
+                Ok(Some(status)) => Some((run.clone(), status.to_string())),
+                Err(error) => Some((run.clone(), error.to_string())),
+            })
+            .collect();
+        for (run, status) in ended {
+            self.children.remove(&run);
+            let again = self.settle(&run, &status)?;
+            events.push_back(DaemonEvent::Ended { run, again });
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, run: &RunId, status: &str) -> Result<Option<RunId>, Failure> {
+        let again = spawn::settle_after(self.home, &mut self.store, &self.me, run, status);
+        let again = match again {
+            Ok(again) => again,
+            Err(failure) if failure.is_damage() => return Err(failure),
+            Err(failure) => {
+                // It may still be recorded in our name.
+                self.strays = true;
+                self.voice.complain(&format!("run {run}: {failure}"));
+                None
+            }
+        };
+        if let Ok(row) = self.store.run(run)
+            && let Some(outcome) = &row.outcome
+        {
+            let line = format!("{}: {outcome} (run {run})", row.job_name);
+            if outcome.exit(true) == Exit::Done {
+                self.voice.log(&line);
+            } else {
+                self.voice.complain(&line);
+            }
+        }
+        Ok(again)
+    }
+
+    fn note(&mut self, notice: ClockChange, now: ClockReading) {
+        let detail = notice.to_string();
+        self.voice.log(&detail);
+        let row = Row {
+            at: now.wall,
+            project: None,
+            run: None,
+            kind: notice.as_str().to_owned(),
+            detail,
+        };
+        if let Err(error) = self.store.event(&row) {
+            self.voice.complain(&Failure::from(error).to_string());
+        }
+    }
+
+    fn welcome(&mut self, next: Option<&NextTick>) {
+        let count = || -> Result<(usize, usize), Failure> {
+            let projects = self.store.projects()?;
+            let mut jobs = 0;
+            for project in &projects {
+                let all = self.store.jobs(&project.id)?;
+                let counted = |job: &&JobRow| job.enabled && job.name != REPORT_JOB;
+                jobs += all.iter().filter(counted).count();
+            }
+            Ok((projects.len(), jobs))
+        };
+        let (projects, jobs) = count().unwrap_or_default();
+        let next = next.map_or_else(
+            || "nothing is due by a clock".to_owned(),
+            |next| format!("next: {} at {}", next.what, show::format_time(next.at)),
+        );
+        self.voice.log(&format!(
+            "ready, {}, {}, {next}",
+            counted(projects, "project"),
+            counted(jobs, "job")
+        ));
+    }
+
+    fn notify(&self, word: &ServiceNotice) {
+        let reported = match word {
+            ServiceNotice::Ready => env::tell_manager(&[NotifyState::Ready]),
+            ServiceNotice::Stopping => env::tell_manager(&[NotifyState::Stopping]),
+            ServiceNotice::Watchdog => env::tell_manager(&[NotifyState::Watchdog]),
+            ServiceNotice::Status(text) => env::tell_manager(&[NotifyState::Status(text)]),
+            ServiceNotice::Reloading => NotifyState::monotonic_usec_now()
+                .and_then(|since| env::tell_manager(&[NotifyState::Reloading, since])),
+        };
+        if let Err(error) = reported {
+            // Not worth a line on every beat for people; the log has it.
+            tracing::debug!(%error, "the service manager could not be told");
+        }
+    }
+
+    fn reply(&mut self, to: Asker, with: Reply) {
+        if let Some(asker) = self.askers.remove(&to) {
+            let _gone = asker.send(with);
+        }
+    }
+}

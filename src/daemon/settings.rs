@@ -1,0 +1,83 @@
+//! The daemon's own table of the configuration. It is one a user, so it is read from the user's file
+//! over the default and never from a project's.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde::Deserialize;
+
+use crate::cli::Failure;
+use runner_engine::files::{DOCUMENT, read_text_host};
+
+const DEFAULT: &str = include_str!("../../config/default.toml");
+
+/// The part of a file that is ours.
+#[derive(Deserialize)]
+struct File {
+    daemon: Option<Table>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    drain: Option<String>,
+}
+
+/// How long live runs may go on when the daemon is told to end.
+pub fn drain(user_config: &Path) -> Result<Duration, Failure> {
+    let wrong = |why: &str| {
+        Failure::configuration(format!("{}: {why}", user_config.display()))
+            .hint("write drain = \"30s\" below [daemon]")
+    };
+    let text = match read_text_host(user_config, DOCUMENT) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(wrong(&error.to_string())),
+    };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let stated: File = toml::from_str(DEFAULT).expect("the embedded default parses");
+    let file: File = toml::from_str(text).map_err(|error| wrong(error.message()))?;
+    let drain = [file, stated]
+        .into_iter()
+        .find_map(|file| file.daemon?.drain)
+        .expect("the embedded default states it; a test holds it");
+    duration(&drain).map_err(|why| wrong(&format!("daemon.drain: {why}")))
+}
+
+/// "30s", "5m", and also "0s".
+pub fn duration(text: &str) -> Result<Duration, String> {
+    text.parse::<SignedDuration>()
+        .ok()
+        .and_then(|duration| Duration::try_from(duration).ok())
+        .ok_or_else(|| format!("{text:?} is not a duration (like \"30s\" or \"5m\")"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_users_file_overrides_the_default() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        assert_eq!(drain(&path).unwrap(), Duration::from_secs(30));
+        fs::write(&path, "[night]\nat = \"03:00\"\n").unwrap();
+        assert_eq!(drain(&path).unwrap(), Duration::from_secs(30));
+        fs::write(&path, "[daemon]\ndrain = \"0s\"\n").unwrap();
+        assert_eq!(drain(&path).unwrap(), Duration::ZERO);
+        for bad in [
+            "drain = 3",
+            "drain = \"-1s\"",
+            "drain = \"soon\"",
+            "dran = \"1s\"",
+        ] {
+            fs::write(&path, format!("[daemon]\n{bad}\n")).unwrap();
+            let failure = drain(&path).unwrap_err().to_string();
+            assert!(failure.contains("config.toml"), "{failure}");
+        }
+    }
+}

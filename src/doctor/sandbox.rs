@@ -1,0 +1,217 @@
+//! What jobs are confined by here, and how that is known without trying it at every look.
+//!
+//! Trying takes a process with namespaces of its own, which is longer than a whole look at a thousand
+//! projects may take. So a tick leaves what it found in the state folder, with what that depends on, and
+//! tries again only when one of these is another one. Must never be believed beyond that: where they
+//! differ, it is tried.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use runner_engine::files::{SMALL, read_host, read_text_proc, write_atomic};
+use runner_engine::process::tree::boot_id;
+use runner_engine::sandbox::{self, Available, SandboxLevel, available, bwrap};
+use rustix::process::geteuid;
+use serde::{Deserialize, Serialize};
+
+use super::DoctorFinding;
+use crate::env::Env;
+
+/// What forbids users to make namespaces, where a kernel has it.
+const SWITCHES: [&str; 3] = [
+    "/proc/sys/user/max_user_namespaces",
+    "/proc/sys/kernel/unprivileged_userns_clone",
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+];
+
+/// What mends it.
+const BUBBLEWRAP: &str = "apt-get install bubblewrap";
+
+#[derive(Serialize, Deserialize)]
+struct ProbeNote {
+    depends_on: String,
+    found: Available,
+}
+
+fn depends_on() -> String {
+    let program = bwrap::find().and_then(|path| fs::metadata(path).ok());
+    let program = program.map_or_else(String::new, |data| {
+        let changed = (data.ctime(), data.ctime_nsec());
+        format!("{}.{}.{changed:?}", data.dev(), data.ino())
+    });
+    let switches = SWITCHES.map(|path| read_text_proc(path).unwrap_or_default());
+    let switches = switches.each_ref().map(|text| text.trim());
+    format!(
+        "{} {} {program} {}",
+        boot_id().unwrap_or_default(),
+        geteuid().as_raw(),
+        switches.join(" ")
+    )
+}
+
+fn noted(home: &Env) -> Option<Available> {
+    let note: ProbeNote =
+        serde_json::from_slice(&read_host(home.sandbox_note(), SMALL).ok()?).ok()?;
+    (note.depends_on == depends_on()).then_some(note.found)
+}
+
+/// Leaves what is at hand for those who only look. What cannot be written is tried by them.
+pub fn note(home: &Env) {
+    if noted(home).is_some() {
+        return;
+    }
+    let note = ProbeNote {
+        depends_on: depends_on(),
+        // A daemon may have found something else long ago.
+        found: sandbox::probe_now(),
+    };
+    let text = serde_json::to_string(&note).expect("a note has string keys only");
+    let _said_by_other_writes = write_atomic(&home.sandbox_note(), text.as_bytes(), 0o600);
+}
+
+/// What a sandbox would be made of here, in a few words.
+///
+/// # Errors
+/// There is nothing, with what mends it.
+pub fn describe() -> Result<String, String> {
+    describe_available(available())
+}
+
+/// The same for one who looks at everything: as it was noted, where that still holds.
+///
+/// # Errors
+/// There is nothing, with what mends it.
+pub fn at_a_look(home: &Env) -> Result<String, String> {
+    noted(home).map_or_else(describe, |found| describe_available(&found))
+}
+
+fn describe_available(found: &Available) -> Result<String, String> {
+    let parts = found.parts.join(", ");
+    match (&found.level, &found.refused) {
+        (Some(level), None) => Ok(format!("{level} ({parts})")),
+        (Some(level), Some(why)) => Ok(format!(
+            "{level} ({parts}; bubblewrap does not work: {why})"
+        )),
+        (None, None) => Err(format!(
+            "neither bubblewrap nor a kernel with Landlock is here, so no job's program is started; {BUBBLEWRAP}"
+        )),
+        (None, Some(why)) => Err(format!(
+            "bubblewrap does not work here ({why}), and the kernel has no Landlock, so no job's program is started; {}",
+            allow(&switched_off())
+        )),
+    }
+}
+
+/// Whether the kernel can confine what jobs start.
+pub(super) fn findings() -> Vec<DoctorFinding> {
+    findings_of(available(), &switched_off())
+}
+
+fn findings_of(found: &Available, off: &[&str]) -> Vec<DoctorFinding> {
+    let open = "walls are files-only, and docs/guide/walls.md says what that leaves open";
+    match (&found.level, &found.refused) {
+        (Some(SandboxLevel::FilesOnly), None) => vec![
+            DoctorFinding::note("walls", format!("bubblewrap is not installed: {open}"))
+                .hint(BUBBLEWRAP),
+        ],
+        (Some(_), Some(why)) => vec![
+            DoctorFinding::warning(
+                "walls",
+                format!("bubblewrap is installed and does not work here ({why}): {open}"),
+            )
+            .hint(allow(off)),
+        ],
+        (Some(_), None) => Vec::new(),
+        (None, Some(why)) => vec![
+            DoctorFinding::warning(
+                "walls",
+                format!(
+                    "bubblewrap does not work here ({why}) and there is no Landlock, so jobs cannot be confined and are refused"
+                ),
+            )
+            .hint(allow(off)),
+        ],
+        (None, None) => vec![
+            DoctorFinding::warning(
+                "walls",
+                "neither Landlock nor bubblewrap is here, so jobs cannot be confined and are refused",
+            )
+            .hint(BUBBLEWRAP),
+        ],
+    }
+}
+
+/// The switches that stand against namespaces.
+fn switched_off() -> Vec<&'static str> {
+    let forbids = |path: &&str| {
+        let value = read_text_proc(path).unwrap_or_default();
+        match path.contains("restrict") {
+            true => value.trim() == "1",
+            false => value.trim() == "0",
+        }
+    };
+    SWITCHES.into_iter().filter(forbids).collect()
+}
+
+/// The command that lets it work.
+fn allow(off: &[&str]) -> String {
+    let settings = off.iter().map(|path| {
+        let name = path.trim_start_matches("/proc/sys/").replace('/', ".");
+        let value = match name.as_str() {
+            name if name.contains("restrict") => "0",
+            "user.max_user_namespaces" => "15000",
+            _ => "1",
+        };
+        format!("sysctl -w {name}={value}")
+    });
+    let settings: Vec<String> = settings.collect();
+    match settings.as_slice() {
+        // A container forbids it from outside, and only what it says itself tells more.
+        [] => "bwrap --ro-bind / / --unshare-pid --proc /proc /bin/true".to_owned(),
+        settings => settings.join(" && "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_there_and_does_not_work_is_not_promised() {
+        let forbidden = Available {
+            level: Some(SandboxLevel::FilesOnly),
+            parts: vec!["landlock".to_owned()],
+            refused: Some("bwrap: no permissions".to_owned()),
+        };
+        assert_eq!(
+            describe_available(&forbidden).unwrap(),
+            "files-only (landlock; bubblewrap does not work: bwrap: no permissions)"
+        );
+        let found = findings_of(&forbidden, &[SWITCHES[1]]);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].what.contains("no permissions"), "{found:?}");
+        let hint = found[0].hint.as_deref().unwrap();
+        assert_eq!(hint, "sysctl -w kernel.unprivileged_userns_clone=1");
+        assert_eq!(
+            allow(&[SWITCHES[0], SWITCHES[2]]),
+            "sysctl -w user.max_user_namespaces=15000 && sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+        );
+        let nothing = Available {
+            level: None,
+            parts: Vec::new(),
+            ..forbidden.clone()
+        };
+        assert!(
+            describe_available(&nothing)
+                .unwrap_err()
+                .contains("no permissions")
+        );
+        assert_eq!(findings_of(&nothing, &[]).len(), 1);
+        let full = Available {
+            level: Some(SandboxLevel::Full),
+            refused: None,
+            ..forbidden
+        };
+        assert_eq!(findings_of(&full, &[]).len(), 0);
+    }
+}

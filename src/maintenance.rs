@@ -1,0 +1,478 @@
+//! The daily care of the database and of what runs leave in the state folder and in projects.
+//!
+//! Once a day whoever ticks looks through the whole database, makes a backup and prunes what is older
+//! than `[retention]` keeps. The daemon does so beside its loop, a timer's tick at its end: no start
+//! waits for it, and what it writes it writes in short transactions. Must never remove what a plan
+//! does not name.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::civil::Date;
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::error_chain::whole;
+use runner_engine::files::beneath;
+use runner_engine::ids::RunId;
+use runner_engine::store::{
+    CrashPoints, FileKind, LOG_CEILING, OldFile, PrunableFile, PrunePlan, Retention, Store,
+    StoreError, StoreHealth,
+};
+use runner_jobs::dream::review;
+use runner_jobs::{KindSpec, recording, report};
+
+use crate::cli::Failure;
+use crate::config;
+use crate::env::{Env, SCRATCH};
+
+/// What the settings say about how long things are kept.
+pub fn retention(home: &Env) -> Result<Retention, Failure> {
+    Ok(config::load(&home.stack(None))?.retention)
+}
+
+/// How often a part of the daily care is taken that went well, however the others went.
+const DAILY: SignedDuration = SignedDuration::from_hours(24);
+
+/// Takes the daily care if it is due and nobody else does; says what went wrong. Ends with the first
+/// damage.
+pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
+    store.cut_log(LOG_CEILING)?;
+    let now = home.wall()?;
+    if !store.claim_maintenance(now)? {
+        return Ok(Vec::new());
+    }
+    let mut dying = Env::dying();
+    let health = examine(home, store)?;
+    if let Some(first) = health.findings.first().filter(|_| !health.whole) {
+        let (path, why) = (home.store_path(), first.place.clone());
+        return Err(StoreError::Damaged { path, why }.into());
+    }
+    let mut troubles: Vec<String> = health
+        .findings
+        .iter()
+        .map(|one| {
+            format!(
+                "the database: {}: {} (runner db check)",
+                one.what, one.place
+            )
+        })
+        .collect();
+    let rows = troubles.len();
+    let parts: [(&str, &str, MaintenanceTask); 2] = [
+        ("daily backup", "the daily backup of the database", back_up),
+        ("daily pruning", "pruning what is old", prune),
+    ];
+    for (task, what, part) in parts {
+        // Each by itself: while one fails, every hour, the other is not done again with it.
+        let done = store.last_maintenance(task)?;
+        if done.is_some_and(|done| now.duration_since(done).abs() < DAILY) {
+            continue;
+        }
+        match part(home, store, now, &mut dying) {
+            Ok(()) => store.record_maintenance(task, "", now)?,
+            Err(failure) if failure.is_damage() => {
+                home.mark_damage(Some(&failure));
+                return Err(failure);
+            }
+            Err(failure) => troubles.push(format!("{what}: {failure}")),
+        }
+    }
+    // What rows lack does not mend itself by looking once an hour.
+    if troubles.len() == rows {
+        store.record_maintenance("daily", "", now)?;
+    }
+    Ok(troubles)
+}
+
+type MaintenanceTask = fn(&Env, &mut Store, Timestamp, &mut CrashPoints) -> Result<(), Failure>;
+
+fn back_up(
+    home: &Env,
+    store: &mut Store,
+    now: Timestamp,
+    dying: &mut CrashPoints,
+) -> Result<(), Failure> {
+    let target = new_backup(home, now)?;
+    store.backup(&target, now, dying)?;
+    Ok(())
+}
+
+fn prune(
+    home: &Env,
+    store: &mut Store,
+    now: Timestamp,
+    dying: &mut CrashPoints,
+) -> Result<(), Failure> {
+    let retention = retention(home)?;
+    let plan = plan(home, store, &retention, now)?;
+    carry_out(store, &plan, dying)?;
+    store.forget_alerts(now.saturating_sub(retention.rows).unwrap_or(now))?;
+    Ok(())
+}
+
+/// Looks at the whole database and keeps the failmark in line with what it finds.
+pub fn examine(home: &Env, store: &Store) -> Result<StoreHealth, Failure> {
+    let health = store.examine()?;
+    match health.findings.first() {
+        Some(first) if !health.whole => {
+            home.mark_found(&format!("{}: {}", first.what, first.place));
+        }
+        _ => home.unmark_damage(),
+    }
+    Ok(health)
+}
+
+/// A name for a backup that is not taken, in the state folder.
+pub fn new_backup(home: &Env, now: Timestamp) -> Result<PathBuf, Failure> {
+    let folder = home.backups();
+    fs::create_dir_all(&folder).map_err(|error| {
+        Failure::cannot_write(format!("cannot make {}: {error}", folder.display()))
+    })?;
+    let stamp = now.strftime("%Y%m%dT%H%M%SZ");
+    let names = (1..).map(|n| match n {
+        1 => folder.join(format!("{PREFIX}{stamp}{ENDING}")),
+        n => folder.join(format!("{PREFIX}{stamp}-{n}{ENDING}")),
+    });
+    let free = |path: &PathBuf| path.symlink_metadata().is_err();
+    Ok(names.into_iter().find(free).unwrap_or_default())
+}
+
+const PREFIX: &str = "database-";
+const ENDING: &str = ".sqlite";
+
+/// The backups in the state folder, the newest first.
+pub fn backups(home: &Env) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = entries(&home.backups())
+        .into_iter()
+        .filter(|name| name.starts_with(PREFIX) && name.ends_with(ENDING))
+        .map(|name| home.backups().join(name))
+        .collect();
+    // `database-STAMP.sqlite` and then `database-STAMP-2.sqlite`.
+    found.sort_by_key(|path| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let mut parts = name.trim_start_matches(PREFIX).split('-');
+        let stamp = parts.next().unwrap_or_default().to_owned();
+        (stamp, parts.next().and_then(|n| n.parse::<u32>().ok()))
+    });
+    found.reverse();
+    found
+}
+
+/// What would go now.
+pub fn plan(
+    home: &Env,
+    store: &Store,
+    retention: &Retention,
+    now: Timestamp,
+) -> Result<PrunePlan, Failure> {
+    let mut facts = store.old_rows(retention, now)?;
+    let mut found = Vec::new();
+    logs(home, store, &mut found)?;
+    kept_backups(home, &mut found);
+    recordings(home, &mut found);
+    scratch(home, &mut found);
+    for project in store.projects()? {
+        let root = &project.path;
+        let dreams = config::load(&home.stack(Some(&root.join(crate::project::FILE))))
+            .map(|config| dreams_of(&config))
+            .unwrap_or_default();
+        let folders = dreams
+            .iter()
+            .map(|dreams| Path::new(dreams).join(".staging"))
+            .chain([PathBuf::from(".runner/staging")]);
+        for folder in folders {
+            staging(store, root, &folder, &mut found)?;
+        }
+        for dreams in &dreams {
+            undos(root, &Path::new(dreams).join(review::BACKUPS), &mut found);
+        }
+        reports(root, &mut found);
+    }
+    facts.files = found;
+    Ok(retention.plan(facts, now))
+}
+
+fn dreams_of(config: &config::Config) -> Vec<String> {
+    let dreams = config.jobs.values().filter_map(|job| match &job.spec.kind {
+        KindSpec::Dream(dream) => Some(dream.dreams.clone()),
+        _ => None,
+    });
+    dreams.collect()
+}
+
+fn logs(home: &Env, store: &Store, found: &mut Vec<PrunableFile>) -> Result<(), Failure> {
+    let folder = Path::new("runs");
+    for name in entries_below(&home.state, folder) {
+        let Ok(run) = name.parse::<RunId>() else {
+            continue;
+        };
+        let over = store.over_since(&run)?;
+        let needed = over.is_none().then_some("its run is not over");
+        add(
+            found,
+            FileKind::Log,
+            &home.state,
+            &folder.join(&name),
+            over.or(run.at()),
+            needed,
+        );
+    }
+    Ok(())
+}
+
+fn kept_backups(home: &Env, found: &mut Vec<PrunableFile>) {
+    let folder = Path::new("backups");
+    for name in entries_below(&home.state, folder) {
+        let kind = match name.as_str() {
+            name if name.starts_with(PREFIX) && name.ends_with(ENDING) => FileKind::Backup,
+            name if name.starts_with('.') && name.ends_with(".new") => FileKind::Draft,
+            _ => continue,
+        };
+        add(found, kind, &home.state, &folder.join(&name), None, None);
+    }
+}
+
+fn recordings(home: &Env, found: &mut Vec<PrunableFile>) {
+    let folder = Path::new(recording::FOLDER);
+    for name in entries_below(&home.state, folder) {
+        let below = folder.join(&name);
+        match recording::run_named(&name) {
+            // Written when the run's work was done, never changed.
+            Some(run) => add(
+                found,
+                FileKind::Recording,
+                &home.state,
+                &below,
+                run.at(),
+                None,
+            ),
+            // The temporary file of a process that died.
+            None if name.starts_with('.') => {
+                add(found, FileKind::Draft, &home.state, &below, None, None);
+            }
+            None => {}
+        }
+    }
+}
+
+/// What a command left that died before it threw it away.
+fn scratch(home: &Env, found: &mut Vec<PrunableFile>) {
+    let folder = Path::new(SCRATCH);
+    for name in entries_below(&home.state, folder) {
+        let below = folder.join(name);
+        add(found, FileKind::Staging, &home.state, &below, None, None);
+    }
+}
+
+fn staging(
+    store: &Store,
+    root: &Path,
+    folder: &Path,
+    found: &mut Vec<PrunableFile>,
+) -> Result<(), Failure> {
+    for name in entries_below(root, folder) {
+        let Ok(run) = name.parse::<RunId>() else {
+            continue;
+        };
+        // Only what is known to be ours and over: what a conflict left is a person's.
+        if store.is_swept(&run)? {
+            add(
+                found,
+                FileKind::Staging,
+                root,
+                &folder.join(&name),
+                None,
+                None,
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What decisions replaced, by proposal and then by the run that carried the decision out.
+fn undos(root: &Path, folder: &Path, found: &mut Vec<PrunableFile>) {
+    for proposal in entries_below(root, folder) {
+        let folder = folder.join(proposal);
+        for name in entries_below(root, &folder) {
+            if let Ok(run) = name.parse::<RunId>() {
+                add(
+                    found,
+                    FileKind::Undo,
+                    root,
+                    &folder.join(&name),
+                    run.at(),
+                    None,
+                );
+            }
+        }
+    }
+}
+
+/// The folders that have a night's name. The newest one's is what a person looks for, however old.
+fn reports(root: &Path, found: &mut Vec<PrunableFile>) {
+    let folder = Path::new(report::FOLDER);
+    let mut nights: Vec<((Date, u32), PathBuf)> = entries_below(root, folder)
+        .into_iter()
+        .filter_map(|name| Some((night_named(&name)?, folder.join(name))))
+        .filter(|(_, below)| fs::symlink_metadata(root.join(below)).is_ok_and(|data| data.is_dir()))
+        .collect();
+    nights.sort();
+    nights.reverse();
+    for (place, (_, below)) in nights.iter().enumerate() {
+        let needed = (place == 0).then_some("the newest night of its project");
+        add(found, FileKind::Report, root, below, None, needed);
+    }
+}
+
+/// The date and the number that a night's name says: `2026-01-31`, `2026-01-31-2`.
+fn night_named(name: &str) -> Option<(Date, u32)> {
+    let (date, rest) = name.split_at_checked(10)?;
+    let day: Date = date.parse().ok()?;
+    let number = match rest.strip_prefix('-') {
+        None if rest.is_empty() => 1,
+        None => return None,
+        Some(digits) => digits.parse().ok().filter(|number| *number > 1)?,
+    };
+    let written = match number {
+        1 => day.to_string(),
+        number => format!("{day}-{number}"),
+    };
+    (written == name).then_some((day, number))
+}
+
+/// Adds a real file or folder; `at` is its last change where nothing better is known.
+fn add(
+    found: &mut Vec<PrunableFile>,
+    kind: FileKind,
+    root: &Path,
+    below: &Path,
+    at: Option<Timestamp>,
+    needed: Option<&'static str>,
+) {
+    let Ok(data) = fs::symlink_metadata(root.join(below)) else {
+        return;
+    };
+    let folder = !matches!(
+        kind,
+        FileKind::Backup | FileKind::Draft | FileKind::Recording
+    );
+    if data.is_symlink() || data.is_dir() != folder {
+        return;
+    }
+    let changed = data
+        .modified()
+        .ok()
+        .and_then(|at| Timestamp::try_from(at).ok());
+    if let Some(at) = at.or(changed) {
+        found.push(PrunableFile {
+            kind,
+            root: root.to_owned(),
+            below: below.to_owned(),
+            at,
+            needed,
+        });
+    }
+}
+
+/// The names in a folder, of which nothing on the way is a symbolic link.
+fn entries_below(root: &Path, folder: &Path) -> Vec<String> {
+    beneath(root, folder).map_or_else(|_| Vec::new(), |path| entries(&path))
+}
+
+fn entries(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Does what a plan says. A file that cannot be removed keeps no other from it.
+///
+/// # Errors
+/// The database could not be written; or the files that are still there, each with its reason.
+pub fn carry_out(
+    store: &mut Store,
+    plan: &PrunePlan,
+    dying: &mut CrashPoints,
+) -> Result<(), Failure> {
+    store.prune_rows(plan, dying)?;
+    let mut left = Vec::new();
+    for file in &plan.files {
+        dying.before("remove a file or a folder");
+        if let Err(error) = remove(file) {
+            let path = file.root.join(&file.below);
+            left.push(format!(
+                "cannot remove {}: {}",
+                path.display(),
+                whole(&error)
+            ));
+        }
+    }
+    match left.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::cannot_write(left.join("; "))),
+    }
+}
+
+/// Removes one file or folder and nothing that a link leads to.
+fn remove(file: &OldFile) -> io::Result<()> {
+    let path = beneath(&file.root, &file.below)?;
+    let done = match file.kind {
+        FileKind::Backup | FileKind::Draft | FileKind::Recording => fs::remove_file(&path),
+        FileKind::Log | FileKind::Staging | FileKind::Report | FileKind::Undo => {
+            fs::remove_dir_all(&path)
+        }
+    };
+    if let (FileKind::Undo, Some(proposal)) = (file.kind, path.parent()) {
+        // The last of its proposal: one that has others is not empty and stays.
+        let _not_empty = fs::remove_dir(proposal);
+    }
+    match done {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_night_s_folder_is_a_report_and_the_newest_is_needed() {
+        let root = tempfile::tempdir().unwrap();
+        let names = [
+            "2026-01-09",
+            "2026-01-09-2",
+            "2026-01-09-10",
+            "2026-01-09-1",
+            "2026-01-09-02",
+            "2026-01-32",
+            "notes",
+            "2026-01-09x",
+            "20260109",
+        ];
+        for name in names {
+            fs::create_dir_all(root.path().join(report::FOLDER).join(name)).unwrap();
+        }
+        fs::write(root.path().join(report::FOLDER).join("2027-01-01"), "").unwrap();
+        let mut found = Vec::new();
+        reports(root.path(), &mut found);
+        let found: Vec<(&str, bool)> = found
+            .iter()
+            .map(|one| {
+                let name = one.below.file_name().unwrap().to_str().unwrap();
+                (name, one.needed.is_some())
+            })
+            .collect();
+        let nights = [
+            ("2026-01-09-10", true),
+            ("2026-01-09-2", false),
+            ("2026-01-09", false),
+        ];
+        assert_eq!(found, nights);
+    }
+}

@@ -1,0 +1,535 @@
+//! What a folder and what the database remembers are to each other.
+//!
+//! ```text
+//!  the folder's id is   at its own path                 at another path, and there is
+//!  unknown              new (recloned, if the path      ─
+//!                       is known by another id)
+//!  known                known, replaced (another inode; the same inode: the same folder, by another name
+//!                       recloned, where the database's was
+//!                       a clone's own and this is a seed)
+//!                                                       nothing, no project, or one with another id: moved
+//!                                                       one with this id: copied or cloned
+//!                                                       something that cannot be looked at: unsure
+//!  a row alone          known, replaced, recloned, vanished, emptied, unreadable, overtaken
+//! ```
+//!
+//! The folder that the database has at its path, by device, inode and the time at which it was made, is
+//! the project whatever it contains: a child can write into the folder, and not into the database.
+//!
+//! [`judge`] is pure; [`inspect_path`] only looks. Nothing here changes anything.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use runner_engine::ids::ProjectId;
+use runner_engine::store::Node;
+
+/// A folder that carries an id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundProject {
+    /// Canonical.
+    pub path: PathBuf,
+    /// Which folder it is.
+    pub node: Node,
+    /// The id stands in its own git folder, not only in its `runner.toml`.
+    pub own: bool,
+    /// The project that the database knows at this path, if it is another one.
+    pub other_here: Option<ProjectId>,
+}
+
+/// What the database knows of that id, and what is there now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownProject {
+    /// The path that it was registered at.
+    pub path: PathBuf,
+    /// Which folder it was.
+    pub node: Node,
+    /// The id, where it is known to have been that clone's own and not only a seed: no other clone
+    /// is taken for it then.
+    pub own: Option<ProjectId>,
+    /// What is at that path now.
+    pub seen: PathOccupant,
+}
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathOccupant {
+    /// Nothing.
+    Nothing,
+    /// A folder without a `runner.toml`.
+    NoProject,
+    /// Something that cannot be looked at.
+    Unreadable(String),
+    /// A project's folder.
+    Project {
+        /// Which folder it is.
+        node: Node,
+        /// Whether it carries the id in question.
+        same_id: bool,
+        /// Whether the id that it carries is its own.
+        own: bool,
+    },
+}
+
+/// How they stand to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Registration {
+    /// Never registered.
+    New,
+    /// As it was registered.
+    Known,
+    /// The same folder by another name: a file system that takes several spellings, a second mount.
+    Alias {
+        /// The path that it is registered at.
+        of: PathBuf,
+    },
+    /// The same id at the same path in another folder: restored, or cloned again.
+    Replaced,
+    /// A new clone without an id of its own, where the database knows a project that has one.
+    Recloned {
+        /// That project.
+        was: ProjectId,
+    },
+    /// Its old place is empty, or it is the very folder that was there.
+    Moved {
+        /// The old place.
+        from: PathBuf,
+    },
+    /// Its own id is also that of a folder that is still there.
+    Copied {
+        /// That folder.
+        of: PathBuf,
+    },
+    /// A further clone or worktree of a repository that is registered elsewhere.
+    Cloned {
+        /// Where.
+        of: PathBuf,
+    },
+    /// Whether the old place still is the project cannot be told.
+    Unsure {
+        /// The old place.
+        of: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// The folder is gone.
+    Vanished,
+    /// The folder is there without a `runner.toml`.
+    Emptied,
+    /// The folder cannot be looked at.
+    Unreadable {
+        /// Why.
+        why: String,
+    },
+    /// Another project is at its path.
+    Overtaken,
+}
+
+/// The judgement; `found` is a folder that somebody stands in, without it only the row is judged.
+pub fn judge(known: Option<&KnownProject>, found: Option<&FoundProject>) -> Registration {
+    let (known, found) = match (known, found) {
+        (None, None) => return Registration::New,
+        (None, Some(found)) => {
+            return match &found.other_here {
+                Some(was) if !found.own => Registration::Recloned { was: was.clone() },
+                _ => Registration::New,
+            };
+        }
+        (Some(known), None) => return judge_row(known),
+        (Some(known), Some(found)) => (known, found),
+    };
+    if found.path == known.path {
+        return match (found.node.is(&known.node), &known.own) {
+            (true, _) => Registration::Known,
+            (false, Some(was)) if !found.own => Registration::Recloned { was: was.clone() },
+            (false, _) => Registration::Replaced,
+        };
+    }
+    let of = || known.path.clone();
+    match &known.seen {
+        PathOccupant::Project { node, .. } if node.is(&found.node) => {
+            Registration::Alias { of: of() }
+        }
+        // What is at the old place came there later.
+        _ if found.node.is(&known.node) => Registration::Moved { from: of() },
+        // A clone came in its place; the id that was its own is here.
+        PathOccupant::Project {
+            same_id: true,
+            own: false,
+            ..
+        } if known.own.is_some() && found.own => Registration::Moved { from: of() },
+        PathOccupant::Project { same_id: true, .. } => match &found.other_here {
+            Some(was) if !found.own => Registration::Recloned { was: was.clone() },
+            _ if found.own => Registration::Copied { of: of() },
+            _ => Registration::Cloned { of: of() },
+        },
+        PathOccupant::Unreadable(why) => Registration::Unsure {
+            of: of(),
+            why: why.clone(),
+        },
+        PathOccupant::Nothing | PathOccupant::NoProject | PathOccupant::Project { .. } => {
+            Registration::Moved { from: of() }
+        }
+    }
+}
+
+fn judge_row(known: &KnownProject) -> Registration {
+    match &known.seen {
+        PathOccupant::Nothing => Registration::Vanished,
+        PathOccupant::NoProject => Registration::Emptied,
+        PathOccupant::Unreadable(why) => Registration::Unreadable { why: why.clone() },
+        PathOccupant::Project { same_id: false, .. } => Registration::Overtaken,
+        PathOccupant::Project { node, .. } if node.is(&known.node) => Registration::Known,
+        PathOccupant::Project { own, .. } => match &known.own {
+            Some(was) if !own => Registration::Recloned { was: was.clone() },
+            _ => Registration::Replaced,
+        },
+    }
+}
+
+impl Registration {
+    /// One word, for scripts.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Known | Self::Alias { .. } => "known",
+            Self::Replaced => "replaced",
+            Self::Recloned { .. } => "recloned",
+            Self::Moved { .. } => "moved",
+            Self::Copied { .. } => "copied",
+            Self::Cloned { .. } => "cloned",
+            Self::Unsure { .. } => "unsure",
+            Self::Vanished => "vanished",
+            Self::Emptied => "emptied",
+            Self::Unreadable { .. } => "unreadable",
+            Self::Overtaken => "overtaken",
+        }
+    }
+
+    /// What is the matter with the project at `path`, and the command that mends it; `None` where
+    /// nothing stands against running it.
+    pub fn trouble(&self, path: &Path, id: &ProjectId) -> Option<(String, String)> {
+        let here = path.display();
+        let moved = |old: &Path| format!("runner projects move {} {here}", old.display());
+        let new_id = format!("runner init --new-id {here}");
+        Some(match self {
+            Self::New | Self::Known | Self::Alias { .. } | Self::Replaced => return None,
+            Self::Recloned { was } => (
+                format!(
+                    "{here} is another clone than the one that was known here: it has no id of its own yet"
+                ),
+                format!(
+                    "runner init {here}   (it goes on as {was}; if that one is elsewhere: runner projects move {was} ITS-NEW-PLACE)"
+                ),
+            ),
+            Self::Moved { from } => (
+                format!("{here} is the project that was at {}", from.display()),
+                format!("{}   (or, as a project of its own: {new_id})", moved(from)),
+            ),
+            Self::Copied { of } => (
+                format!(
+                    "{here} carries the id of {}: one of them is a copy",
+                    of.display()
+                ),
+                format!("{new_id}   (makes the copy a project of its own)"),
+            ),
+            Self::Cloned { of } => (
+                format!(
+                    "{here} is another clone or worktree of the repository at {}, and is not a project of its own yet",
+                    of.display()
+                ),
+                format!("runner init {here}"),
+            ),
+            Self::Unsure { of, why } => (
+                format!(
+                    "{here} carries the id of {}, which cannot be looked at: {why}",
+                    of.display()
+                ),
+                format!("{}   (if it moved; else: {new_id})", moved(of)),
+            ),
+            Self::Vanished => (
+                "the project is gone: its folder is not there".to_owned(),
+                format!(
+                    "runner projects move {here} NEW-PLACE   (or: runner projects forget {id})"
+                ),
+            ),
+            Self::Emptied => (
+                "the project is gone: its folder has no runner.toml any more".to_owned(),
+                format!(
+                    "git -C {here} checkout runner.toml   (or: runner init {here}, or: runner projects forget {id})"
+                ),
+            ),
+            Self::Unreadable { why } => (
+                format!("the project's folder cannot be looked at: {why}"),
+                format!("ls -ld {here}   (its owner must let you in)"),
+            ),
+            Self::Overtaken => (
+                "another project is at its path now".to_owned(),
+                format!(
+                    "runner projects forget {id}   (or, if it is elsewhere: runner projects move {id} NEW-PLACE)"
+                ),
+            ),
+        })
+    }
+}
+
+/// What is at `path`, in regard to `id`; `id_of` reads a folder's id and tells whether it is its own.
+///
+/// `bound` is the folder that the database knows by this id. It carries the id and has it for its own,
+/// whatever `id_of` reads in it.
+pub fn inspect_path(
+    path: &Path,
+    id: &ProjectId,
+    bound: Option<&Node>,
+    id_of: impl FnOnce(&Path) -> Option<(ProjectId, bool)>,
+) -> PathOccupant {
+    match fs::metadata(path.join(super::FILE)) {
+        Ok(data) if data.is_file() => match fs::metadata(path) {
+            Ok(folder) => {
+                let node = Node::of(&folder);
+                if bound.is_some_and(|bound| bound.is(&node)) {
+                    return PathOccupant::Project {
+                        node,
+                        same_id: true,
+                        own: true,
+                    };
+                }
+                let found = id_of(path);
+                PathOccupant::Project {
+                    node,
+                    // One that cannot be read is given the benefit of the doubt: it stays where it was.
+                    same_id: found.as_ref().is_none_or(|(found, _)| found == id),
+                    own: found.is_none_or(|(_, own)| own),
+                }
+            }
+            Err(error) => PathOccupant::Unreadable(error.to_string()),
+        },
+        Ok(_) => PathOccupant::NoProject,
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => match path.is_dir() {
+                true => PathOccupant::NoProject,
+                false => PathOccupant::Nothing,
+            },
+            _ => PathOccupant::Unreadable(error.to_string()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Node = Node::new(1, 10);
+    const TWO: Node = Node::new(1, 20);
+
+    fn id() -> ProjectId {
+        "01KA5V7Q4B0000000000000000".parse().unwrap()
+    }
+
+    /// All that can be seen at the known path, against all that can be found elsewhere.
+    #[test]
+    fn every_combination_has_its_own_judgement() {
+        let old = PathBuf::from("/old");
+        let is = |node, same_id| PathOccupant::Project {
+            node,
+            same_id,
+            own: true,
+        };
+        let no = || PathOccupant::Unreadable("no".to_owned());
+        let (moved, copied, cloned) = ("moved", "copied", "cloned");
+        // What is at the known path; alone; and for a folder elsewhere: of the known inode and of
+        // another one, each with an id of its own and without.
+        let table = [
+            (
+                PathOccupant::Nothing,
+                "vanished",
+                [moved, moved, moved, moved],
+            ),
+            (
+                PathOccupant::NoProject,
+                "emptied",
+                [moved, moved, moved, moved],
+            ),
+            (no(), "unreadable", [moved, moved, "unsure", "unsure"]),
+            (is(ONE, true), "known", ["known", "known", copied, cloned]),
+            (
+                is(ONE, false),
+                "overtaken",
+                ["known", "known", moved, moved],
+            ),
+            // The folder elsewhere of inode TWO is this very one by another name.
+            (is(TWO, true), "replaced", [moved, moved, "known", "known"]),
+            (
+                is(TWO, false),
+                "overtaken",
+                [moved, moved, "known", "known"],
+            ),
+            (
+                is(Node::new(2, 10), true),
+                "replaced",
+                [moved, moved, copied, cloned],
+            ),
+            (
+                is(Node::new(2, 10), false),
+                "overtaken",
+                [moved, moved, moved, moved],
+            ),
+        ];
+        for (seen, alone, elsewhere) in table {
+            let known = KnownProject {
+                path: old.clone(),
+                node: ONE,
+                seen: seen.clone(),
+                own: None,
+            };
+            assert_eq!(judge(Some(&known), None).as_str(), alone, "{seen:?}");
+            let sure = |own| {
+                let mut sure = known.clone();
+                sure.own = Some(id());
+                if let PathOccupant::Project { own: seen, .. } = &mut sure.seen {
+                    *seen = own;
+                }
+                sure
+            };
+            // A clone with the seed alone is not what was known by an id of its own.
+            assert_eq!(judge(Some(&sure(true)), None).as_str(), alone, "{seen:?}");
+            let by_seed = if alone == "replaced" {
+                "recloned"
+            } else {
+                alone
+            };
+            assert_eq!(
+                judge(Some(&sure(false)), None).as_str(),
+                by_seed,
+                "{seen:?}"
+            );
+            let cases = [(ONE, true), (ONE, false), (TWO, true), (TWO, false)];
+            for ((node, own), expected) in cases.into_iter().zip(elsewhere) {
+                let mut found = FoundProject {
+                    path: "/new".into(),
+                    node,
+                    own,
+                    other_here: None,
+                };
+                let standing = judge(Some(&known), Some(&found));
+                assert_eq!(standing.as_str(), expected, "{seen:?}, {node:?}, own {own}");
+                let standing = judge(Some(&sure(true)), Some(&found));
+                assert_eq!(standing.as_str(), expected, "{seen:?}, {node:?}, own {own}");
+                // What has the id for its own is the one, not the clone at its old place.
+                let by_seed = if expected == copied { moved } else { expected };
+                let standing = judge(Some(&sure(false)), Some(&found));
+                assert_eq!(standing.as_str(), by_seed, "{seen:?}, {node:?}, own {own}");
+                // A clone that came in the place of another project goes on as that one.
+                found.other_here = Some(id());
+                let standing = judge(Some(&known), Some(&found)).as_str();
+                let expected = if expected == cloned {
+                    "recloned"
+                } else {
+                    expected
+                };
+                assert_eq!(standing, expected, "{seen:?}, {node:?}, own {own}");
+                // Whoever stands in the known path is there, whatever was seen a moment ago.
+                found.path.clone_from(&old);
+                let expected = if node.is(&ONE) { "known" } else { "replaced" };
+                assert_eq!(judge(Some(&known), Some(&found)).as_str(), expected);
+                let expected = match (expected, own) {
+                    ("replaced", false) => "recloned",
+                    _ => expected,
+                };
+                assert_eq!(judge(Some(&sure(true)), Some(&found)).as_str(), expected);
+            }
+        }
+        for own in [true, false] {
+            for other_here in [None, Some(id())] {
+                let expected = match (own, &other_here) {
+                    (false, Some(_)) => "recloned",
+                    _ => "new",
+                };
+                let found = FoundProject {
+                    path: "/new".into(),
+                    node: TWO,
+                    own,
+                    other_here,
+                };
+                assert_eq!(judge(None, Some(&found)).as_str(), expected);
+            }
+        }
+        assert_eq!(judge(None, None), Registration::New);
+    }
+
+    #[test]
+    fn every_trouble_names_the_command_that_mends_it() {
+        let of = || PathBuf::from("/old");
+        let why = || "no".to_owned();
+        let all = [
+            (Registration::Recloned { was: id() }, "runner init /p"),
+            (
+                Registration::Moved { from: of() },
+                "runner projects move /old /p",
+            ),
+            (Registration::Copied { of: of() }, "runner init --new-id /p"),
+            (Registration::Cloned { of: of() }, "runner init /p"),
+            (
+                Registration::Unsure {
+                    of: of(),
+                    why: why(),
+                },
+                "runner projects move /old /p",
+            ),
+            (Registration::Vanished, "runner projects move /p NEW-PLACE"),
+            (Registration::Emptied, "git -C /p checkout runner.toml"),
+            (Registration::Unreadable { why: why() }, "ls -ld /p"),
+            (
+                Registration::Overtaken,
+                "runner projects forget 01KA5V7Q4B0000000000000000",
+            ),
+        ];
+        let mut words = std::collections::BTreeSet::new();
+        for (standing, command) in all {
+            let (what, hint) = standing.trouble(Path::new("/p"), &id()).unwrap();
+            assert!(hint.starts_with(command), "{hint}");
+            assert!(words.insert(what), "its own words");
+        }
+        for fine in [
+            Registration::New,
+            Registration::Known,
+            Registration::Replaced,
+            Registration::Alias { of: of() },
+        ] {
+            assert_eq!(fine.trouble(Path::new("/p"), &id()), None);
+        }
+    }
+
+    #[test]
+    fn what_is_at_a_path_is_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let seen = |path: &Path, found: Option<(ProjectId, bool)>| {
+            inspect_path(path, &id(), None, |_| found)
+        };
+        assert_eq!(seen(&root.join("none"), None), PathOccupant::Nothing);
+        assert_eq!(seen(root, None), PathOccupant::NoProject);
+        fs::write(root.join("runner.toml"), "").unwrap();
+        let data = fs::metadata(root).unwrap();
+        let node = Node::of(&data);
+        let is = |same_id, own| PathOccupant::Project { node, same_id, own };
+        assert_eq!(seen(root, None), is(true, true));
+        assert_eq!(seen(root, Some((id(), true))), is(true, true));
+        assert_eq!(seen(root, Some((id(), false))), is(true, false));
+        let other: ProjectId = "01KA5V7Q4B0000000000000001".parse().unwrap();
+        assert_eq!(seen(root, Some((other.clone(), true))), is(false, true));
+        // The folder that the database has is the project, whatever it carries.
+        let bound = |born| {
+            let bound = Node { born, ..node };
+            inspect_path(root, &id(), Some(&bound), |_| Some((other.clone(), false)))
+        };
+        assert_eq!(bound(node.born), is(true, true));
+        // The inode was given to a folder that was made later.
+        if node.born.is_some() {
+            assert_eq!(bound(Some(1)), is(false, false));
+        }
+        // A file in the place of the folder.
+        assert_eq!(seen(&root.join("runner.toml"), None), PathOccupant::Nothing);
+    }
+}

@@ -1,0 +1,442 @@
+//! Starting runs and waiting for them.
+//!
+//! Every run is a process of its own (`runner execute RUN`), so a bad job hurts nobody. Whoever
+//! started one answers for it: when its process has ended without settling it, it is recovered at
+//! once. Must never do a job's work in this process.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::admission::AT_WORK;
+use runner_engine::ids::RunId;
+use runner_engine::locks::{JobLock, LockHolder, job_lock_path};
+use runner_engine::outcome::Outcome;
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::recover::{BEGIN_LIMIT, Driver, Host, Recovered, recover};
+use runner_engine::store::{RunFilter, RunRow, RunState, RunSummary, Store};
+use runner_jobs::{KindSpec, failmark};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::cli::Failure;
+use crate::cli::show;
+use crate::env::{self, Env};
+use crate::project::LoadedProject;
+
+/// How a run's process is started.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SpawnMode {
+    /// Its progress may be shown on our terminal.
+    pub watched: bool,
+    /// `-q`.
+    pub quiet: bool,
+    /// `-v`, counted.
+    pub verbose: u8,
+    /// It is out of reach of what a terminal sends to all that was started from it: its starter
+    /// decides when it is ended.
+    pub apart: bool,
+}
+
+/// A started run.
+pub struct Started {
+    /// Which.
+    pub run: RunId,
+    /// Its process, not reaped yet.
+    pub child: Child,
+}
+
+/// What recovery needs of this process.
+pub fn driver<'a>(home: &'a Env, me: &'a ProcessIdentity) -> Driver<'a> {
+    Driver {
+        world: Box::new(Host { state: &home.state }),
+        me,
+        retries_lost: &KindSpec::retries_lost,
+    }
+}
+
+/// Starts the process of one requested run, which must be admitted within [`BEGIN_LIMIT`].
+pub fn spawn(
+    home: &Env,
+    store: &mut Store,
+    run: &RunId,
+    manner: SpawnMode,
+) -> Result<Started, Failure> {
+    let deadline = home.now()?.boot.saturating_add(BEGIN_LIMIT);
+    let mut command = Command::new(env::executable()?);
+    // A daemon outlives the folder that it was started in.
+    command.arg0("runner").current_dir(&home.state);
+    for name in env::MANAGERS {
+        command.env_remove(name);
+    }
+    if manner.apart {
+        command.process_group(0);
+    }
+    command
+        .arg("execute")
+        .arg(run.as_str())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    // The environment's settings it inherits.
+    for flag in &home.flags {
+        command.arg(format!("--config={flag}"));
+    }
+    if !manner.watched {
+        command.stderr(Stdio::null());
+    }
+    if manner.quiet {
+        command.arg("--quiet");
+    }
+    for _ in 0..manner.verbose {
+        command.arg("--verbose");
+    }
+    let child = command.spawn().map_err(|error| {
+        Failure::environment(format!(
+            "cannot start this program again for a run: {error}"
+        ))
+    })?;
+    let started = Started {
+        run: run.clone(),
+        child,
+    };
+    // Without the note it still runs; only nothing would end it if it hung before its admission.
+    if let Err(error) = store.spawned(run, &ProcessIdentity::of(started.child.id()), deadline) {
+        show::complain(&format!("run {run}: {}", Failure::from(error)));
+    }
+    Ok(started)
+}
+
+/// Runs one requested run to its end, and further attempts at its occurrence where it was lost.
+/// Returns the last attempt.
+pub fn run_to_end(
+    home: &Env,
+    store: &mut Store,
+    me: &ProcessIdentity,
+    run: &RunId,
+    manner: SpawnMode,
+) -> Result<RunRow, Failure> {
+    let mut first = Some(run.clone());
+    let all = run_all(home, store, me, manner, |_| {
+        Ok(NextAction {
+            start: first.take().into_iter().collect(),
+            ..NextAction::default()
+        })
+    })?;
+    Ok(store.run(all.last().unwrap_or(run))?)
+}
+
+/// What is to be done next.
+#[derive(Debug, Default)]
+pub struct NextAction {
+    /// Runs to start now.
+    pub start: Vec<RunId>,
+    /// Something else will be ready within this time: worth staying for, even with nothing live.
+    pub soon: Option<Duration>,
+    /// While something is live: when a clock makes the next thing due.
+    pub due: Option<Duration>,
+}
+
+/// How far ahead something ready is worth staying for.
+const STAY: SignedDuration = SignedDuration::from_secs(90);
+/// How long at most between two ticks while something is live.
+const REST: Duration = Duration::from_secs(60);
+/// How often one who waits for something looks at the clock again: it may have been set.
+pub const LOOK: Duration = Duration::from_secs(1);
+
+/// Runs whatever `next` gives until it gives nothing, nothing is ready soon, and nothing of it runs
+/// any more. `next` is asked at the start, after each end, once a second while it waits for
+/// something that is ready soon, and once a minute.
+pub fn run_all(
+    home: &Env,
+    store: &mut Store,
+    me: &ProcessIdentity,
+    manner: SpawnMode,
+    mut next: impl FnMut(&mut Store) -> Result<NextAction, Failure>,
+) -> Result<Vec<RunId>, Failure> {
+    let mut live: BTreeMap<u32, Started> = BTreeMap::new();
+    let mut all = Vec::new();
+    let mut forwarder: Option<SignalForwarder> = None;
+    loop {
+        // After a signal nothing new is started; what runs is waited for.
+        let fresh = match &forwarder {
+            Some(forwarder) if forwarder.pulled.load(Ordering::SeqCst) => NextAction::default(),
+            _ => next(store)?,
+        };
+        let patience = match fresh.soon {
+            Some(soon) => soon.min(LOOK),
+            None => fresh.due.map_or(REST, |due| due.clamp(LOOK, REST)),
+        };
+        for run in fresh.start {
+            let forwarder = forwarder.get_or_insert_with(SignalForwarder::start);
+            let started = spawn(home, store, &run, manner)?;
+            all.push(run);
+            forwarder.add(started.child.id());
+            live.insert(started.child.id(), started);
+        }
+        if live.is_empty() && fresh.soon.is_none() {
+            return Ok(all);
+        }
+        let forwarder = forwarder.get_or_insert_with(SignalForwarder::start);
+        for pid in ended(&live, patience)? {
+            // Before it is reaped: afterwards the number may belong to somebody else.
+            forwarder.remove(pid);
+            let Some(mut started) = live.remove(&pid) else {
+                continue;
+            };
+            let status = started.child.wait().map_err(|error| {
+                Failure::internal(format!("cannot wait for run {}: {error}", started.run))
+            })?;
+            if let Some(again) = settle_after(home, store, me, &started.run, &status.to_string())? {
+                if forwarder.pulled.load(Ordering::SeqCst) {
+                    // Its time is another tick's.
+                    continue;
+                }
+                let started = spawn(home, store, &again, manner)?;
+                all.push(again);
+                forwarder.add(started.child.id());
+                live.insert(started.child.id(), started);
+            }
+        }
+    }
+}
+
+/// How long until something waiting is ready, if that is soon enough to stay for: what is spread
+/// over a minute must not wait for the next host timer.
+pub fn soon(store: &Store, now: Timestamp) -> Result<Option<Duration>, Failure> {
+    let next = store.next_ready(now)?;
+    let wait = next.map(|next| next.duration_since(now));
+    Ok(wait
+        .filter(|wait| wait.is_positive() && *wait <= STAY)
+        .and_then(|wait| wait.try_into().ok()))
+}
+
+/// Sends the owner of a run that was asked to end TERM; the run settles itself.
+pub fn end(store: &Store, run: &RunId) -> Result<(), Failure> {
+    if let Some(owner) = store.run(run)?.owner {
+        let _already_gone = owner.signal(Signal::TERM);
+    }
+    Ok(())
+}
+
+/// Waits until a process ends, or for so long.
+fn ended(live: &BTreeMap<u32, Started>, patience: Duration) -> Result<Vec<u32>, Failure> {
+    let internal =
+        |error: rustix::io::Errno| Failure::internal(format!("cannot wait for runs: {error}"));
+    let mut handles = Vec::with_capacity(live.len());
+    for pid in live.keys() {
+        let number = i32::try_from(*pid).ok().and_then(Pid::from_raw);
+        let number =
+            number.ok_or_else(|| Failure::internal(format!("no process can be numbered {pid}")))?;
+        handles.push((
+            *pid,
+            pidfd_open(number, PidfdFlags::empty()).map_err(internal)?,
+        ));
+    }
+    let mut polled: Vec<PollFd<'_>> = handles
+        .iter()
+        .map(|(_, handle)| PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN))
+        .collect();
+    let patience = Timespec {
+        tv_sec: i64::try_from(patience.as_secs()).unwrap_or(60),
+        tv_nsec: i64::from(patience.subsec_nanos()),
+    };
+    match poll(&mut polled, Some(&patience)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(internal(error)),
+    }
+    Ok(handles
+        .iter()
+        .zip(&polled)
+        .filter(|(_, polled)| !polled.revents().is_empty())
+        .map(|((pid, _), _)| *pid)
+        .collect())
+}
+
+/// Makes sure that a run whose process has ended is settled; a further attempt at its occurrence is
+/// returned.
+pub fn settle_after(
+    home: &Env,
+    store: &mut Store,
+    me: &ProcessIdentity,
+    run: &RunId,
+    status: &str,
+) -> Result<Option<RunId>, Failure> {
+    let row = store.run(run)?;
+    match row.state {
+        RunState::Settled => {
+            if row.staging.is_some() {
+                // It died between its outcome and what comes after it.
+                mark(home, store, run)?;
+            }
+            Ok(None)
+        }
+        RunState::Queued => Ok(None),
+        RunState::Requested => {
+            let why = format!("its process ended with {status} before it began");
+            // Nothing was done yet, so it costs nothing to try once more; a person who waits sees
+            // it and decides.
+            let unattended = !row.by_hand || row.night.is_some();
+            let again = unattended && store.lost_runs_of(&row.occurrence)? == 0;
+            let (outcome, summary) = (Outcome::Lost { why }, RunSummary::default());
+            let again =
+                store.settle_dead(run, &outcome, &summary, again.then_some(me), home.wall()?)?;
+            mark(home, store, run)?;
+            Ok(again)
+        }
+        RunState::Running => match recover_stale(home, store, me, &row)? {
+            Recovered::Settled { retry, .. } => {
+                mark(home, store, run)?;
+                Ok(retry)
+            }
+            Recovered::Alone | Recovered::Start(_) => {
+                show::complain(&format!(
+                    "the process of run {run} ended with {status} and the run cannot be settled yet; \
+                     `runner tick` tries again"
+                ));
+                Ok(None)
+            }
+        },
+    }
+}
+
+/// Recovers a run whose process has ended. Somebody else may be about to settle it: the one who killed
+/// it, say. That is waited for, for a short while.
+fn recover_stale(
+    home: &Env,
+    store: &mut Store,
+    me: &ProcessIdentity,
+    row: &RunRow,
+) -> Result<Recovered, Failure> {
+    let first = recover(store, &driver(home, me), row, home.now()?)?;
+    if first != Recovered::Alone {
+        return Ok(first);
+    }
+    let path = job_lock_path(&home.state, &row.project, &row.job_name);
+    let at_work = |holder: &LockHolder| holder.run != row.id && holder.owner.is_alive();
+    if let Ok(free) = JobLock::take_for_run(&path, at_work) {
+        drop(free);
+    }
+    let row = store.run(&row.id)?;
+    match &row.outcome {
+        Some(outcome) => Ok(Recovered::Settled {
+            outcome: outcome.clone(),
+            retry: None,
+        }),
+        None => Ok(recover(store, &driver(home, me), &row, home.now()?)?),
+    }
+}
+
+/// Brings a job's failmark in line with a run that was settled for its dead process.
+pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
+    let row = store.run(run)?;
+    // A later run's word counts more.
+    let newest = RunFilter {
+        job: Some(row.job),
+        limit: 20,
+        ..RunFilter::default()
+    };
+    let later = store
+        .runs(&newest)?
+        .into_iter()
+        .take_while(|later| later.id != row.id);
+    let overtaken = |later: &RunRow| {
+        let outcome = later.outcome.as_ref();
+        outcome.is_some_and(|it| !matches!(it, Outcome::Skipped { .. } | Outcome::Deferred { .. }))
+    };
+    if later.into_iter().any(|later| overtaken(&later)) {
+        return Ok(());
+    }
+    let (Some(outcome), Some(project)) = (&row.outcome, store.project(&row.project)?) else {
+        return Ok(());
+    };
+    // A project that is gone or cannot be read is told of by itself.
+    let Ok(here) = LoadedProject::at(home, Some(store), &project.path) else {
+        return Ok(());
+    };
+    let Ok(spec) = here.spec(&row) else {
+        return Ok(());
+    };
+    if let Err(error) = failmark::update(
+        &here.root,
+        &spec,
+        run,
+        outcome,
+        deferrals(store, &row, outcome)?,
+        home.wall()?,
+    ) {
+        show::complain(&format!(
+            "the failmark of {} could not be written: {error}",
+            row.job_name
+        ));
+    }
+    Ok(())
+}
+
+/// How many runs of its job, this one the last, were put off in a row because of somebody's work.
+pub fn deferrals(store: &Store, row: &RunRow, outcome: &Outcome) -> Result<u32, Failure> {
+    match outcome {
+        Outcome::Deferred { .. } => Ok(store.deferrals_in_a_row(row.job, AT_WORK)?),
+        _ => Ok(0),
+    }
+}
+
+/// While it exists, TERM and INT go to the runs, which settle themselves as cancelled; we stay to
+/// see it. INT reaches them by itself when it comes from a terminal; a second one does no harm.
+struct SignalForwarder {
+    pids: Arc<Mutex<BTreeSet<u32>>>,
+    pulled: Arc<AtomicBool>,
+}
+
+impl SignalForwarder {
+    fn start() -> Self {
+        let pids = Arc::new(Mutex::new(BTreeSet::new()));
+        let pulled = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&pulled);
+        let forwarder = Self {
+            pids: Arc::clone(&pids),
+            pulled,
+        };
+        if let Ok(mut signals) = Signals::new([SIGTERM, SIGINT]) {
+            // Without the thread the signals are only not forwarded; recovery is the net below.
+            let _detached = thread::Builder::new().spawn(move || {
+                for _ in signals.forever() {
+                    seen.store(true, Ordering::SeqCst);
+                    for pid in pids.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                        if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
+                            let _already_gone = kill_process(pid, Signal::TERM);
+                        }
+                    }
+                }
+            });
+        }
+        forwarder
+    }
+
+    fn add(&self, pid: u32) {
+        // A signal that came between its start and now would never reach it.
+        if self.pulled.load(Ordering::SeqCst)
+            && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
+        {
+            let _already_gone = kill_process(pid, Signal::TERM);
+        }
+        self.pids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(pid);
+    }
+
+    fn remove(&self, pid: u32) {
+        self.pids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&pid);
+    }
+}

@@ -1,0 +1,307 @@
+//! A home, a state folder and a repository of a test's own.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// What a command came to.
+#[derive(Debug)]
+pub struct CommandOutput {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl CommandOutput {
+    pub fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    #[track_caller]
+    pub fn ends(self, code: i32) -> Self {
+        assert_eq!(
+            self.code, code,
+            "stdout: {}\nstderr: {}",
+            self.out, self.err
+        );
+        self
+    }
+
+    #[track_caller]
+    pub fn expect_text(self, words: &str) -> Self {
+        assert!(
+            self.out.contains(words) || self.err.contains(words),
+            "no {words:?} in {self:?}"
+        );
+        self
+    }
+}
+
+/// An identity, and the defaults of git where a host's own file may say something else.
+const GIT_CONFIG: &str = "[user]\n\tname = a\n\temail = a@example.org\n\
+    [commit]\n\tgpgSign = false\n[core]\n\tautocrlf = false\n[init]\n\tdefaultBranch = main\n";
+
+/// A test's own world.
+pub struct Fixture {
+    folder: tempfile::TempDir,
+    /// Run the program as this user.
+    pub uid: Option<u32>,
+}
+
+impl Fixture {
+    /// A home and an empty repository with one commit.
+    pub fn new() -> Self {
+        Self::at(tempfile::tempdir().unwrap())
+    }
+
+    /// The same in a folder that is there already.
+    pub fn at(folder: tempfile::TempDir) -> Self {
+        let fixture = Self { folder, uid: None };
+        fs::create_dir_all(fixture.project()).unwrap();
+        // The program clears git's variables, so what git is told of a person stands in the home.
+        fs::write(fixture.root().join(".gitconfig"), GIT_CONFIG).unwrap();
+        // Nothing late is spread over a minute that a test would have to wait for.
+        let config = fixture.root().join("config/runner/config.toml");
+        fs::create_dir_all(config.parent().unwrap()).unwrap();
+        fs::write(config, "[defaults]\nstagger = \"0s\"\n").unwrap();
+        fixture.git(&["init", "--quiet", "--initial-branch=main"]);
+        fixture.write("README.md", "# a project\n");
+        fixture.git(&["add", "README.md"]);
+        fixture.git(&["commit", "--quiet", "-m", "Begin"]);
+        fixture
+    }
+
+    /// A project with `toml` behind its id.
+    pub fn with(toml: &str) -> Self {
+        let fixture = Self::new();
+        fixture.run(&["init"]).ends(0);
+        fixture.configure(toml);
+        fixture
+    }
+
+    /// Appends to runner.toml.
+    pub fn configure(&self, toml: &str) {
+        let path = self.path("runner.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(path, format!("{text}\n{toml}")).unwrap();
+    }
+
+    pub fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn project(&self) -> PathBuf {
+        self.root().join("project")
+    }
+
+    pub fn path(&self, below: &str) -> PathBuf {
+        self.project().join(below)
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.root().join("state/runner")
+    }
+
+    pub fn write(&self, below: &str, text: impl AsRef<[u8]>) {
+        let path = self.path(below);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub fn read(&self, below: &str) -> String {
+        fs::read_to_string(self.path(below)).unwrap_or_else(|error| panic!("{below}: {error}"))
+    }
+
+    /// A command with nothing of our environment but `PATH`.
+    pub fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .current_dir(self.project())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", self.root())
+            .env("XDG_STATE_HOME", self.root().join("state"))
+            .env("XDG_CONFIG_HOME", self.root().join("config"))
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("TZ", "UTC")
+            .stdin(Stdio::null());
+        if let Some(uid) = self.uid {
+            command.uid(uid).gid(uid);
+        }
+        command
+    }
+
+    pub fn runner(&self, args: &[&str]) -> Command {
+        self.command(env!("CARGO_BIN_EXE_runner"), args)
+    }
+
+    pub fn run(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::of(self.runner(args).output().unwrap())
+    }
+
+    pub fn git(&self, args: &[&str]) -> String {
+        let output = self
+            .command("git", args)
+            .env("GIT_AUTHOR_DATE", "2026-11-01T00:00:00Z")
+            .env("GIT_COMMITTER_DATE", "2026-11-01T00:00:00Z")
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "git {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The database, to be looked at.
+    pub fn store(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.state().join("database.sqlite")).unwrap()
+    }
+
+    /// One number from the database.
+    pub fn count(&self, sql: &str) -> i64 {
+        self.store().query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+
+    /// Every file below `below` with its content, but for git's own.
+    pub fn tree(&self, below: &str) -> Vec<(String, Vec<u8>)> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.path(below)];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).unwrap() {
+                let entry = entry.unwrap();
+                let path = entry.path();
+                if entry.file_name() == ".git" {
+                    continue;
+                }
+                if entry.file_type().unwrap().is_dir() {
+                    folders.push(path);
+                } else {
+                    let name = path
+                        .strip_prefix(self.project())
+                        .unwrap()
+                        .display()
+                        .to_string();
+                    found.push((name, fs::read(&path).unwrap_or_default()));
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
+    /// Processes that carry a mark of this house's runs and still live.
+    pub fn survivors(&self) -> Vec<String> {
+        let state = self.state().display().to_string();
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else {
+                continue;
+            };
+            let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
+            let environ = String::from_utf8_lossy(&environ).into_owned();
+            if environ.contains("RUNNER_RUN=") && environ.contains(&state) {
+                let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                found.push(format!(
+                    "{pid} {}",
+                    String::from_utf8_lossy(&words).replace('\0', " ")
+                ));
+            }
+        }
+        found
+    }
+}
+
+/// Prints a figure or a skip past the capture of the test harness.
+pub fn print_line(line: &str) {
+    let _closed = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Reports that one check was skipped because `program` is missing, and appends it to the file that
+/// `RUNNER_SKIPS` names (`tests/skips.sh` describes that file).
+pub fn skip(program: &str, reason: &str) {
+    print_line(&format!("skipped 1: {reason}"));
+    if let Some(file) = std::env::var_os("RUNNER_SKIPS") {
+        let mut file = fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file)
+            .unwrap();
+        file.write_all(format!("{program}\t{reason}\n").as_bytes())
+            .unwrap();
+    }
+}
+
+/// How much of a heavy test is done: `RUNNER_TEST_SCALE`, 1 by default.
+pub fn scaled(count: usize) -> usize {
+    scaled_from(count, 1.0)
+}
+
+/// The same for a test that an ordinary run does less of.
+pub fn scaled_from(count: usize, ordinary: f64) -> usize {
+    let scale: f64 = std::env::var("RUNNER_TEST_SCALE")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(ordinary);
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss
+    )]
+    let scaled = (count as f64 * scale).ceil() as usize;
+    scaled.max(1)
+}
+
+/// Waits until a process has ended, or for so long; true when it has ended.
+pub fn ended_within(pid: u32, limit: Duration) -> bool {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return true;
+    };
+    let mut polled = [PollFd::new(&handle, PollFlags::IN)];
+    let limit = Timespec {
+        tv_sec: limit.as_secs().try_into().unwrap(),
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    poll(&mut polled, Some(&limit)).unwrap() > 0
+}
+
+/// A small generator; the seed is printed by who uses it.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn roll(&mut self, below: u64) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+
+    /// A fresh seed, or `RUNNER_TEST_SEED`.
+    pub fn new(test: &str) -> Self {
+        let seed = std::env::var("RUNNER_TEST_SEED")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_else(|| u64::from(std::process::id()) * 1_000_003);
+        print_line(&format!("{test}: RUNNER_TEST_SEED={seed}"));
+        Self(seed)
+    }
+}

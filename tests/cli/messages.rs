@@ -1,0 +1,94 @@
+//! What people read when something is not there: the thing, why in plain words, and what mends it.
+
+use crate::fixture::{CommandOutput, Fixture};
+
+/// Without what only the system itself says.
+#[track_caller]
+fn plain(said: CommandOutput) -> CommandOutput {
+    for raw in ["os error", "entity not found", "No such file"] {
+        let there = said.out.contains(raw) || said.err.contains(raw);
+        assert!(!there, "{raw:?} in {said:?}");
+    }
+    said
+}
+
+#[test]
+fn what_is_not_there_is_said_so() {
+    let fixture = Fixture::with(
+        "[backends.far]\ntype = \"ollama\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1\"\n",
+    );
+    std::fs::remove_dir_all(fixture.path(".runner/curator")).unwrap();
+    plain(fixture.run(&["curator", "status"]))
+        .ends(0)
+        .expect_text("/docs: it is not there");
+    plain(fixture.run(&["curator", "diagnose"])).ends(1);
+    plain(fixture.run(&["backends", "check", "far"])).ends(69);
+    plain(fixture.run(&["backends", "list"])).ends(0);
+    plain(fixture.run(&["overnight", "report"]))
+        .ends(65)
+        .expect_text("it is not there")
+        .expect_text("runner overnight start");
+    // A path that was named is not made by another night.
+    for args in [
+        &["overnight", "report", "--from", "/nowhere"][..],
+        &[
+            "overnight",
+            "report",
+            "--from",
+            "/nowhere/at/all",
+            "--validate",
+        ],
+    ] {
+        let said = plain(fixture.run(args)).ends(65).expect_text("/nowhere");
+        assert!(said.err.contains("it is not there"), "{said:?}");
+        assert!(!said.err.contains("overnight start"), "{said:?}");
+    }
+    plain(fixture.run(&["overnight", "report", "--validate"]))
+        .ends(65)
+        .expect_text("it is not there");
+    plain(fixture.run(&["journal", "export", "runner.toml/page"]))
+        .ends(73)
+        .expect_text("a part of its path is no folder");
+    plain(fixture.run(&["-C", "/nowhere", "status"]))
+        .ends(65)
+        .expect_text("/nowhere: it is not there");
+}
+
+#[test]
+fn a_night_in_which_nothing_is_due_is_none() {
+    let fixture = Fixture::with("[jobs.dream]\nenabled = false\n");
+    for _ in 0..2 {
+        let said = fixture
+            .run(&["night"])
+            .ends(0)
+            .expect_text("nothing is due");
+        assert!(!said.err.contains("could not"), "{said:?}");
+    }
+    let reported = fixture.run(&["night", "--json"]).ends(0).json();
+    assert!(reported["night"].is_null(), "{reported}");
+    assert_eq!(reported["runs"], serde_json::json!([]));
+    assert!(!fixture.path(".runner/reports").exists());
+    // A look has no trouble with it.
+    let status = fixture.run(&["status"]).ends(0);
+    assert!(!status.out.contains("TROUBLE"), "{status:?}");
+    fixture.configure("[jobs.one]\nkind = \"command\"\nprogram = \"true\"\n");
+    fixture.run(&["night"]).ends(0);
+    assert!(fixture.path(".runner/reports").is_dir());
+}
+
+/// Without the feature a reference is no silent nothing; with it, and no desktop, neither.
+#[test]
+fn a_key_in_a_keyring_that_cannot_be_had_says_why() {
+    let fixture = Fixture::with(
+        "[backends.kept]\ntype = \"openai\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1/v1\"\nkey = \"keyring:work\"\n\
+         [backends.bare]\ntype = \"openai\"\nmodel = \"m\"\nkey = \"keyring:\"\n",
+    );
+    let said = fixture.run(&["backends", "check", "kept"]).ends(77);
+    assert!(said.out.contains("FAILED  key"), "{said:?}");
+    assert!(
+        said.out.contains("--features keyring") || said.out.contains("keyring is locked"),
+        "{said:?}"
+    );
+    let said = fixture.run(&["backends", "check", "bare"]).ends(78);
+    assert!(said.out.contains("name of a secret"), "{said:?}");
+}

@@ -1,0 +1,183 @@
+//! What people look at: help, status, ticks.
+
+use std::fs;
+use std::path::Path;
+
+use crate::fixture::Fixture;
+
+/// Compares with a kept file; `RUNNER_UPDATE_SNAPSHOTS=1` writes it instead.
+pub fn snapshot(name: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/snapshots")
+        .join(name);
+    if std::env::var_os("RUNNER_UPDATE_SNAPSHOTS").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, found).unwrap();
+        return;
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        kept,
+        found,
+        "{} differs; RUNNER_UPDATE_SNAPSHOTS=1 takes the new text",
+        path.display()
+    );
+}
+
+/// The command of a page. A hyphen parts two words, unless there is no page of the first alone.
+fn words<'p>(page: &'p str, pages: &[String]) -> Vec<&'p str> {
+    let name = page.trim_end_matches(".1");
+    let mut words = Vec::new();
+    let mut begin = "runner-".len();
+    let ends = name
+        .match_indices('-')
+        .map(|(at, _)| at)
+        .chain([name.len()]);
+    for end in ends.filter(|end| *end >= "runner-".len()) {
+        if pages.contains(&format!("{}.1", &name[..end])) {
+            words.push(&name[begin..end]);
+            begin = end + 1;
+        }
+    }
+    words
+}
+
+#[test]
+fn the_help_is_the_reference() {
+    let fixture = Fixture::new();
+    // The manual has a page for each command that there is.
+    let manual = fixture.root().join("man");
+    fixture.run(&["man", &manual.display().to_string()]).ends(0);
+    let mut pages: Vec<String> = fs::read_dir(&manual)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    pages.sort_by_key(|name| name.trim_end_matches(".1").replace('-', " "));
+    let mut all = String::new();
+    for page in &pages {
+        let mut args = words(page, &pages);
+        args.push("--help");
+        let said = fixture.run(&args).ends(0);
+        all.push_str(&format!("$ runner {}\n\n{}\n", args.join(" "), said.out));
+    }
+    snapshot("help.txt", &all);
+}
+
+#[test]
+fn status_says_what_there_is() {
+    let fixture = Fixture::new();
+    fixture
+        .run(&["status"])
+        .ends(0)
+        .expect_text("no project yet");
+    assert!(!fixture.state().exists(), "looking makes nothing");
+    fixture.run(&["init"]).ends(0);
+    fixture
+        .run(&["status"])
+        .ends(0)
+        .expect_text("none yet")
+        .expect_text("dream at");
+    fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
+    fixture.run(&["night"]).ends(0);
+    let status = fixture.run(&["status", "--json"]).ends(0).json();
+    let project = &status["projects"][0];
+    assert_eq!(project["last_night"]["worst"], "succeeded");
+    assert_eq!(project["trouble"], serde_json::Value::Null);
+    fs::remove_dir_all(fixture.path(".runner/reports")).unwrap();
+    fixture
+        .run(&["status"])
+        .ends(0)
+        .expect_text("TROUBLE")
+        .expect_text("has no report");
+    fixture.run(&["report"]).ends(0).expect_text("# Night");
+}
+
+/// A clock that all processes of a house share.
+fn tick_at(fixture: &Fixture, at: &str) -> crate::fixture::CommandOutput {
+    let clock = fixture.root().join("clock");
+    fs::write(&clock, at).unwrap();
+    crate::fixture::CommandOutput::of(
+        fixture
+            .runner(&["tick", "--json"])
+            .env("RUNNER_TEST_CLOCK", &clock)
+            .output()
+            .unwrap(),
+    )
+}
+
+#[test]
+fn a_tick_runs_the_night_once_and_reports_it() {
+    let fixture = Fixture::new();
+    let clock = fixture.root().join("clock");
+    fs::write(&clock, "2026-11-21T20:00:00Z").unwrap();
+    let init = fixture
+        .runner(&["init"])
+        .env("RUNNER_TEST_CLOCK", &clock)
+        .output()
+        .unwrap();
+    assert!(init.status.success());
+    fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
+    // Older than the quiet minutes, or the pass would be deferred.
+    fixture
+        .command("touch", &["-d", "2026-11-20T00:00:00Z", "ideas/note.md"])
+        .status()
+        .unwrap();
+    assert!(
+        tick_at(&fixture, "2026-11-22T02:29:59Z").ends(0).json()["started"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+    let reported = tick_at(&fixture, "2026-11-22T02:30:00Z").ends(0).json();
+    let jobs: Vec<_> = reported["started"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["job"].as_str().unwrap())
+        .collect();
+    assert_eq!(jobs, ["dream", "report"], "{reported}");
+    assert!(
+        fixture
+            .path(".runner/reports/2026-11-22/report.md")
+            .is_file()
+    );
+    assert!(
+        tick_at(&fixture, "2026-11-22T02:31:00Z").ends(0).json()["started"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+    // A long sleep: one run, one row for the stretch.
+    tick_at(&fixture, "2026-11-25T08:00:00Z").ends(0);
+    assert_eq!(
+        fixture.count("SELECT count(*) FROM occurrences WHERE outcome LIKE '%\"missed\"%'"),
+        1
+    );
+    assert_eq!(fixture.count("SELECT count(*) FROM nights"), 2);
+}
+
+#[test]
+fn two_ticks_at_once_start_nothing_twice() {
+    let fixture = Fixture::with(
+        "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> times\"]\n[jobs.dream]\nenabled = false\n",
+    );
+    let clock = fixture.root().join("clock");
+    let at = |text: &str| fs::write(&clock, text).unwrap();
+    at("2026-11-21T20:00:00Z");
+    let tick = || {
+        let mut command = fixture.runner(&["tick", "--json"]);
+        command
+            .env("RUNNER_TEST_CLOCK", &clock)
+            .stdout(std::process::Stdio::piped());
+        command.spawn().unwrap()
+    };
+    tick().wait_with_output().unwrap();
+    at("2026-11-21T20:05:00Z");
+    let ticks: Vec<_> = (0..6).map(|_| tick()).collect();
+    for child in ticks {
+        assert!(child.wait_with_output().unwrap().status.success());
+    }
+    let runs = fixture.run(&["runs", "--json"]).out;
+    let times = std::fs::read_to_string(fixture.path("times")).unwrap_or_default();
+    assert_eq!(times, "x\n", "{runs}");
+}

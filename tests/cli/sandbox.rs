@@ -1,0 +1,350 @@
+//! What is left of a child's tree when those that answer for it are killed, and the guards.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::fixture::{CommandOutput, Fixture, ended_within, print_line, skip};
+
+/// How long a tree may outlive whoever was killed.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// A run whose program has left its session, its environment and its parents behind.
+struct Live {
+    fixture: Fixture,
+    command: Child,
+    perform: u32,
+    launcher: u32,
+    tree: Vec<u32>,
+}
+
+impl Live {
+    fn new(sandbox: &str) -> Self {
+        let script = "setsid sleep 1001 & env -i setsid sh -c 'sleep 1002 & exec sleep 1003' & trap '' TERM HUP INT; echo up > up.fifo; while :; do sleep 1004; done";
+        let fixture = Fixture::with(&format!(
+            "[jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nsandbox = {sandbox:?}\nprogram = \"sh\"\nargs = [\"-c\", {script:?}]\n"
+        ));
+        fixture.command("mkfifo", &["up.fifo"]).status().unwrap();
+        let command = fixture
+            .runner(&["run", "tidy"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
+        let perform = only_child(command.id());
+        let launcher = only_child(perform);
+        let mut tree = Vec::new();
+        below(launcher, &mut tree);
+        assert!(tree.len() >= 3, "{tree:?}");
+        Self {
+            fixture,
+            command,
+            perform,
+            launcher,
+            tree,
+        }
+    }
+
+    #[track_caller]
+    fn is_gone(&self) {
+        for pid in &self.tree {
+            assert!(ended_within(*pid, LIMIT), "{pid} lives: {}", line(*pid));
+        }
+        assert!(ended_within(self.launcher, LIMIT));
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        for pid in [self.command.id(), self.perform, self.launcher] {
+            kill(pid, Signal::KILL);
+        }
+        let _ = self.command.wait();
+    }
+}
+
+fn kill(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    let _ = kill_process(pid, signal);
+}
+
+fn line(pid: u32) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    text.replace('\0', " ")
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|child: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        rest.split_whitespace().nth(1) == Some(&pid.to_string())
+    })
+    .collect()
+}
+
+fn only_child(pid: u32) -> u32 {
+    let children = children(pid);
+    assert_eq!(children.len(), 1, "{children:?}");
+    children[0]
+}
+
+fn below(pid: u32, all: &mut Vec<u32>) {
+    for child in children(pid) {
+        all.push(child);
+        below(child, all);
+    }
+}
+
+/// The control group of the run's launcher, if it made one.
+fn has_group(live: &Live) -> bool {
+    let group = fs::read_to_string(format!("/proc/{}/cgroup", live.tree[0])).unwrap();
+    group
+        .lines()
+        .any(|line| line.starts_with("0::") && line.contains("runner-"))
+}
+
+#[test]
+fn when_runner_is_killed_its_launcher_clears_up() {
+    for sandbox in ["on", "off"] {
+        let live = Live::new(sandbox);
+        kill(live.command.id(), Signal::KILL);
+        kill(live.perform, Signal::KILL);
+        live.is_gone();
+    }
+}
+
+#[test]
+fn when_the_launcher_is_killed_runner_clears_up() {
+    for sandbox in ["on", "off"] {
+        let mut live = Live::new(sandbox);
+        kill(live.launcher, Signal::KILL);
+        live.is_gone();
+        assert_eq!(
+            live.command.wait().unwrap().code(),
+            Some(1),
+            "it is a failure"
+        );
+        assert_eq!(live.fixture.survivors(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn when_both_are_killed_recovery_clears_up() {
+    for sandbox in ["on", "off"] {
+        let live = Live::new(sandbox);
+        let held = sandbox == "on" || has_group(&live);
+        for pid in [live.command.id(), live.perform, live.launcher] {
+            kill(pid, Signal::STOP);
+        }
+        for pid in [live.command.id(), live.perform, live.launcher] {
+            kill(pid, Signal::KILL);
+        }
+        assert!(ended_within(live.perform, LIMIT) && ended_within(live.launcher, LIMIT));
+        live.fixture.run(&["tick"]);
+        if held {
+            live.is_gone();
+        } else {
+            print_line(
+                "skipped 1: without a control group what cleared its environment is not found",
+            );
+        }
+        // Nothing stands any more where nothing stood.
+        for name in [".claude", ".codex", "rem", ".git/commondir"] {
+            assert!(!live.fixture.path(name).exists(), "{name}");
+        }
+        let groups = live.fixture.command(
+            "sh",
+            &["-c", "find /sys/fs/cgroup -name 'runner-*' 2>/dev/null"],
+        );
+        let run = live.fixture.run(&["runs", "--json"]).json()[0]["id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let groups = String::from_utf8({
+            let mut groups = groups;
+            groups.output().unwrap().stdout
+        })
+        .unwrap();
+        assert!(!groups.contains(&run), "{groups}");
+    }
+}
+
+#[test]
+fn a_job_without_walls_says_so_everywhere() {
+    let fixture =
+        Fixture::with("[jobs.tidy]\nkind = \"command\"\nsandbox = \"off\"\nprogram = \"true\"\n");
+    fixture.run(&["run", "tidy"]).ends(0);
+    let id = fixture.run(&["runs", "--json"]).json()[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    fixture
+        .run(&["runs", "show", &id])
+        .expect_text("walls off")
+        .expect_text("not held by its walls");
+}
+
+#[test]
+fn a_command_writes_its_tree_and_not_what_rules_it() {
+    let script = "echo x > made; mkdir -p .claude; echo evil > .claude/settings.json; echo evil >> runner.toml; echo evil >> .git/config; echo evil > .git/hooks/post-commit; echo evil > dreams/x; echo evil > \"$HOME/evil\"; git add made && git -c user.name=a -c user.email=b commit --quiet -m Made; true";
+    let fixture = Fixture::with(&format!(
+        "[jobs.tidy]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}]\n"
+    ));
+    let before = (fixture.read("runner.toml"), fixture.read(".git/config"));
+    fixture.run(&["run", "tidy"]).ends(0);
+    assert_eq!(
+        (fixture.read("runner.toml"), fixture.read(".git/config")),
+        before
+    );
+    for path in [
+        ".claude",
+        ".codex",
+        ".git/hooks/post-commit",
+        "dreams/x",
+        "../evil",
+        ".git/commondir",
+    ] {
+        assert!(!fixture.path(path).exists(), "{path}");
+    }
+    if fs::exists("/usr/bin/bwrap").unwrap() {
+        assert_eq!(fixture.read("made"), "x\n");
+        assert_eq!(fixture.git(&["log", "-1", "--format=%s"]).trim(), "Made");
+    } else {
+        skip(
+            "bwrap",
+            "without bubblewrap nothing new is made beside what is kept",
+        );
+    }
+}
+
+#[test]
+fn it_runs_in_a_process_namespace_that_its_group_is_no_part_of() {
+    let fixture = Fixture::with(
+        "[jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"true\"\n",
+    );
+    let apart = ["--pid", "--fork", "--mount-proc"];
+    let can = fixture
+        .command("unshare", &[&apart[..], &["true"]].concat())
+        .status();
+    if !can.is_ok_and(|status| status.success()) {
+        print_line("skipped 1: no process namespace can be made here");
+        return;
+    }
+    for args in [&["run", "tidy"][..], &["status"], &["tick"]] {
+        let line = [&apart[..], &[env!("CARGO_BIN_EXE_runner")], args].concat();
+        let said = CommandOutput::of(fixture.command("unshare", &line).output().unwrap());
+        assert!(!said.err.contains("panicked"), "{args:?}: {said:?}");
+        said.ends(0);
+    }
+    let run = &fixture.run(&["runs", "--json"]).json()[0];
+    assert_eq!(run["outcome"], "succeeded", "{run}");
+}
+
+#[test]
+fn the_hook_refuses_by_its_only_blocking_code() {
+    let fixture = Fixture::with(
+        "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n\
+         [jobs.cycle]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.md\"\n\
+         [jobs.up]\nkind = \"wake\"\nagent = \"a\"\nprompt = \"prompts/wake.md\"\n",
+    );
+    let ask = |args: &[&str], payload: &[u8], from: &Path| {
+        let mut hook = fixture
+            .runner(&[&["guard", "hook"], args].concat())
+            .current_dir(from)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // One that has refused already reads no more.
+        let _ = hook.stdin.take().unwrap().write_all(payload);
+        hook.wait_with_output().unwrap().status.code()
+    };
+    let project = fixture.project();
+    let write = |path: &str| {
+        serde_json::json!({
+            "hook_event_name": "PreToolUse", "tool_name": "Write", "cwd": project,
+            "tool_input": { "file_path": path, "content": "x" },
+        })
+        .to_string()
+        .into_bytes()
+    };
+    let job = ["--job", "tidy"];
+    assert_eq!(ask(&job, &write("notes.md"), &project), Some(0));
+    for path in [
+        "/etc/passwd",
+        "../x",
+        "runner.toml",
+        ".ctxrc",
+        ".claude/settings.json",
+        ".git/config",
+        "cycle.md",
+        "prompts/wake.md",
+    ] {
+        assert_eq!(ask(&job, &write(path), &project), Some(2), "{path}");
+    }
+    assert_eq!(ask(&["--write", "."], &write("a"), &project), Some(0));
+    assert_eq!(
+        ask(&["--write", ".", "--keep", "a"], &write("a"), &project),
+        Some(2)
+    );
+    // Whatever goes wrong refuses.
+    for payload in [&b""[..], b"{", b"\xff\xfe", &vec![b' '; 9 << 20]] {
+        assert_eq!(ask(&job, payload, &project), Some(2));
+    }
+    assert_eq!(ask(&[], &write("a"), &project), Some(2), "no bounds");
+    assert_eq!(ask(&["--job", "nobody"], &write("a"), &project), Some(2));
+    assert_eq!(ask(&["--no-such-flag"], &write("a"), &project), Some(2));
+    assert_eq!(
+        ask(&job, &write("a"), fixture.root()),
+        Some(2),
+        "in no project"
+    );
+    fixture.write("runner.toml", "broken = ");
+    assert_eq!(
+        ask(&job, &write("a"), &project),
+        Some(2),
+        "a broken configuration"
+    );
+}
+
+#[test]
+fn scopes_and_leaks_are_answered() {
+    let fixture = Fixture::with("");
+    fixture
+        .run(&[
+            "guard",
+            "write-scope",
+            "--job",
+            "dream",
+            "dreams/state.json",
+        ])
+        .ends(0)
+        .expect_text("dreams/state.json: may be written");
+    fixture
+        .run(&[
+            "guard",
+            "write-scope",
+            "--job",
+            "dream",
+            "dreams/x",
+            "README.md",
+        ])
+        .ends(1)
+        .expect_text("README.md: must not be written");
+    let json = fixture
+        .run(&["guard", "leak", "--json", "dreams/state.json", "README.md"])
+        .ends(1)
+        .json();
+    assert_eq!(
+        (&json[0]["allowed"], &json[1]["allowed"]),
+        (&true.into(), &false.into())
+    );
+}

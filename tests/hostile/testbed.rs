@@ -1,0 +1,122 @@
+//! Where the hostile agent is let loose: a house with something to lose, and what must hold after.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::fixture::Fixture;
+
+/// The secret that is handed to it, and must not be found anywhere afterwards.
+pub const CANARY: &str = "canary-7f3kQ9zLw2-mX8vB4nT6";
+
+/// The built agent.
+pub fn agent() -> PathBuf {
+    let runner = Path::new(env!("CARGO_BIN_EXE_runner"));
+    let agent = runner.with_file_name("examples").join("hostile-agent");
+    assert!(
+        agent.exists(),
+        "{} is not built: cargo build --example hostile-agent",
+        agent.display()
+    );
+    agent
+}
+
+/// A link to the agent whose name says how it speaks and what it does.
+pub fn link(fixture: &Fixture, dialect: &str, behaviour: &str) -> String {
+    let folder = fixture.root().join("bin");
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(format!("{dialect}--{behaviour}"));
+    if !path.exists() {
+        symlink(agent(), &path).unwrap();
+    }
+    path.display().to_string()
+}
+
+/// Everything below the house that nobody may change: path, kind, mode and content, but for what
+/// runner itself keeps.
+pub fn picture(fixture: &Fixture, but: &[&str]) -> BTreeMap<String, String> {
+    let mut seen = BTreeMap::new();
+    let mut folders = vec![fixture.root().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().flatten() {
+            let path = entry.path();
+            let name = path
+                .strip_prefix(fixture.root())
+                .unwrap()
+                .display()
+                .to_string();
+            if but
+                .iter()
+                .any(|but| name == *but || name.starts_with(&format!("{but}/")))
+            {
+                continue;
+            }
+            let Ok(meta) = path.symlink_metadata() else {
+                continue;
+            };
+            let what = if meta.is_dir() {
+                folders.push(path);
+                "folder".to_owned()
+            } else if meta.is_symlink() {
+                format!("-> {}", fs::read_link(&path).unwrap().display())
+            } else {
+                let bytes = fs::read(&path).unwrap_or_default();
+                format!("{} {:?}", bytes.len(), blake(&bytes))
+            };
+            seen.insert(name, format!("{:o} {} {what}", meta.mode(), meta.uid()));
+        }
+    }
+    seen
+}
+
+/// A checksum that is good enough to see a change by.
+fn blake(bytes: &[u8]) -> u64 {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What differs between two pictures.
+pub fn differs(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, what) in before {
+        match after.get(name) {
+            None => found.push(format!("{name} is gone")),
+            Some(now) if now != what => found.push(format!("{name}: {what} -> {now}")),
+            Some(_) => {}
+        }
+    }
+    found.extend(
+        after
+            .keys()
+            .filter(|name| !before.contains_key(*name))
+            .map(|name| format!("{name} is new")),
+    );
+    found
+}
+
+/// Every file of the house that holds `needle`, in any of the forms in which it may be written.
+pub fn holding(fixture: &Fixture, needle: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![fixture.root().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().flatten() {
+            let path = entry.path();
+            let meta = path.symlink_metadata().unwrap();
+            if meta.is_dir() {
+                folders.push(path);
+            } else if meta.is_file() && meta.len() < 256 << 20 {
+                let bytes = fs::read(&path).unwrap_or_default();
+                if bytes
+                    .windows(needle.len())
+                    .any(|window| window == needle.as_bytes())
+                {
+                    found.push(path.display().to_string());
+                }
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,82 @@
+//! What the sandbox holds, seen from outside: the attempts of a program that means harm, the ends of
+//! its tree, and what a launcher may not be told by.
+//!
+//! Everything goes through the built program (`runner __launch`) as in a run.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test program"
+)]
+
+mod attempts;
+mod escapes;
+mod launch;
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use runner_engine::process::{ChildSandbox, ChildSpec, Limits, Stdin};
+use runner_engine::sandbox::{Sandbox, SandboxMechanism, SandboxedStart, bwrap};
+
+/// The program with the launcher.
+pub const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
+
+/// Reports a check that was skipped because `program` is missing, and appends it to the file that
+/// `RUNNER_SKIPS` names (`tests/skips.sh` describes that file).
+pub fn skip(program: &str, reason: &str) {
+    println!("skipped {reason}");
+    if let Some(file) = std::env::var_os("RUNNER_SKIPS") {
+        let mut file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file)
+            .unwrap();
+        file.write_all(format!("{program}\t{reason}\n").as_bytes())
+            .unwrap();
+    }
+}
+
+/// The means that this host has.
+pub fn means() -> Vec<SandboxMechanism> {
+    let mut all = vec![SandboxMechanism::Landlock];
+    if bwrap::find().is_some() {
+        all.extend([SandboxMechanism::Bubblewrap, SandboxMechanism::All]);
+    } else {
+        skip(
+            "bwrap",
+            "2 of 3 kinds of sandbox: bubblewrap is not installed",
+        );
+    }
+    all
+}
+
+/// A confined `sh -c`.
+pub fn shell(script: &str, cwd: &Path, walls: Sandbox) -> ChildSpec {
+    ChildSpec {
+        program: PathBuf::from("/bin/sh"),
+        args: vec!["-c".into(), script.into()],
+        cwd: cwd.to_owned(),
+        env: BTreeMap::from([("PATH".to_owned(), "/usr/sbin:/usr/bin:/bin".to_owned())]),
+        stdin: Stdin::Null,
+        limits: Limits {
+            total: Some(std::time::Duration::from_secs(60)),
+            ..Limits::default()
+        },
+        marker: format!("walls-{}", ulid()),
+        sandbox: ChildSandbox::Launched(SandboxedStart {
+            launcher: PathBuf::from(RUNNER),
+            walls,
+        }),
+    }
+}
+
+/// A marker that nobody else has.
+pub fn ulid() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::SeqCst);
+    format!("{}-{next}", std::process::id())
+}
