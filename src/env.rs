@@ -321,7 +321,7 @@ impl Env {
 
     /// What jobs can be confined by, as a tick found it.
     pub fn sandbox_note(&self) -> PathBuf {
-        self.state.join("walls.json")
+        self.state.join("sandbox.json")
     }
 
     /// Notes that a tick was made. What cannot be written makes a later look say too much, and nothing

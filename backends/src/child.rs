@@ -160,7 +160,7 @@ pub(crate) fn spawn_error(error: &SpawnError) -> BackendError {
                 hint: error.to_string(),
             }
         }
-        SpawnError::Cwd { .. } | SpawnError::Walls { .. } => BackendError::Rejected {
+        SpawnError::Cwd { .. } | SpawnError::Sandbox { .. } => BackendError::Rejected {
             why: error.to_string(),
         },
         SpawnError::Cancelled { why } => BackendError::Cancelled { why: why.clone() },

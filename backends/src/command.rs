@@ -117,7 +117,7 @@ impl CommandPlan {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match (&*held, &self.sandbox_start) {
             (Some(held), _) => held.clone(),
-            (None, Some(sandbox_start)) if sandbox_start.walls.off => "walls off".to_owned(),
+            (None, Some(sandbox_start)) if sandbox_start.sandbox.off => "sandbox off".to_owned(),
             (None, Some(_)) => "inside the sandbox, once it is started".to_owned(),
             (None, None) => "unconfined".to_owned(),
         }

@@ -196,7 +196,7 @@ fn start(ctx: &mut Context<'_>, spec: &CommandSpec, out: &Path) -> Result<usize,
 fn not_started(error: SpawnError) -> JobError {
     let class = match error {
         SpawnError::NotFound { .. } | SpawnError::NotExecutable { .. } => Class::NotInstalled,
-        SpawnError::Cwd { .. } | SpawnError::Io { .. } | SpawnError::Walls { .. } => {
+        SpawnError::Cwd { .. } | SpawnError::Io { .. } | SpawnError::Sandbox { .. } => {
             Class::Environment
         }
         SpawnError::Cancelled { why } => return JobError::Cancelled { why },

@@ -164,7 +164,7 @@ fn sandbox_start(home: &Env, off: bool) -> Result<SandboxedStart, String> {
     let state = fs::canonicalize(&home.state).map_err(cannot)?;
     Ok(SandboxedStart {
         launcher: env::executable().map_err(|failure| failure.to_string())?,
-        walls: Sandbox {
+        sandbox: Sandbox {
             off,
             hide: vec![state.clone()],
             network: true,

@@ -176,7 +176,7 @@ fn describe_sandbox(kind: &str) -> CheckItem {
         Err(why) => (why, true),
     };
     CheckItem {
-        what: "walls",
+        what: "sandbox",
         problem: (missing && kind != "builtin").then_some(Class::Environment),
         said,
     }

@@ -22,7 +22,7 @@ use lifecycle::{CYCLE, DAYDREAM, LIFECYCLE, REM, WORK};
 use notify::{CHANNEL, NOTIFY};
 use overnight::OVERNIGHT;
 use plain::PLAIN;
-use policy::{POLICY, WALLS};
+use policy::{POLICY, SANDBOX};
 pub(super) use shape::Shape;
 use spending::{BUDGET, CAPS, POOL, PRICE, WINDOW};
 pub(super) use tables::TABLES;
@@ -77,7 +77,7 @@ pub(super) fn is_policy(key: &str) -> bool {
 /// Whether a job has what `[defaults]` says where it says nothing itself.
 pub(super) fn is_shared(key: &str) -> bool {
     is_policy(key)
-        || [WALLS, AWAKE]
+        || [SANDBOX, AWAKE]
             .concat()
             .iter()
             .any(|(name, ..)| *name == key)
@@ -116,8 +116,8 @@ pub(super) fn all() -> Vec<Key> {
     add("pools.*.window", CAPS, &[]);
     add("prices.*", PRICE, &[]);
     add("jobs.*", POLICY, &[]);
-    add("defaults", WALLS, &[]);
-    add("jobs.*", WALLS, &[]);
+    add("defaults", SANDBOX, &[]);
+    add("jobs.*", SANDBOX, &[]);
     add("defaults", AWAKE, &[]);
     add("jobs.*", AWAKE, &[]);
     add("jobs.*", DREAM, &["dream"]);

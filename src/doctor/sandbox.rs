@@ -108,15 +108,15 @@ pub(super) fn findings() -> Vec<DoctorFinding> {
 }
 
 fn findings_of(found: &Available, off: &[&str]) -> Vec<DoctorFinding> {
-    let open = "walls are files-only, and docs/guide/walls.md says what that leaves open";
+    let open = "sandbox are files-only, and docs/guide/sandbox.md says what that leaves open";
     match (&found.level, &found.refused) {
         (Some(SandboxLevel::FilesOnly), None) => vec![
-            DoctorFinding::note("walls", format!("bubblewrap is not installed: {open}"))
+            DoctorFinding::note("sandbox", format!("bubblewrap is not installed: {open}"))
                 .hint(BUBBLEWRAP),
         ],
         (Some(_), Some(why)) => vec![
             DoctorFinding::warning(
-                "walls",
+                "sandbox",
                 format!("bubblewrap is installed and does not work here ({why}): {open}"),
             )
             .hint(allow(off)),
@@ -124,7 +124,7 @@ fn findings_of(found: &Available, off: &[&str]) -> Vec<DoctorFinding> {
         (Some(_), None) => Vec::new(),
         (None, Some(why)) => vec![
             DoctorFinding::warning(
-                "walls",
+                "sandbox",
                 format!(
                     "bubblewrap does not work here ({why}) and there is no Landlock, so jobs cannot be confined and are refused"
                 ),
@@ -133,7 +133,7 @@ fn findings_of(found: &Available, off: &[&str]) -> Vec<DoctorFinding> {
         ],
         (None, None) => vec![
             DoctorFinding::warning(
-                "walls",
+                "sandbox",
                 "neither Landlock nor bubblewrap is here, so jobs cannot be confined and are refused",
             )
             .hint(BUBBLEWRAP),

@@ -143,21 +143,21 @@ fn a_check_says_what_is_there_and_ends_with_what_is_missing() {
         .run(&["backends", "check", "mine"])
         .ends(0)
         .expect_text("ANTHROPIC_API_KEY is set");
-    let walls = fixture.run(&["backends", "check", "mine"]).out;
-    let walls = walls
+    let sandbox = fixture.run(&["backends", "check", "mine"]).out;
+    let sandbox = sandbox
         .lines()
-        .find(|line| line.contains("  walls  "))
+        .find(|line| line.contains("  sandbox  "))
         .unwrap();
     let status = fixture.run(&["status", "--json"]).ends(0).json();
-    let level = status["walls"].as_str().unwrap();
+    let level = status["sandbox"].as_str().unwrap();
     assert!(
-        walls.contains("ok") && walls.contains(level),
-        "{walls} {level}"
+        sandbox.contains("ok") && sandbox.contains(level),
+        "{sandbox} {level}"
     );
     fixture
         .run(&["status"])
         .ends(0)
-        .expect_text(&format!("walls {level}"));
+        .expect_text(&format!("sandbox {level}"));
     fixture.run(&["backends", "check", "builtin"]).ends(0);
     fixture
         .run(&["backends", "check", "mind"])

@@ -280,7 +280,7 @@ fn the_guides_backend_works() {
 fn assert_sandboxed(run: &serde_json::Value) {
     let reported = run["containment"].as_str().unwrap();
     assert!(
-        reported.starts_with("walls full (") || reported.starts_with("walls files-only ("),
+        reported.starts_with("sandbox full (") || reported.starts_with("sandbox files-only ("),
         "{reported}"
     );
     assert!(

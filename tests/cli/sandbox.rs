@@ -177,7 +177,7 @@ fn when_both_are_killed_recovery_clears_up() {
 }
 
 #[test]
-fn a_job_without_walls_says_so_everywhere() {
+fn a_job_without_a_sandbox_says_so_everywhere() {
     let fixture =
         Fixture::with("[jobs.tidy]\nkind = \"command\"\nsandbox = \"off\"\nprogram = \"true\"\n");
     fixture.run(&["run", "tidy"]).ends(0);
@@ -187,8 +187,8 @@ fn a_job_without_walls_says_so_everywhere() {
         .to_owned();
     fixture
         .run(&["runs", "show", &id])
-        .expect_text("walls off")
-        .expect_text("not held by its walls");
+        .expect_text("sandbox off")
+        .expect_text("not held by its sandbox");
 }
 
 #[test]

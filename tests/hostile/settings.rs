@@ -117,7 +117,7 @@ fn no_child_changes_what_decides_on_later_runs() {
 }
 
 #[test]
-fn without_walls_the_same_orders_change_it() {
+fn without_a_sandbox_the_same_orders_change_it() {
     for job in jobs("off") {
         let fixture = fixture(&job, true);
         let before = look(&fixture);

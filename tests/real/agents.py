@@ -226,8 +226,8 @@ def killed(root, kind, port):
     print(f"{kind} killed: {place.last().get('outcome')}", flush=True)
 
 
-def walled(root, kind, port):
-    """A tool that writes inside of its folder and outside: behind walls only the first is there."""
+def sandboxed(root, kind, port):
+    """A tool that writes inside of its folder and outside: inside a sandbox only the first is there."""
     target = Path(tempfile.mkdtemp(dir=root)) / "outside"
     script = urllib.parse.quote_plus(f"echo in >inside; echo out >{target}")
     place = Place(root, kind, f"tool;sh={script}", port)
@@ -236,11 +236,11 @@ def walled(root, kind, port):
     say(last["outcome"] == "succeeded", f"{kind} tool: {last}")
     say(sum(last["told"]["tools"].values()) == 1, f"{kind} tool: {last['told']}")
     inside = list((place.root / "state").rglob("inside"))
-    if last["containment"].startswith("walls full"):
+    if last["containment"].startswith("sandbox full"):
         say(len(inside) == 1, f"{kind} tool: nothing was written inside")
-        say(not target.exists(), f"{kind} tool: wrote outside of its walls")
+        say(not target.exists(), f"{kind} tool: wrote outside of its sandbox")
     else:
-        skip("host", f"2 of {kind}: there are no walls ({last['containment']})")
+        skip("host", f"2 of {kind}: there is no sandbox ({last['containment']})")
     say(not place.left(), f"{kind} tool: left {place.left()}")
     print(f"{kind} tool: inside {bool(inside)}, outside {target.exists()}", flush=True)
 
@@ -310,7 +310,7 @@ def main():
             for case in cases:
                 one(root, kind, port, case)
             killed(root, kind, port)
-            walled(root, kind, port)
+            sandboxed(root, kind, port)
         if shutil.which("claude", path=PATH):
             for case in DREAMS:
                 dreamed(root, port, case)

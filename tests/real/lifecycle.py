@@ -4,7 +4,7 @@
     lifecycle.py RUNNER [FOLDER_OF_PROGRAMS]
 
 The wake writes a file and commits it, then tries to write a journal entry and a row of the record
-itself, which its walls refuse. The dream answers with structured output; its verdict moves the board at
+itself, which its sandbox refuses. The dream answers with structured output; its verdict moves the board at
 the next wake. Exit code 1 when anything is not as it must be; without `claude` it is skipped, and
 counted.
 """
@@ -157,14 +157,14 @@ def play(root, port):
     told = [(row.get("tool"), "path" if row.get("args", {}).get("path") else "cmd") for row in rows]
     say(told == [("Write", "path"), ("Bash", "cmd"), ("Write", "path"), ("Bash", "cmd")], f"rows: {rows}")
     say(rows[0]["args"]["path"] == "made.md" and rows[0]["exit_code"] == 0, f"first row: {rows[0]}")
-    walled = last["containment"].startswith("walls full")
-    if walled:
+    sandboxed = last["containment"].startswith("sandbox full")
+    if sandboxed:
         say(rows[2]["exit_code"] != 0 and rows[2]["error"], f"an entry was written: {rows[2]}")
         say(rows[3]["exit_code"] != 0, f"a row was forged: {rows[3]}")
         forged = [path for path in (place.project / "rem").rglob("*")] if (place.project / "rem").exists() else []
         say(not forged, f"forged: {forged}")
     else:
-        skip("host", f"3: there are no walls ({last['containment']})")
+        skip("host", f"3: there is no sandbox ({last['containment']})")
     print(f"wake: {last['outcome']}, {len(rows)} rows, {last['containment']}", flush=True)
 
     done = place.runner("run", "rem")

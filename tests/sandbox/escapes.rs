@@ -114,7 +114,7 @@ impl Fixture {
         }
     }
 
-    fn walls(&self, means: Option<SandboxMechanism>, about: About) -> Sandbox {
+    fn sandbox(&self, means: Option<SandboxMechanism>, about: About) -> Sandbox {
         let at = |path: &str| self.root.join(path);
         Sandbox {
             off: means.is_none(),
@@ -139,7 +139,7 @@ impl Fixture {
         let mut spec = shell(
             &attempt.script,
             &self.root.join("work"),
-            self.walls(means, attempt.about),
+            self.sandbox(means, attempt.about),
         );
         let values = [
             ("R", self.root.display().to_string()),
@@ -382,7 +382,7 @@ fn none_gets_through_as_nobody() {
 
 /// Without a sandbox the harmless ones among them do what they say: the table above proves something.
 #[test]
-fn without_walls_they_get_through() {
+fn without_a_sandbox_they_get_through() {
     if std::env::consts::ARCH != "x86_64" {
         println!("skipped 1: the numbers of the calls are those of x86_64");
         return;

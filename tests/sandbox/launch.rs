@@ -9,7 +9,7 @@ use runner_engine::sandbox::{Sandbox, SandboxLevel, SandboxMechanism};
 
 use super::{means, shell};
 
-fn walls(means: SandboxMechanism) -> Sandbox {
+fn sandbox(means: SandboxMechanism) -> Sandbox {
     Sandbox {
         means,
         network: true,
@@ -30,43 +30,43 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn streams_statuses_and_the_environment_pass_exactly() {
     let folder = tempfile::tempdir().unwrap();
-    let mut off = walls(SandboxMechanism::All);
+    let mut off = sandbox(SandboxMechanism::All);
     off.off = true;
-    for walls in means().into_iter().map(walls).chain([off]) {
+    for sandbox in means().into_iter().map(sandbox).chain([off]) {
         let mut spec = shell(
             "cat; echo err >&2; env; exit 7",
             folder.path(),
-            walls.clone(),
+            sandbox.clone(),
         );
         spec.stdin = Stdin::Bytes(vec![b'x'; 300_000]);
         let ended = end(&spec).unwrap();
         assert_eq!(
             ended.status,
             ExitStatus::Exit(7),
-            "{walls:?} {}",
+            "{sandbox:?} {}",
             text(&ended.stderr)
         );
         assert_eq!(ended.reason, Reason::Exited);
         assert!(ended.stdout.starts_with(&[b'x'; 300_000]));
-        assert_eq!(text(&ended.stderr), "err", "{walls:?}");
+        assert_eq!(text(&ended.stderr), "err", "{sandbox:?}");
         let mut names: Vec<String> = text(&ended.stdout[300_000..])
             .lines()
             .filter_map(|line| Some(line.split_once('=')?.0.to_owned()))
             .filter(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(&name.as_str()))
             .collect();
         names.sort();
-        assert_eq!(names, ["PATH", "RUNNER_RUN"], "{walls:?}");
+        assert_eq!(names, ["PATH", "RUNNER_RUN"], "{sandbox:?}");
         let containment = ended.containment.expect("the launcher says what it got");
         println!("{containment}");
-        assert_eq!(containment.walls == SandboxLevel::Off, walls.off);
+        assert_eq!(containment.sandbox == SandboxLevel::Off, sandbox.off);
         for (script, status) in [
             ("kill -9 $$", ExitStatus::Signal(9)),
             ("kill -15 $$", ExitStatus::Signal(15)),
             ("exit 143", ExitStatus::Exit(143)),
             ("exit 255", ExitStatus::Exit(255)),
         ] {
-            let ended = end(&shell(script, folder.path(), walls.clone())).unwrap();
-            assert_eq!(ended.status, status, "{script} {walls:?}");
+            let ended = end(&shell(script, folder.path(), sandbox.clone())).unwrap();
+            assert_eq!(ended.status, status, "{script} {sandbox:?}");
         }
     }
 }
@@ -78,13 +78,13 @@ fn only_what_is_named_is_written() {
     for means in means() {
         let inside = root.join(format!("in-{means:?}"));
         fs::create_dir(&inside).unwrap();
-        let mut walls = walls(means);
-        walls.write = vec![inside.clone()];
+        let mut sandbox = sandbox(means);
+        sandbox.write = vec![inside.clone()];
         let script = format!(
             "echo a > {0}/in-{means:?}/a; echo b > {0}/b; cat /etc/passwd | head -1",
             root.display()
         );
-        let ended = end(&shell(&script, &root, walls)).unwrap();
+        let ended = end(&shell(&script, &root, sandbox)).unwrap();
         assert!(
             inside.join("a").exists(),
             "{means:?}: {}",

@@ -54,7 +54,7 @@ pub fn means() -> Vec<SandboxMechanism> {
 }
 
 /// A confined `sh -c`.
-pub fn shell(script: &str, cwd: &Path, walls: Sandbox) -> ChildSpec {
+pub fn shell(script: &str, cwd: &Path, sandbox: Sandbox) -> ChildSpec {
     ChildSpec {
         program: PathBuf::from("/bin/sh"),
         args: vec!["-c".into(), script.into()],
@@ -65,10 +65,10 @@ pub fn shell(script: &str, cwd: &Path, walls: Sandbox) -> ChildSpec {
             total: Some(std::time::Duration::from_secs(60)),
             ..Limits::default()
         },
-        marker: format!("walls-{}", ulid()),
+        marker: format!("sandbox-{}", ulid()),
         sandbox: ChildSandbox::Launched(SandboxedStart {
             launcher: PathBuf::from(RUNNER),
-            walls,
+            sandbox,
         }),
     }
 }

@@ -116,21 +116,23 @@ impl AgentPlan {
     }
 
     /// The sandbox with the program's own folder inside.
-    pub fn walls(&self) -> Option<SandboxedStart> {
+    pub fn sandbox(&self) -> Option<SandboxedStart> {
         let mut sandbox_start = self.sandbox_start.clone()?;
         // Sandbox take no path with a link in it.
         let real = self
             .state
             .as_ref()
             .map(|path| path.canonicalize().unwrap_or(path.clone()));
-        sandbox_start.walls = sandbox_start.walls.and_write(real);
-        sandbox_start.walls.network = true;
+        sandbox_start.sandbox = sandbox_start.sandbox.and_write(real);
+        sandbox_start.sandbox.network = true;
         Some(sandbox_start)
     }
 
     /// Whether the kernel confines what the program does.
     pub fn walled(&self) -> bool {
-        self.sandbox_start.as_ref().is_some_and(|it| !it.walls.off)
+        self.sandbox_start
+            .as_ref()
+            .is_some_and(|it| !it.sandbox.off)
     }
 
     /// Remembers what held a child.
@@ -153,13 +155,13 @@ impl AgentPlan {
     /// What confines it, in words: the kernel's sandbox as its last child had them, and its `own`.
     pub fn containment(&self, own: &str) -> String {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let walls = match (&*held, &self.sandbox_start) {
+        let sandbox = match (&*held, &self.sandbox_start) {
             (Some(held), _) => held.as_str(),
-            (None, Some(sandbox_start)) if sandbox_start.walls.off => "walls off",
+            (None, Some(sandbox_start)) if sandbox_start.sandbox.off => "sandbox off",
             (None, Some(_)) => "inside the sandbox, once it is started",
             (None, None) => "unconfined",
         };
-        format!("{walls}; {own}")
+        format!("{sandbox}; {own}")
     }
 
     /// Makes the program's own folder, which the sandbox only opens if it is there.
@@ -269,7 +271,7 @@ pub(crate) fn child_spec(
         stdin: Stdin::Bytes(prompt::text(request).into_bytes()),
         limits: child::limits(&request.limits, plan.quiet, plan.output_cap, &plan.patience),
         marker: request.id.clone(),
-        sandbox: plan.walls().into(),
+        sandbox: plan.sandbox().into(),
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
     }
     let seen = inside.real.write.iter().chain(&inside.real.keep);
     if let Some(place) = seen.into_iter().find(|place| !unchanged(place)) {
-        return refuse(LaunchRefusal::Walls(format!(
+        return refuse(LaunchRefusal::Sandbox(format!(
             "{} was replaced while the sandbox was set up",
             place.path.display()
         )));
@@ -66,9 +66,9 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
     drop(streams);
     let started = AppliedSandbox {
         tree: TreeControl::Namespace,
-        walls: SandboxLevel::Full,
+        sandbox: SandboxLevel::Full,
         made_of,
-        network: plan.walls.network,
+        network: plan.sandbox.network,
     };
     let main = child.id();
     if channel.send(&LaunchReport::Started(started), &[]).is_err() {
@@ -125,11 +125,11 @@ pub(super) fn start(
         .stdout(copy(1)?)
         .stderr(copy(2)?)
         .process_group(0);
-    if let Some(temp) = &plan.walls.temp {
+    if let Some(temp) = &plan.sandbox.temp {
         command.env("TMPDIR", temp);
     }
     let work = || {
-        let made_of = if plan.walls.off {
+        let made_of = if plan.sandbox.off {
             Vec::new()
         } else {
             restrict(plan, real, held)?
@@ -155,11 +155,11 @@ fn restrict(
 ) -> Result<Vec<String>, LaunchRefusal> {
     set_no_new_privs(true).map_err(|error| LaunchRefusal::at("give up new privileges", error))?;
     let mut made_of = Vec::new();
-    let usable = plan.walls.means != SandboxMechanism::Bubblewrap && landlock::is_there();
+    let usable = plan.sandbox.means != SandboxMechanism::Bubblewrap && landlock::is_there();
     if usable {
         let wanted = landlock::LandlockRules {
             real,
-            network: plan.walls.network,
+            network: plan.sandbox.network,
             held,
         };
         made_of.push(format!("landlock {}", landlock::restrict(&wanted)?));
@@ -178,7 +178,7 @@ fn restrict(
     set_capabilities(None, none)
         .map_err(|error| LaunchRefusal::at("give up capabilities", error))?;
     syscalls::refuse(syscalls::SyscallRules {
-        network: plan.walls.network,
+        network: plan.sandbox.network,
         sockets: held,
         processes: true,
     })?;

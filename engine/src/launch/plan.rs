@@ -25,7 +25,7 @@ pub(crate) struct LaunchPlan {
     /// The run's marker.
     pub marker: String,
     /// What it may touch.
-    pub walls: Sandbox,
+    pub sandbox: Sandbox,
     /// What the launch supervisor tells the first process inside of a mount view.
     pub inside: Option<ResolvedPaths>,
 }
@@ -59,7 +59,7 @@ pub(crate) enum LaunchReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum LaunchRefusal {
     /// The sandbox could not be raised.
-    Walls(String),
+    Sandbox(String),
     /// The system refused to start the program.
     Spawn(i32),
     /// Something else went wrong.
@@ -68,7 +68,7 @@ pub(crate) enum LaunchRefusal {
 
 impl From<SandboxError> for LaunchRefusal {
     fn from(error: SandboxError) -> Self {
-        Self::Walls(error.to_string())
+        Self::Sandbox(error.to_string())
     }
 }
 

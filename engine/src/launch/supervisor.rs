@@ -138,7 +138,7 @@ impl<'a> LaunchSupervisor<'a> {
         setsid().map_err(|error| LaunchRefusal::at("begin a session", error))?;
         set_child_subreaper(Some(getpid()))
             .map_err(|error| LaunchRefusal::at("become a subreaper", error))?;
-        limits::set(&plan.walls.caps).map_err(|error| LaunchRefusal::at("set limits", error))?;
+        limits::set(&plan.sandbox.caps).map_err(|error| LaunchRefusal::at("set limits", error))?;
         let own = |stream: BorrowedFd<'_>| {
             let copy = stream.try_clone_to_owned();
             copy.map_err(|error| LaunchRefusal::at("copy a stream", error))
@@ -152,7 +152,7 @@ impl<'a> LaunchSupervisor<'a> {
             own(io::stderr().as_fd())?,
         ];
         let group = ControlGroup::make(&plan.marker);
-        if let Some(temp) = &plan.walls.temp {
+        if let Some(temp) = &plan.sandbox.temp {
             fs::create_dir_all(temp)
                 .map_err(|error| LaunchRefusal::at(&format!("make {}", temp.display()), error))?;
         }
@@ -172,18 +172,18 @@ impl<'a> LaunchSupervisor<'a> {
     /// Starts the program, or bubblewrap with a launcher inside.
     fn raise_and_start(&mut self) -> Result<(), LaunchRefusal> {
         let plan = self.plan;
-        if !plan.walls.off
-            && plan.walls.means != SandboxMechanism::Landlock
+        if !plan.sandbox.off
+            && plan.sandbox.means != SandboxMechanism::Landlock
             && let Some(bwrap) = bwrap::find()
         {
-            let (real, held) = create(&plan.walls)?;
+            let (real, held) = create(&plan.sandbox)?;
             self.real = real;
             self.blockers = Some(held);
             match self.start_bubblewrap(&bwrap)? {
                 StartResult::Started => return Ok(()),
                 StartResult::Failed(why) => {
                     if probe::probe(&bwrap).is_ok() || !landlock::is_there() {
-                        return Err(LaunchRefusal::Walls(format!("bubblewrap: {why}")));
+                        return Err(LaunchRefusal::Sandbox(format!("bubblewrap: {why}")));
                     }
                 }
             }
@@ -193,24 +193,24 @@ impl<'a> LaunchSupervisor<'a> {
     }
 
     fn start_directly(&mut self) -> Result<(), LaunchRefusal> {
-        if !self.plan.walls.off {
-            self.real = resolve(&self.plan.walls)?;
+        if !self.plan.sandbox.off {
+            self.real = resolve(&self.plan.sandbox)?;
         }
         let streams = self.streams.take().expect("they are given away once");
         let (plan, real) = (self.plan, &self.real);
         let (child, made_of) = self.in_group(|| init::start(plan, real, false, &streams))??;
         drop(streams);
         self.main = child.id();
-        let off = plan.walls.off;
+        let off = plan.sandbox.off;
         let containment = AppliedSandbox {
             tree: self.tree(TreeControl::Subreaper),
-            walls: if off {
+            sandbox: if off {
                 SandboxLevel::Off
             } else {
                 SandboxLevel::FilesOnly
             },
             made_of,
-            network: off || plan.walls.network,
+            network: off || plan.sandbox.network,
         };
         self.tell_started(containment);
         Ok(())
@@ -222,9 +222,9 @@ impl<'a> LaunchSupervisor<'a> {
         let visible = self.visible();
         let view = bwrap::MountView {
             real: &self.real,
-            temp: plan.walls.temp.as_deref(),
+            temp: plan.sandbox.temp.as_deref(),
             visible: &visible,
-            network: plan.walls.network,
+            network: plan.sandbox.network,
         };
         let (ours, theirs) = Channel::pair().map_err(at("make a socket"))?;
         let (said, says) = io::pipe().map_err(at("make a pipe"))?;
@@ -259,7 +259,7 @@ impl<'a> LaunchSupervisor<'a> {
             cwd: plan.cwd.clone(),
             env: plan.env.clone(),
             marker: plan.marker.clone(),
-            walls: plan.walls.clone(),
+            sandbox: plan.sandbox.clone(),
             inside: Some(ResolvedPaths {
                 real: self.real.clone(),
             }),

@@ -80,7 +80,7 @@ pub fn run(
         },
     })
     .map_err(|error| match spec.sandbox.launched() {
-        Some(sandbox_start) => SpawnError::Walls {
+        Some(sandbox_start) => SpawnError::Sandbox {
             program: sandbox_start.launcher.clone(),
             why: format!("the launcher cannot be started: {error}"),
         },
@@ -106,7 +106,7 @@ pub fn run(
     {
         // It could not clear up itself.
         clear_marked(&spec.marker);
-        if let Some(folder) = &launcher.plan.walls.blockers {
+        if let Some(folder) = &launcher.plan.sandbox.blockers {
             clear_abandoned(folder);
         }
     }
@@ -118,7 +118,7 @@ pub fn run(
         && said.containment.is_none()
         && supervisor.reason() == Reason::Exited
     {
-        return Err(SpawnError::Walls {
+        return Err(SpawnError::Sandbox {
             program,
             why: "the launcher ended without a word".to_owned(),
         });
@@ -214,7 +214,7 @@ impl Launcher {
                 cwd: spec.cwd.clone(),
                 env: spec.env.clone(),
                 marker: spec.marker.clone(),
-                walls: sandbox_start.walls.clone(),
+                sandbox: sandbox_start.sandbox.clone(),
                 inside: None,
             },
             input: Some(input),
@@ -259,9 +259,9 @@ impl Launcher {
 
 fn refused(program: PathBuf, refusal: LaunchRefusal) -> SpawnError {
     match refusal {
-        LaunchRefusal::Walls(why) => SpawnError::Walls { program, why },
+        LaunchRefusal::Sandbox(why) => SpawnError::Sandbox { program, why },
         LaunchRefusal::Spawn(number) => spawn_error(program, io::Error::from_raw_os_error(number)),
-        LaunchRefusal::Other(why) => SpawnError::Walls { program, why },
+        LaunchRefusal::Other(why) => SpawnError::Sandbox { program, why },
     }
 }
 
@@ -349,7 +349,7 @@ impl<'a> Session<'a> {
             room: spec
                 .sandbox
                 .launched()
-                .and_then(|sandbox_start| sandbox_start.walls.quota.clone())
+                .and_then(|sandbox_start| sandbox_start.sandbox.quota.clone())
                 .map(|quota| DiskQuota::new(quota, started)),
         })
     }

@@ -147,7 +147,7 @@ pub enum SpawnError {
     },
     /// The sandbox that it was to start behind could not be raised.
     #[error("cannot confine {}: {why}", program.display())]
-    Walls {
+    Sandbox {
         /// The program.
         program: PathBuf,
         /// What stood in the way, and what mends it.

@@ -40,7 +40,7 @@ pub struct SandboxedStart {
     /// The program that has the `__launch` command: `runner` itself, by absolute path.
     pub launcher: PathBuf,
     /// What it may touch.
-    pub walls: Sandbox,
+    pub sandbox: Sandbox,
 }
 
 /// What a child may touch. What is not named it may read and not write.
@@ -197,7 +197,7 @@ pub struct AppliedSandbox {
     /// How its processes are held together.
     pub tree: TreeControl,
     /// How much its sandbox covers.
-    pub walls: SandboxLevel,
+    pub sandbox: SandboxLevel,
     /// What the sandbox was made of, with versions: `landlock 7`, `bubblewrap`, `seccomp`.
     pub made_of: Vec<String>,
     /// Whether it can reach the network.
@@ -208,7 +208,7 @@ impl AppliedSandbox {
     /// What it does not cover, in words.
     pub fn gaps(&self) -> Vec<&'static str> {
         let mut gaps = Vec::new();
-        match self.walls {
+        match self.sandbox {
             SandboxLevel::Off => gaps.push("everything that its user may touch is open to it"),
             SandboxLevel::FilesOnly => gaps.extend([
                 "modes, owners, times and attributes of its user's files can be changed anywhere",
@@ -219,7 +219,7 @@ impl AppliedSandbox {
             SandboxLevel::Full => {}
         }
         let landlock = self.made_of.iter().any(|part| part.starts_with("landlock"));
-        if self.walls == SandboxLevel::Full && !landlock && self.network {
+        if self.sandbox == SandboxLevel::Full && !landlock && self.network {
             gaps.push("abstract sockets of the host can be connected to");
         }
         if self.tree == TreeControl::Subreaper {
@@ -253,7 +253,7 @@ impl fmt::Display for TreeControl {
 
 impl fmt::Display for AppliedSandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "walls {}", self.walls)?;
+        write!(f, "sandbox {}", self.sandbox)?;
         if !self.made_of.is_empty() {
             write!(f, " ({})", self.made_of.join(", "))?;
         }

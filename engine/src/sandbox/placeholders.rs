@@ -46,17 +46,17 @@ pub struct Placeholders {
 ///
 /// # Errors
 /// A path that is no answer, or what is needed cannot be made.
-pub fn create(walls: &Sandbox) -> Result<(ResolvedSandbox, Placeholders), SandboxError> {
+pub fn create(sandbox: &Sandbox) -> Result<(ResolvedSandbox, Placeholders), SandboxError> {
     let mut held = Placeholders::default();
-    let Some(folder) = &walls.blockers else {
-        let real = resolve(walls)?;
+    let Some(folder) = &sandbox.blockers else {
+        let real = resolve(sandbox)?;
         return match real.missing.first() {
             None => Ok((real, held)),
             Some(path) => Err(cannot(path, &"there is no folder to register it in")),
         };
     };
     let _only_one = lock(folder).map_err(|error| cannot(folder, &error))?;
-    let real = resolve(walls)?;
+    let real = resolve(sandbox)?;
     held.folder = Some(folder.clone());
     let there = real.keep.iter().map(|place| &place.path);
     for path in there.filter(|path| entry(folder, path).exists()) {
@@ -200,17 +200,17 @@ mod tests {
         let root = fs::canonicalize(folder.path()).unwrap();
         fs::create_dir(root.join("work")).unwrap();
         let names = [".claude", "rem", "commondir"].map(|name| root.join("work").join(name));
-        let walls = Sandbox {
+        let sandbox = Sandbox {
             write: vec![root.join("work")],
             keep: names.to_vec(),
             blockers: Some(root.join("registry")),
             ..Sandbox::default()
         };
         let all = |there: bool| assert!(names.iter().all(|name| name.exists() == there));
-        let (real, first) = create(&walls).unwrap();
+        let (real, first) = create(&sandbox).unwrap();
         assert_eq!(real.missing.len(), 3);
         all(true);
-        let (real, second) = create(&walls).unwrap();
+        let (real, second) = create(&sandbox).unwrap();
         assert_eq!((real.missing.len(), real.keep.len()), (0, 3));
         drop(first);
         clear_abandoned(&root.join("registry"));
@@ -218,7 +218,7 @@ mod tests {
         drop(second);
         all(false);
         // Killed: its locks are gone, and nothing else.
-        let (_, mut killed) = create(&walls).unwrap();
+        let (_, mut killed) = create(&sandbox).unwrap();
         killed.folder = None;
         drop(killed);
         all(true);

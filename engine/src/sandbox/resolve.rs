@@ -43,17 +43,17 @@ pub struct ResolvedSandbox {
 ///
 /// # Errors
 /// [`SandboxError::Path`]: relative, through a symbolic link, or unreadable.
-pub fn resolve(walls: &Sandbox) -> Result<ResolvedSandbox, SandboxError> {
+pub fn resolve(sandbox: &Sandbox) -> Result<ResolvedSandbox, SandboxError> {
     let mut real = ResolvedSandbox::default();
-    let temp = walls.temp.iter();
-    for path in walls.write.iter().chain(temp) {
+    let temp = sandbox.temp.iter();
+    for path in sandbox.write.iter().chain(temp) {
         real.write.extend(resolve_path(path)?);
     }
-    for path in &walls.hide {
+    for path in &sandbox.hide {
         real.hide.extend(resolve_path(path)?);
     }
     let mut missing = BTreeSet::new();
-    for path in &walls.keep {
+    for path in &sandbox.keep {
         match resolve_path(path)? {
             Some(place) => real.keep.push(place),
             None => {
@@ -175,12 +175,12 @@ mod tests {
         fs::create_dir_all(root.join("work/.git")).unwrap();
         fs::write(root.join("work/.git/config"), "x").unwrap();
         symlink("/etc", root.join("work/link")).unwrap();
-        let walls = |write: &str, keep: &[&str]| Sandbox {
+        let sandbox = |write: &str, keep: &[&str]| Sandbox {
             write: vec![root.join(write)],
             keep: keep.iter().map(|path| root.join(path)).collect(),
             ..Sandbox::default()
         };
-        let real = resolve(&walls(
+        let real = resolve(&sandbox(
             "work",
             &["work/.git/config", "work/.claude/settings.json", "other"],
         ))
@@ -193,15 +193,15 @@ mod tests {
             [root.join("work"), root.join("work/.git")].into()
         );
         for bad in ["work/link", "work/link/passwd", "work/../work"] {
-            assert!(resolve(&walls(bad, &[])).is_err(), "{bad}");
+            assert!(resolve(&sandbox(bad, &[])).is_err(), "{bad}");
         }
-        assert!(resolve(&walls("work", &["work/link"])).is_err());
+        assert!(resolve(&sandbox("work", &["work/link"])).is_err());
         assert_eq!(
-            resolve(&walls("nothing", &[])).unwrap(),
+            resolve(&sandbox("nothing", &[])).unwrap(),
             ResolvedSandbox::default()
         );
         // A kept folder is not opened again by naming a place inside it.
-        let mut inside = walls("work/.git", &["work/.git"]);
+        let mut inside = sandbox("work/.git", &["work/.git"]);
         inside.write.push(root.join("work/.git/config"));
         assert_eq!(resolve(&inside).unwrap().write, []);
     }

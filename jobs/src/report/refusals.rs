@@ -21,7 +21,7 @@ pub enum RefusedBy {
     /// The check of a reply: an element that was not offered.
     Check,
     /// Sandbox, as far as they are known: uses of tools that failed.
-    Walls,
+    Sandbox,
 }
 
 impl RefusedBy {
@@ -32,7 +32,7 @@ impl RefusedBy {
             Self::Budget => "budget",
             Self::Admission => "not admitted",
             Self::Check => "check of the reply",
-            Self::Walls => "walls or tools",
+            Self::Sandbox => "sandbox or tools",
         }
     }
 }
@@ -79,7 +79,7 @@ pub(super) fn refusals_of_night(runs: &[RunLine]) -> Vec<Refusal> {
             if let Some(what) = line.strip_prefix(REFUSED) {
                 push(RefusedBy::Check, what);
             } else if line.ends_with(TOOLS) {
-                push(RefusedBy::Walls, line);
+                push(RefusedBy::Sandbox, line);
             }
         }
     }

@@ -39,7 +39,7 @@ pub(crate) fn run(job: &str, kind: &str) -> RunLine {
         facts: Map::new(),
         artifacts: vec!["out/a.json".into()],
         backend: "builtin".into(),
-        containment: "walls strict (bubblewrap, landlock 4), network closed, tree cgroup".into(),
+        containment: "sandbox full (bubblewrap, landlock 4), network closed, tree cgroup".into(),
         awake: Some(SleepInhibition {
             held: InhibitLevel::Sleep,
             by: "logind".into(),

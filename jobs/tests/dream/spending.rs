@@ -342,7 +342,7 @@ fn uses_of_tools_that_failed_are_told() {
             let (settled, _) = pass(&mut place, events, end);
             let lines = settled.summary.lines.join("\n");
             assert_eq!(
-                lines.contains("failed; what walls"),
+                lines.contains("failed; what the sandbox"),
                 words.is_some(),
                 "{lines}"
             );

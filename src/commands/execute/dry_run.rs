@@ -75,7 +75,7 @@ pub struct WriteScope {
 
 impl WriteScope {
     /// As the sandbox say that it is started behind; what lies outside of the project is runner's own.
-    fn of(root: &Path, walls: &Sandbox) -> Self {
+    fn of(root: &Path, sandbox: &Sandbox) -> Self {
         let below = |paths: &[PathBuf]| {
             let below = paths.iter().filter_map(|path| {
                 let rest = path.strip_prefix(root).ok()?;
@@ -91,13 +91,13 @@ impl WriteScope {
             below.collect()
         };
         // What lies elsewhere is not written anyway.
-        let kept: Vec<PathBuf> = (walls.keep.iter())
-            .filter(|path| walls.write.iter().any(|write| path.starts_with(write)))
+        let kept: Vec<PathBuf> = (sandbox.keep.iter())
+            .filter(|path| sandbox.write.iter().any(|write| path.starts_with(write)))
             .cloned()
             .collect();
         Self {
-            anything: walls.off,
-            writes: below(&walls.write),
+            anything: sandbox.off,
+            writes: below(&sandbox.write),
             never: below(&kept),
         }
     }
@@ -237,7 +237,7 @@ impl<'h> DryRunStore<'h> {
         let agent = setting.spec.kind.work().is_some()
             && matches!(described.kind.as_str(), "command" | "claude" | "codex");
         reported.program =
-            (own || agent).then(|| WriteScope::of(&setting.here.root, &sandbox_start.walls));
+            (own || agent).then(|| WriteScope::of(&setting.here.root, &sandbox_start.sandbox));
         reported.backend = Some(described);
         for level in &levels {
             reported.levels.push(RemainingBudget {

@@ -21,7 +21,7 @@ pub(super) struct StatusJson {
     pub(super) daemon: Option<DaemonJson>,
     pub(super) ticks: TicksJson,
     /// What a run's sandbox would be made of on this host; absent where there is nothing.
-    pub(super) walls: Option<String>,
+    pub(super) sandbox: Option<String>,
     /// Requested and running, of all projects, whoever started them.
     pub(super) live_runs: usize,
     pub(super) projects: Vec<ProjectJson>,

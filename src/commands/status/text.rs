@@ -21,9 +21,9 @@ pub(super) fn text(status: &StatusJson) -> String {
     if let Some(trouble) = &status.ticks.trouble {
         out.push_str(&format!("NO TICKS: {trouble}\n"));
     }
-    if status.walls.is_none() {
+    if status.sandbox.is_none() {
         out.push_str(
-            "NO WALLS: programs of jobs are refused here; `runner doctor` says what mends it\n",
+            "NO SANDBOX: programs of jobs are refused here; `runner doctor` says what mends it\n",
         );
     }
     for project in &status.projects {
@@ -33,8 +33,8 @@ pub(super) fn text(status: &StatusJson) -> String {
     if let Some(pause) = &status.paused {
         out.push_str(&format!("everything is paused {}\n", describe_pause(pause)));
     }
-    if let Some(walls) = &status.walls {
-        out.push_str(&format!("walls {walls}\n"));
+    if let Some(sandbox) = &status.sandbox {
+        out.push_str(&format!("sandbox {sandbox}\n"));
     }
     out.push_str(&daemon(status));
     out

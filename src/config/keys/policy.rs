@@ -73,7 +73,7 @@ pub(super) const POLICY: &[Row] = &[
     ),
 ];
 
-pub(super) const WALLS: &[Row] = &[
+pub(super) const SANDBOX: &[Row] = &[
     (
         "sandbox",
         OneOf(&["on", "off"]),

@@ -10,7 +10,7 @@ use crate::report::model::{NightReport, RunLine};
 /// More refusals than this are folded.
 const UNFOLDED: usize = 15;
 /// How a run says that nothing held its program.
-const OFF: &str = "walls off";
+const OFF: &str = "sandbox off";
 /// How a line of a run begins that tells what its sandbox did not cover.
 const GAP: &str = "not held by its sandbox: ";
 
@@ -157,7 +157,7 @@ fn refused(page: &mut Page, report: &NightReport) {
 fn held(page: &mut Page, report: &NightReport) {
     put!(
         page,
-        "<section id=\"walls\">\n<h2>Sandbox and wakefulness</h2>\n<dl class=\"held\">"
+        "<section id=\"sandbox\">\n<h2>Sandbox and wakefulness</h2>\n<dl class=\"held\">"
     );
     let mut levels: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut gaps: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

@@ -46,7 +46,7 @@ fn a_good_night_says_so_and_asks_for_nothing() {
     assert_eq!(cards, ["1 succeeded", "$0.02", "nothing", "nothing"]);
     assert!(moves.is_empty());
     assert!(page.contains("Nothing waits for you."), "{page}");
-    assert_eq!(texts(&page, "#walls dt").len(), 2, "{page}");
+    assert_eq!(texts(&page, "#sandbox dt").len(), 2, "{page}");
 }
 
 #[test]

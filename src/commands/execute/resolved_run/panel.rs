@@ -172,8 +172,8 @@ impl ResolvedRun<'_> {
             })?;
         }
         let [place, temp] = folders.map(|folder| std::fs::canonicalize(&folder).unwrap_or(folder));
-        own.walls.write = vec![place];
-        own.walls.temp = Some(temp);
+        own.sandbox.write = vec![place];
+        own.sandbox.temp = Some(temp);
         Ok(own)
     }
 }

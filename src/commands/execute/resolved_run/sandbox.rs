@@ -58,7 +58,7 @@ impl ResolvedRun<'_> {
         }
         let run_dir = real(&self.run_dir)?;
         let state = real(&self.home.state)?;
-        let mut walls = Sandbox {
+        let mut sandbox = Sandbox {
             off: sandbox.off,
             write: vec![run_dir.join(own)],
             hide: vec![state.clone()],
@@ -80,13 +80,13 @@ impl ResolvedRun<'_> {
         if let Some(home) = self.environment.get("HOME").map(PathBuf::from)
             && let Ok(home) = fs::canonicalize(home)
         {
-            walls.hide.extend(SOCKETS.map(|socket| home.join(socket)));
+            sandbox.hide.extend(SOCKETS.map(|socket| home.join(socket)));
         }
         if let KindSpec::Overnight(_) = &self.spec.kind {
             // What `bd` keeps; nothing else of the project.
             let beads = self.here.root.join(".beads");
             if fs::symlink_metadata(&beads).is_ok_and(|data| data.is_dir()) {
-                walls.write.push(beads);
+                sandbox.write.push(beads);
             }
         }
         let (root, config) = (&self.here.root, &self.here.config);
@@ -98,18 +98,18 @@ impl ResolvedRun<'_> {
             (_, None) => None,
         };
         if let Some((write, keep)) = reach {
-            walls.write.extend(write);
-            walls.keep.extend(keep);
+            sandbox.write.extend(write);
+            sandbox.keep.extend(keep);
             let config = self
                 .home
                 .user_config
                 .parent()
                 .and_then(|it| fs::canonicalize(it).ok());
-            walls.keep.extend(config);
+            sandbox.keep.extend(config);
         }
         Ok(SandboxedStart {
             launcher: env::executable()?,
-            walls,
+            sandbox,
         })
     }
 }
