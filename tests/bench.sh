@@ -281,7 +281,7 @@ C
 "$runner" --quiet run ask
 words=$(wc -c < notes/answer.md)
 # The whole command is a process that begins a run and one that performs it, with their database; then 4 MB of
-# text are written, recorded and placed.
+# text are written, recorded and published.
 python3 "$work/time.py" "an answer of $megabytes MB in 160,000 pieces against curl > /dev/null" 5 \
     "$runner --quiet run ask" "$(command -v curl) -s http://127.0.0.1:$port/"
 [ "$words" -eq $((160000 * 24)) ] && [ "$(wc -l < "$work/port.sent")" -eq 7 ] || { echo "the answers were not all read"; exit 1; }

@@ -141,7 +141,7 @@ impl Outcome {
     }
 
     /// Whether the artifacts of the run are in place.
-    pub fn placed(&self) -> bool {
+    pub fn published(&self) -> bool {
         matches!(self, Self::Succeeded | Self::Degraded { .. })
     }
 

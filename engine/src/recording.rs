@@ -89,7 +89,7 @@ pub struct InputRecording(Option<Arc<Shared>>);
 #[derive(Debug)]
 struct Shared {
     mode: RecordingMode,
-    reel: Mutex<RecordingData>,
+    data: Mutex<RecordingData>,
     /// While replaying: the answers that are left, by door and question, and what was asked in vain.
     left: Mutex<(RecordedAnswers, Vec<UnrecordedInput>)>,
 }
@@ -119,24 +119,24 @@ impl InputRecording {
 
     /// One that answers from a reel. What it says was read as a file of the project is also laid down
     /// below `mirror`, so that it can be replaced there.
-    pub fn replaying(reel: &RecordingData, mirror: &Path) -> Self {
+    pub fn replaying(data: &RecordingData, mirror: &Path) -> Self {
         let mut answers = RecordedAnswers::new();
-        for read in &reel.reads {
+        for read in &data.reads {
             let key = (read.door.clone(), read.question.clone());
             answers.entry(key).or_default().push_back(read.clone());
         }
         let known = RecordingData {
-            contents: reel.contents.clone(),
+            contents: data.contents.clone(),
             ..RecordingData::default()
         };
         let mirror = mirror.to_owned();
         Self::new(RecordingMode::Replaying { mirror }, known, answers)
     }
 
-    fn new(mode: RecordingMode, reel: RecordingData, answers: RecordedAnswers) -> Self {
+    fn new(mode: RecordingMode, data: RecordingData, answers: RecordedAnswers) -> Self {
         Self(Some(Arc::new(Shared {
             mode,
-            reel: Mutex::new(reel),
+            data: Mutex::new(data),
             left: Mutex::new((answers, Vec::new())),
         })))
     }
@@ -156,15 +156,15 @@ impl InputRecording {
         let Some(shared) = self.0.as_ref().filter(|_| self.records()) else {
             return;
         };
-        let mut reel = shared.data();
+        let mut data = shared.data();
         let length = if facts.is_null() {
             0
         } else {
             facts.to_string().len()
         };
-        let content = shared.keep(&mut reel, question.len() + length, content);
-        if !reel.over {
-            reel.reads.push(RecordedRead {
+        let content = shared.keep(&mut data, question.len() + length, content);
+        if !data.over {
+            data.reads.push(RecordedRead {
                 door: door.to_owned(),
                 question: question.to_owned(),
                 facts,
@@ -176,9 +176,9 @@ impl InputRecording {
     /// Notes what was staged, or removed; also while replaying.
     pub fn made(&self, target: &str, content: Option<&[u8]>) {
         let Some(shared) = &self.0 else { return };
-        let mut reel = shared.data();
-        let content = shared.keep(&mut reel, target.len(), content);
-        reel.made.push(RecordedArtifact {
+        let mut data = shared.data();
+        let content = shared.keep(&mut data, target.len(), content);
+        data.made.push(RecordedArtifact {
             target: target.to_owned(),
             content,
         });
@@ -209,9 +209,9 @@ impl InputRecording {
             left.1.push(missing());
             return Err(missing());
         };
-        let reel = shared.data();
+        let data = shared.data();
         let content = read.content.map(|digest| {
-            let bytes = reel.contents.get(&digest).cloned().unwrap_or_default();
+            let bytes = data.contents.get(&digest).cloned().unwrap_or_default();
             (digest, bytes)
         });
         Ok(RecordedAnswer {
@@ -303,28 +303,28 @@ impl InputRecording {
 
 impl Shared {
     fn data(&self) -> MutexGuard<'_, RecordingData> {
-        self.reel
+        self.data
             .lock()
-            .expect("nothing panics while it holds the reel")
+            .expect("nothing panics while it holds the data")
     }
 
     /// Counts, and keeps a content unless that is too much.
     fn keep(
         &self,
-        reel: &mut RecordingData,
+        data: &mut RecordingData,
         more: usize,
         content: Option<&[u8]>,
     ) -> Option<Digest> {
         let digest = content.map(Digest::of);
-        let new = digest.filter(|digest| !reel.contents.contains_key(digest));
+        let new = digest.filter(|digest| !data.contents.contains_key(digest));
         let length = new.and(content).map_or(0, <[u8]>::len);
-        reel.bytes = reel.bytes.saturating_add((more + length) as u64);
-        if matches!(self.mode, RecordingMode::Recording { cap } if reel.bytes > cap) {
-            reel.over = true;
-            reel.reads.clear();
-            reel.contents.clear();
+        data.bytes = data.bytes.saturating_add((more + length) as u64);
+        if matches!(self.mode, RecordingMode::Recording { cap } if data.bytes > cap) {
+            data.over = true;
+            data.reads.clear();
+            data.contents.clear();
         } else if let (Some(digest), Some(bytes)) = (new, content) {
-            reel.contents.insert(digest, bytes.to_vec());
+            data.contents.insert(digest, bytes.to_vec());
         }
         digest
     }
@@ -350,10 +350,10 @@ mod tests {
         recording.note("git", "a", json!({"exit": 1}), None);
         recording.made("out", Some(b"two"));
         recording.made("gone", None);
-        let reel = recording.data();
-        assert_eq!((reel.contents.len(), reel.made.len()), (2, 2));
+        let data = recording.data();
+        assert_eq!((data.contents.len(), data.made.len()), (2, 2));
         let folder = tempfile::tempdir().unwrap();
-        let again = InputRecording::replaying(&reel, folder.path());
+        let again = InputRecording::replaying(&data, folder.path());
         let text = |door: &str| {
             let answer = again.recall(door, "a").unwrap();
             answer
@@ -369,7 +369,7 @@ mod tests {
         assert!(error.to_string().contains("git") && error.to_string().contains("\"b\""));
         assert_eq!(again.missing(), [error]);
         again.made("out", Some(b"two"));
-        assert_eq!(again.data().made, reel.made[..1]);
+        assert_eq!(again.data().made, data.made[..1]);
         again.note("file", "x", Value::Null, Some(b"not noted"));
         assert_eq!(again.data().reads, []);
     }
@@ -387,13 +387,13 @@ mod tests {
         );
         assert_eq!(asked(&recording, Ok(None)), Ok(None));
         let folder = tempfile::tempdir().unwrap();
-        let mut reel = recording.data();
-        let again = InputRecording::replaying(&reel, folder.path());
+        let mut data = recording.data();
+        let again = InputRecording::replaying(&data, folder.path());
         for answer in [Some(4), None, None] {
             assert_eq!(asked(&again, Err("the world was asked")), Ok(answer));
         }
-        reel.reads[0].facts = json!("no number");
-        let again = InputRecording::replaying(&reel, folder.path());
+        data.reads[0].facts = json!("no number");
+        let again = InputRecording::replaying(&data, folder.path());
         assert!(asked(&again, Ok(Some(1))).unwrap_err().contains("dice"));
         assert_eq!(again.missing().len(), 1);
     }
@@ -406,9 +406,9 @@ mod tests {
         assert!(!recording.data().over, "the same content counts once");
         recording.note("file", "c", Value::Null, Some(&[b'y'; 60]));
         recording.made("out", Some(b"z"));
-        let reel = recording.data();
-        assert!(reel.over && reel.reads.is_empty() && reel.bytes > 120);
-        assert_eq!(reel.made.len(), 1);
+        let data = recording.data();
+        assert!(data.over && data.reads.is_empty() && data.bytes > 120);
+        assert_eq!(data.made.len(), 1);
     }
 
     #[test]

@@ -343,7 +343,7 @@ fn dead(
     }
     let replayed = replay(store, run, fence, now.wall);
     if let Err(why) = &replayed {
-        detail = format!("its artifacts cannot be placed yet: {why}");
+        detail = format!("its artifacts cannot be published yet: {why}");
     }
     let event = Event {
         at: now.wall,
@@ -392,7 +392,7 @@ fn dead(
             let outcome = Outcome::Failed {
                 class: Class::Guard,
                 why: format!(
-                    "given up ({given_up}) while half placed: {why}; what was to be placed is kept in {staging}"
+                    "given up ({given_up}) while half published: {why}; what was to be published is kept in {staging}"
                 ),
             };
             store.settle_conflict(&run.id, fence, &outcome, &run.summary, now.wall)?;
@@ -464,7 +464,7 @@ fn replay(store: &mut Store, run: &RunRow, fence: Fence, now: Timestamp) -> Resu
         // that, a person must look.
         Err(error @ (PublishError::Conflict(_) | PublishError::Staged { .. })) => {
             let why = format!(
-                "{}; what was to be placed is kept in {staging}",
+                "{}; what was to be published is kept in {staging}",
                 whole(&error)
             );
             Ok(Replay::Conflict(Outcome::Failed {

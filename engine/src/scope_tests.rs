@@ -251,9 +251,9 @@ fn what_is_staged_is_placed_with_its_mode() {
 
     let mut log = MemoryLog::new(Fence(1));
     let ready = scope.finish(run(), Fence(1), Outcome::Succeeded).unwrap();
-    let placed = ready.place(&mut log).unwrap();
-    assert_eq!(placed.entries, 4);
-    assert!(placed.leftover.is_none());
+    let published = ready.place(&mut log).unwrap();
+    assert_eq!(published.entries, 4);
+    assert!(published.leftover.is_none());
     assert_eq!(fs::read(&script).unwrap(), b"v2");
     assert_eq!(
         fs::metadata(&script).unwrap().permissions().mode() & 0o7777,
@@ -331,7 +331,7 @@ fn a_folder_swapped_for_a_link_in_a_race_never_leads_outside() {
     let (nested, link) = (root.join("dreams/nested"), root.join("dreams/swap"));
     symlink(&outside, &link).unwrap();
     let done = AtomicBool::new(false);
-    let (mut placed, mut refused) = (0, 0);
+    let (mut published, mut refused) = (0, 0);
     thread::scope(|threads| {
         threads.spawn(|| {
             for turn in 0_u32.. {
@@ -349,7 +349,7 @@ fn a_folder_swapped_for_a_link_in_a_race_never_leads_outside() {
         });
         // Both answers, some times; a busy machine may give only one of them.
         let mut attempts = 0..2_000;
-        while (placed < 20 || refused < 20)
+        while (published < 20 || refused < 20)
             && let Some(number) = attempts.next()
         {
             let staging = format!("dreams/.staging/{number}");
@@ -368,7 +368,7 @@ fn a_folder_swapped_for_a_link_in_a_race_never_leads_outside() {
                     ready.place(&mut log).map_err(|error| error.to_string())
                 });
             match result {
-                Ok(_) => placed += 1,
+                Ok(_) => published += 1,
                 Err(_) => refused += 1,
             }
         }
@@ -377,6 +377,6 @@ fn a_folder_swapped_for_a_link_in_a_race_never_leads_outside() {
     assert_eq!(
         fs::read_dir(&outside).unwrap().count(),
         0,
-        "{placed} placed, {refused} refused"
+        "{published} published, {refused} refused"
     );
 }

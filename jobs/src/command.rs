@@ -70,13 +70,13 @@ pub struct Artifact {
 /// Each way in which it did not do what it declared.
 pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobError> {
     let out = ctx.run_dir.join(OUT_FOLDER);
-    let ran = match ctx.tape.replays() {
-        true => recalled(&ctx.tape),
+    let ran = match ctx.recording.replays() {
+        true => recalled(&ctx.recording),
         false => start(ctx, spec, &out),
     };
     match &ran {
-        Ok(killed) => (ctx.tape).note(PROGRAM, "", json!({ "killed": killed }), None),
-        Err(error) => note_failure(&ctx.tape, PROGRAM, "", error),
+        Ok(killed) => (ctx.recording).note(PROGRAM, "", json!({ "killed": killed }), None),
+        Err(error) => note_failure(&ctx.recording, PROGRAM, "", error),
     }
     let killed = ran?;
     let mut finished = Finished {
@@ -93,9 +93,13 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
         ));
     }
     for artifact in &spec.artifacts {
-        let bytes = match ctx.tape.replays() {
-            true => left_then(&ctx.tape, &artifact.from),
-            false => noted(&ctx.tape, &artifact.from, collect(&out, &artifact.from)),
+        let bytes = match ctx.recording.replays() {
+            true => left_then(&ctx.recording, &artifact.from),
+            false => noted(
+                &ctx.recording,
+                &artifact.from,
+                collect(&out, &artifact.from),
+            ),
         }?;
         parses(&artifact.to, &bytes)?;
         ctx.scope.stage(&artifact.to, &bytes, Expect::Current)?;
@@ -109,8 +113,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
 }
 
 /// How the program ended when the run was recorded: it is not started again.
-fn recalled(tape: &InputRecording) -> Result<usize, JobError> {
-    let facts = tape.recall(PROGRAM, "").map_err(unrecorded)?.facts;
+fn recalled(recording: &InputRecording) -> Result<usize, JobError> {
+    let facts = recording.recall(PROGRAM, "").map_err(unrecorded)?.facts;
     if let Some(killed) = facts["killed"].as_u64() {
         return Ok(usize::try_from(killed).unwrap_or(usize::MAX));
     }
@@ -118,10 +122,10 @@ fn recalled(tape: &InputRecording) -> Result<usize, JobError> {
 }
 
 /// A failure as it stands on a recording. Others have no class: a run that was cancelled is not recorded.
-fn note_failure(tape: &InputRecording, door: &str, question: &str, error: &JobError) {
+fn note_failure(recording: &InputRecording, door: &str, question: &str, error: &JobError) {
     if let JobError::Failed { class, why } = error {
         let facts = json!({ "class": class, "why": why });
-        tape.note(door, question, facts, None);
+        recording.note(door, question, facts, None);
     }
 }
 
@@ -133,20 +137,20 @@ fn failure(facts: &Value) -> JobError {
 
 /// What a program left, noted.
 fn noted(
-    tape: &InputRecording,
+    recording: &InputRecording,
     from: &str,
     left: Result<Vec<u8>, JobError>,
 ) -> Result<Vec<u8>, JobError> {
     match &left {
-        Ok(bytes) => tape.note(LEFT, from, Value::Null, Some(bytes)),
-        Err(error) => note_failure(tape, LEFT, from, error),
+        Ok(bytes) => recording.note(LEFT, from, Value::Null, Some(bytes)),
+        Err(error) => note_failure(recording, LEFT, from, error),
     }
     left
 }
 
 /// What it left then.
-fn left_then(tape: &InputRecording, from: &str) -> Result<Vec<u8>, JobError> {
-    let answer = tape.recall(LEFT, from).map_err(unrecorded)?;
+fn left_then(recording: &InputRecording, from: &str) -> Result<Vec<u8>, JobError> {
+    let answer = recording.recall(LEFT, from).map_err(unrecorded)?;
     match answer.content {
         Some((_, bytes)) => Ok(bytes),
         None => Err(failure(&answer.facts)),

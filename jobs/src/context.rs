@@ -97,7 +97,7 @@ pub struct Context<'a> {
     /// What is committed once everything is placed.
     pub(crate) publish: Option<Publish>,
     /// What it reads and makes is put on this.
-    pub(crate) tape: InputRecording,
+    pub(crate) recording: InputRecording,
     /// Where it is recorded.
     pub(crate) recorder: Option<recording::Recorder>,
     /// What was asked so far, of a run that is recorded.
@@ -160,7 +160,7 @@ impl<'a> Context<'a> {
             steps: None,
             unrecorded: None,
             publish: None,
-            tape: InputRecording::off(),
+            recording: InputRecording::off(),
             recorder: None,
             asked_for: Vec::new(),
             files: None,

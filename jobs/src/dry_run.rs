@@ -192,7 +192,7 @@ fn checks(kind: &KindSpec) -> Vec<String> {
         }
         KindSpec::Cycle(_) => vec![
             "the gate of its state is open, and its position is what was read".to_owned(),
-            "its position moves on only with what the state placed".to_owned(),
+            "its position moves on only with what the state published".to_owned(),
         ],
         KindSpec::Work(_) => vec![
             "each verdict of the newest entry names exactly one task".to_owned(),

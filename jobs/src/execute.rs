@@ -39,7 +39,7 @@ pub enum ExecuteError {
     #[error("the run was taken over while it worked")]
     TakenOver,
     /// The artifacts are recorded and could not all be moved; recovery goes on with them.
-    #[error("the artifacts could not all be placed yet: {0}")]
+    #[error("the artifacts could not all be published yet: {0}")]
     Unfinished(String),
     /// The database could not be used; recovery will settle the run.
     #[error(transparent)]
@@ -112,7 +112,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         env,
         publish: wanted,
         cancel,
-        tape,
+        recording,
         ..
     } = ctx;
     let run = admitted.run();
@@ -169,7 +169,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
                 cancel: &cancel,
             };
             // A commit is made once.
-            let wanted = wanted.filter(|_| !tape.replays());
+            let wanted = wanted.filter(|_| !recording.replays());
             let committed = wanted.map_or(Ok(()), |wanted| publish::publish(&place, &wanted));
             let Err(why) = committed else {
                 return Ok(SettledRun { outcome, summary });
@@ -209,8 +209,8 @@ fn publish_artifacts(
     now: jiff::Timestamp,
 ) -> Result<(), PublishError> {
     let mut log = store.publish_log(Some(summary), now);
-    let placed = ready.place(&mut log)?;
-    if let Some(leftover) = placed.leftover {
+    let published = ready.place(&mut log)?;
+    if let Some(leftover) = published.leftover {
         tracing::warn!(%leftover, "staging could not be removed");
     }
     Ok(())

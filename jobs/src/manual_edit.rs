@@ -57,7 +57,7 @@ pub enum ManualEditError {
     #[error("{0}")]
     Disk(String),
     /// It is recorded and could not all be moved; a tick goes on with it.
-    #[error("run {run} is half placed: {why}")]
+    #[error("run {run} is half published: {why}")]
     Unfinished {
         /// The act's run.
         run: RunId,
@@ -259,8 +259,8 @@ impl EditActor<'_> {
     ) -> Result<(), ManualEditError> {
         let entries = ready.manifest.entries.iter();
         summary.artifacts = entries.map(|entry| entry.target.to_string()).collect();
-        let placed = ready.place(&mut self.store.publish_log(Some(summary), now));
-        let Err(error) = placed else {
+        let published = ready.place(&mut self.store.publish_log(Some(summary), now));
+        let Err(error) = published else {
             return Ok(());
         };
         summary.artifacts.clear();
@@ -270,7 +270,7 @@ impl EditActor<'_> {
                 Err(self.nothing(admitted, ManualEditError::Changed(why), summary, now))
             }
             PublishError::Conflict(_) | PublishError::Staged { .. } => {
-                let why = format!("{why}; what was to be placed is kept in {staging}");
+                let why = format!("{why}; what was to be published is kept in {staging}");
                 let outcome = Outcome::Failed {
                     class: Class::Guard,
                     why: why.clone(),

@@ -108,7 +108,7 @@ pub struct Recording {
     /// What it is of.
     pub head: RecordingHeader,
     /// What was read and made.
-    pub reel: RecordingData,
+    pub data: RecordingData,
     /// What was asked.
     pub asked: Vec<Exchange>,
     /// How the work ended.
@@ -146,7 +146,7 @@ impl Recording {
         let lines = file::read(path)?;
         let (contents, redacted) = file::contents(&lines)
             .map_err(|digest| not_one(format!("the content {digest} cannot be read")))?;
-        let mut reel = RecordingData {
+        let mut data = RecordingData {
             contents,
             ..RecordingData::default()
         };
@@ -160,8 +160,8 @@ impl Recording {
                         .map_err(|why| not_one(format!("line 1: {why}")))?;
                     head = Some(of);
                 }
-                RecordingLine::Read(read) => reel.reads.push(read),
-                RecordingLine::Made(made) => reel.made.push(made),
+                RecordingLine::Read(read) => data.reads.push(read),
+                RecordingLine::Made(made) => data.made.push(made),
                 RecordingLine::Asked(exchange) => asked.push(*exchange),
                 RecordingLine::Over { bytes, most } => {
                     return Err(RecordingError::TooLong { bytes, most });
@@ -174,14 +174,14 @@ impl Recording {
                 RecordingLine::Content(_) => {}
             }
         }
-        let named = reel.reads.iter().filter_map(|read| read.content);
-        if let Some(lost) = named.into_iter().find(|it| !reel.contents.contains_key(it)) {
+        let named = data.reads.iter().filter_map(|read| read.content);
+        if let Some(lost) = named.into_iter().find(|it| !data.contents.contains_key(it)) {
             return Err(not_one(format!("the content {lost} is missing")).into());
         }
         match (head, outcome) {
             (Some(head), Some(outcome)) => Ok(Self {
                 head,
-                reel,
+                data,
                 asked,
                 outcome,
                 redacted,
@@ -196,7 +196,7 @@ impl Recording {
 pub(crate) struct PendingRecording {
     recorder: Recorder,
     head: Box<RecordingHeader>,
-    reel: RecordingData,
+    data: RecordingData,
     asked: Vec<Exchange>,
 }
 
@@ -210,10 +210,10 @@ impl Context<'_> {
 
     /// Puts all its doors on a recording.
     #[must_use]
-    pub(crate) fn with_recording(mut self, tape: InputRecording) -> Self {
-        self.scope.start_recording(tape.clone());
-        self.git = self.git.with_recording(tape.clone());
-        self.tape = tape;
+    pub(crate) fn with_recording(mut self, recording: InputRecording) -> Self {
+        self.scope.start_recording(recording.clone());
+        self.git = self.git.with_recording(recording.clone());
+        self.recording = recording;
         self
     }
 
@@ -223,7 +223,7 @@ impl Context<'_> {
         request: &Request,
         done: &Result<runner_backends::Reply, AskError>,
     ) {
-        if !self.tape.records() {
+        if !self.recording.records() {
             return;
         }
         use runner_backends::BackendError;
@@ -246,7 +246,7 @@ impl Context<'_> {
     pub(crate) fn take(&mut self, spec: &JobSpec) -> Option<PendingRecording> {
         let recorder = self.recorder.take()?;
         self.note_head();
-        let reel = self.tape.data();
+        let data = self.recording.data();
         let passed = self.passed().iter().chain(self.fell()).cloned().collect();
         let head = RecordingHeader {
             run: self.admitted.run().clone(),
@@ -258,7 +258,7 @@ impl Context<'_> {
             seed: self.admitted.seed(),
             by_hand: self.admitted.manual(),
             reserved: self.admitted.reserved(),
-            head: head_of(&reel),
+            head: head_of(&data),
             backend: self.backend.name().to_owned(),
             described: self.backend.describe(),
             passed,
@@ -268,14 +268,14 @@ impl Context<'_> {
         Some(PendingRecording {
             recorder,
             head: Box::new(head),
-            reel,
+            data,
             asked: std::mem::take(&mut self.asked_for),
         })
     }
 
     /// The commit that is checked out, if the run never asked for it itself: for its recording.
     fn note_head(&self) {
-        if self.tape.records() && head_of(&self.tape.data()).is_none() {
+        if self.recording.records() && head_of(&self.recording.data()).is_none() {
             // It is on the recording; a project without commits, or without git, has none.
             let _ = self.git.head();
         }
@@ -283,10 +283,10 @@ impl Context<'_> {
 }
 
 /// The commit that a run was told of.
-fn head_of(reel: &RecordingData) -> Option<String> {
+fn head_of(data: &RecordingData) -> Option<String> {
     let reported = |read: &&runner_engine::recording::RecordedRead| read.question == HEAD;
-    let digest = reel.reads.iter().find(reported)?.content?;
-    let text = String::from_utf8_lossy(reel.contents.get(&digest)?);
+    let digest = data.reads.iter().find(reported)?.content?;
+    let text = String::from_utf8_lossy(data.contents.get(&digest)?);
     Some(text.trim().to_owned())
 }
 
@@ -312,24 +312,24 @@ impl PendingRecording {
             format: file::FORMAT,
             of: redacted(&of, redactor),
         }];
-        if self.reel.over {
+        if self.data.over {
             lines.push(RecordingLine::Over {
-                bytes: self.reel.bytes,
+                bytes: self.data.bytes,
                 most: LARGEST,
             });
         } else {
-            let contents = self.reel.contents.iter();
+            let contents = self.data.contents.iter();
             lines.extend(contents.map(|(digest, bytes)| {
                 RecordingLine::Content(Content::of(*digest, bytes, redactor))
             }));
-            lines.extend(self.reel.reads.into_iter().map(|mut read| {
+            lines.extend(self.data.reads.into_iter().map(|mut read| {
                 read.facts = redacted(&read.facts, redactor);
                 read.question = redactor.redact(&read.question).into_owned();
                 RecordingLine::Read(read)
             }));
             lines.extend((self.asked.into_iter()).map(|one| RecordingLine::Asked(Box::new(one))));
         }
-        lines.extend(self.reel.made.into_iter().map(|made| {
+        lines.extend(self.data.made.into_iter().map(|made| {
             let target = redactor.redact(&made.target).into_owned();
             RecordingLine::Made(RecordedArtifact { target, ..made })
         }));

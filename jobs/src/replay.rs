@@ -116,7 +116,7 @@ pub fn replay(
     let allowed: Vec<&str> = head.writes.iter().map(String::as_str).collect();
     let scope = Scope::open(scratch.root, &allowed, &head.staging)?;
     let env = BTreeMap::new();
-    let tape = InputRecording::replaying(&recording.reel, scratch.root);
+    let inputs = InputRecording::replaying(&recording.data, scratch.root);
     let mut unwatched = Silent;
     let context = Context::new(
         &admitted,
@@ -140,9 +140,9 @@ pub fn replay(
         backend.clone(),
     )
     .with_fallbacks(Vec::new(), head.passed.clone())
-    .with_recording(tape.clone());
+    .with_recording(inputs.clone());
     let settled = execute(context, &head.spec)?;
-    let artifacts = compare(&recording.reel, &tape.data());
+    let artifacts = compare(&recording.data, &inputs.data());
     let mut drift = edited(recording);
     for one in backend.drift() {
         drift.push(format!("request {} differs at {}", one.request, one.part));
@@ -151,7 +151,7 @@ pub fn replay(
         let (now, then) = (backend.asked(), recording.asked.len());
         drift.push(format!("{now} requests were made, {then} then"));
     }
-    drift.extend(tape.missing().iter().map(ToString::to_string));
+    drift.extend(inputs.missing().iter().map(ToString::to_string));
     if settled.outcome != recording.outcome {
         drift.push(format!(
             "it ended {}, then {}",
@@ -181,8 +181,8 @@ fn edited(recording: &Recording) -> Vec<String> {
 
 /// All artifacts of both, in the order in which they were made.
 fn compare(then: &RecordingData, now: &RecordingData) -> Vec<Compared> {
-    let content = |reel: &RecordingData, target: &str| {
-        let mut all = reel.made.iter().filter(|made| made.target == target);
+    let content = |data: &RecordingData, target: &str| {
+        let mut all = data.made.iter().filter(|made| made.target == target);
         all.next_back().map(|made| made.content)
     };
     let mut targets: Vec<&str> = Vec::new();
@@ -243,23 +243,23 @@ fn first_difference(
 mod tests {
     use super::*;
 
-    fn reel(made: &[(&str, Option<&str>)]) -> RecordingData {
-        let tape = InputRecording::recording(1000);
+    fn data(made: &[(&str, Option<&str>)]) -> RecordingData {
+        let recording = InputRecording::recording(1000);
         for (target, content) in made {
-            tape.made(target, content.map(str::as_bytes));
+            recording.made(target, content.map(str::as_bytes));
         }
-        tape.data()
+        recording.data()
     }
 
     #[test]
     fn artifacts_are_compared_whatever_became_of_them() {
-        let then = reel(&[
+        let then = data(&[
             ("a", Some("x")),
             ("b", Some("1\n2\n")),
             ("c", None),
             ("d", Some("d")),
         ]);
-        let now = reel(&[
+        let now = data(&[
             ("a", Some("x")),
             ("b", Some("1\n3\n")),
             ("c", Some("c")),

@@ -97,7 +97,7 @@ impl KindSpec {
     pub fn unrecorded(word: &str) -> Option<&'static str> {
         match word {
             crate::overnight::KIND => Some(
-                "each of its iterations is placed while it runs, and decides on a corpus of any size: \
+                "each of its iterations is published while it runs, and decides on a corpus of any size: \
                  what it did stands in its own artifacts",
             ),
             "curator" => Some(

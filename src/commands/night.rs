@@ -112,9 +112,9 @@ pub fn with_steps(
     let mut reported = false;
     for run in close_nights(&mut store, &driver, home.now()?, Some(&project.id))? {
         let row = spawn::run_to_end(home, &mut store, &me, &run, manner)?;
-        let placed = row.outcome.as_ref().is_some_and(Outcome::placed);
-        reported |= placed && row.night == Some(night.id);
-        if !placed {
+        let published = row.outcome.as_ref().is_some_and(Outcome::published);
+        reported |= published && row.night == Some(night.id);
+        if !published {
             worst = worst.max(Exit::Failed);
             print_outcome(&row, manner, Listing::default());
         }

@@ -111,13 +111,13 @@ fn at_hand(
     page: &str,
 ) -> Result<PathBuf, Failure> {
     let folder = store.report_folder(night.id)?;
-    let placed = project
+    let published = project
         .root
         .join(report::FOLDER)
         .join(folder.as_ref().unwrap_or(&night.name))
         .join(report::PAGE);
-    if read_text_in(&project.root, &placed, DOCUMENT).is_ok_and(|there| there == page) {
-        return Ok(placed);
+    if read_text_in(&project.root, &published, DOCUMENT).is_ok_and(|there| there == page) {
+        return Ok(published);
     }
     let folder = home.state.join("pages");
     let path = folder.join(format!("{}-{}.html", project.id, night.name));

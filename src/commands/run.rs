@@ -177,10 +177,11 @@ pub fn print_outcome(row: &RunRow, manner: SpawnMode, listing: Listing) {
     if !why.is_empty() {
         line.push_str(&format!(": {why}"));
     }
-    if outcome.placed() || matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. }) {
+    if outcome.published() || matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. })
+    {
         if !manner.quiet {
             line.push('\n');
-            if outcome.placed() && outcome.why().is_some() && !row.summary.headline.is_empty() {
+            if outcome.published() && outcome.why().is_some() && !row.summary.headline.is_empty() {
                 line.push_str(&format!("  {}\n", row.summary.headline));
             }
             for text in &row.summary.lines {

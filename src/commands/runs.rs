@@ -298,7 +298,7 @@ pub fn show(home: &Env, run: &str, listing: Listing) -> Result<Exit, Failure> {
         );
     }
     for path in &row.summary.artifacts {
-        lines.push(pair("placed", path));
+        lines.push(pair("published", path));
     }
     if let (Some(job), Some(outcome)) = (&stopped_job(&store, &row)?, &row.outcome)
         && outcome.class().is_some()

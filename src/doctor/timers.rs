@@ -28,8 +28,8 @@ pub fn findings(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
                 .hint("runner setup --apply"),
         );
     }
-    for (kind, placed) in &record.hosts {
-        found.extend(whole(home, record, *kind, placed));
+    for (kind, published) in &record.hosts {
+        found.extend(whole(home, record, *kind, published));
     }
     if record
         .hosts
@@ -53,11 +53,11 @@ fn whole(
     home: &Env,
     record: &SetupRecord,
     kind: SchedulerKind,
-    placed: &InstalledHost,
+    published: &InstalledHost,
 ) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     let again = "runner setup --apply";
-    for (path, texts) in &placed.files {
+    for (path, texts) in &published.files {
         let place = path.display().to_string();
         match text_at(path) {
             Ok(Some(text)) if texts.contains(&text) => {}
@@ -69,7 +69,7 @@ fn whole(
             Err(failure) => found.push(DoctorFinding::failure(&place, &failure)),
         }
     }
-    for (path, to) in &placed.links {
+    for (path, to) in &published.links {
         if !fs::read_link(path).is_ok_and(|found| found == *to) {
             found.push(
                 DoctorFinding::error(
@@ -88,7 +88,7 @@ fn whole(
         }
     };
     for file in wanted.iter().flat_map(|host| &host.files) {
-        let old = placed
+        let old = published
             .files
             .get(&file.path)
             .is_some_and(|texts| !texts.contains(&file.text));
@@ -103,7 +103,7 @@ fn whole(
         }
     }
     match kind {
-        SchedulerKind::Systemd => found.extend(systemd(home, placed)),
+        SchedulerKind::Systemd => found.extend(systemd(home, published)),
         SchedulerKind::Cron => match crontab::read() {
             Err(failure) => found.push(DoctorFinding::failure("crontab", &failure)),
             Ok(text) => {
@@ -135,7 +135,7 @@ fn whole(
     found
 }
 
-fn systemd(home: &Env, placed: &InstalledHost) -> Vec<DoctorFinding> {
+fn systemd(home: &Env, published: &InstalledHost) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     let asked = ["systemctl", "--user", "show-environment"].map(str::to_owned);
     if let Err(why) = plan::run(&asked) {
@@ -156,7 +156,7 @@ fn systemd(home: &Env, placed: &InstalledHost) -> Vec<DoctorFinding> {
         );
     }
     // systemd's own words on what it was given; it says much on standard error and ends with 0.
-    let files: Vec<String> = placed
+    let files: Vec<String> = published
         .files
         .keys()
         .map(|path| path.display().to_string())

@@ -172,12 +172,12 @@ pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Ve
             // The date is the night's; until then any file of that form is as good.
             let to = root.join(&prompt.to);
             let folder = to.parent().unwrap_or(root).to_owned();
-            let placed = if prompt.to.contains("{date}") {
+            let published = if prompt.to.contains("{date}") {
                 folder
             } else {
                 to
             };
-            (vec![placed], Vec::new())
+            (vec![published], Vec::new())
         }
         KindSpec::Command(command) => {
             let (mut write, keep) = working(root, command.writes.as_deref(), config);

@@ -182,19 +182,19 @@ pub fn converge(
     if let Some(kind) = kind {
         let host = HostScheduler::of(kind, home, &record.minutes())?;
         let before = old.hosts.get(&kind).cloned().unwrap_or_default();
-        let (placed, steps) = install(home, &host, &before, old.pending)?;
-        let mut both = placed.clone();
+        let (published, steps) = install(home, &host, &before, old.pending)?;
+        let mut both = published.clone();
         for (path, texts) in &before.files {
             let all = both.files.entry(path.clone()).or_default();
             all.extend(texts.iter().cloned());
         }
         intent.hosts.insert(kind, both);
-        record.hosts.insert(kind, placed);
+        record.hosts.insert(kind, published);
         work.extend(steps);
     }
-    for (other, placed) in &old.hosts {
+    for (other, published) in &old.hosts {
         if Some(*other) != kind {
-            work.extend(uninstall(home, *other, placed, &mut left)?);
+            work.extend(uninstall(home, *other, published, &mut left)?);
         }
     }
     if kind.is_none() {
@@ -249,7 +249,7 @@ fn install(
     before: &InstalledHost,
     pending: bool,
 ) -> Result<(InstalledHost, Vec<SetupStep>), Failure> {
-    let mut placed = InstalledHost {
+    let mut published = InstalledHost {
         folders: before.folders.clone(),
         no_crontab_before: before.no_crontab_before,
         lingers_for_us: before.lingers_for_us,
@@ -269,8 +269,8 @@ fn install(
             steps.push(SetupStep::Folder(folder.to_owned()));
         }
         for made in missing.into_iter().rev().map(Path::to_owned) {
-            if !placed.folders.contains(&made) {
-                placed.folders.push(made);
+            if !published.folders.contains(&made) {
+                published.folders.push(made);
             }
         }
     }
@@ -284,7 +284,7 @@ fn install(
             return Err(not_ours(path));
         }
         let texts = BTreeSet::from([text.clone()]);
-        placed.files.insert(path.clone(), texts);
+        published.files.insert(path.clone(), texts);
         write(&mut steps, path, there, text.clone(), Some(*mode));
     }
     for (path, to) in &host.links {
@@ -294,14 +294,14 @@ fn install(
             Err(_) if path.symlink_metadata().is_ok() => return Err(not_ours(path)),
             Err(_) => steps.push(SetupStep::Link(path.clone(), to.clone())),
         }
-        placed.links.insert(path.clone(), to.clone());
+        published.links.insert(path.clone(), to.clone());
     }
     if let Some(line) = &host.crontab {
         let old = crontab::read()?;
         let there = old.clone().unwrap_or_default();
         let new = crontab::with_block(&there, &home.owner(), line).map_err(broken)?;
         if old.is_none() {
-            placed.no_crontab_before = true;
+            published.no_crontab_before = true;
         }
         if old.as_ref() != Some(&new) {
             steps.push(SetupStep::Crontab {
@@ -311,30 +311,30 @@ fn install(
         }
     }
     if host.lingers == Some(false) {
-        placed.lingers_for_us = true;
+        published.lingers_for_us = true;
         steps.push(run(&["loginctl", "enable-linger"], false));
     }
     // What was cut off may have written the files and not told the host.
     if !steps.is_empty() || pending || !host.is_awake() {
         steps.extend(host.start.iter().cloned());
     }
-    Ok((placed, steps))
+    Ok((published, steps))
 }
 
 /// The steps that take away what was put in place for a host.
 fn uninstall(
     home: &Env,
     kind: SchedulerKind,
-    placed: &InstalledHost,
+    published: &InstalledHost,
     left: &mut Vec<String>,
 ) -> Result<Vec<SetupStep>, Failure> {
     let mut steps = hosts::stop(kind, home);
-    for path in placed.links.keys() {
-        if fs::read_link(path).is_ok_and(|to| placed.links.get(path) == Some(&to)) {
+    for path in published.links.keys() {
+        if fs::read_link(path).is_ok_and(|to| published.links.get(path) == Some(&to)) {
             steps.push(SetupStep::Remove(path.clone()));
         }
     }
-    for (path, texts) in &placed.files {
+    for (path, texts) in &published.files {
         match text_at(path)? {
             Some(text) if texts.contains(&text) => steps.push(SetupStep::Remove(path.clone())),
             Some(_) => left.push(format!(
@@ -349,17 +349,17 @@ fn uninstall(
     {
         let new = crontab::without_block(&old, &home.owner()).map_err(broken)?;
         if new != old {
-            let none = new.is_empty() && placed.no_crontab_before;
+            let none = new.is_empty() && published.no_crontab_before;
             steps.push(SetupStep::Crontab {
                 old: Some(old),
                 new: (!none).then_some(new),
             });
         }
     }
-    if placed.lingers_for_us {
+    if published.lingers_for_us {
         steps.push(run(&["loginctl", "disable-linger"], false));
     }
-    for folder in placed.folders.iter().rev() {
+    for folder in published.folders.iter().rev() {
         steps.push(SetupStep::RemoveFolder(folder.clone()));
     }
     steps.extend(hosts::stopped(kind));

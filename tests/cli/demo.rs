@@ -217,10 +217,10 @@ fn a_night_in_a_repository_of_ones_own() {
         fixture.read(&format!(".runner/reports/{name}/report.md")),
         "made again, it is the same"
     );
-    let placed: serde_json::Value =
+    let published: serde_json::Value =
         serde_json::from_str(&fixture.read(&format!(".runner/reports/{name}/report.json")))
             .unwrap();
-    assert_eq!(placed, fixture.run(&["report", "--json"]).ends(0).json());
+    assert_eq!(published, fixture.run(&["report", "--json"]).ends(0).json());
     // The second night of the day has its own report, and nothing to do.
     let second = fixture.run(&["night", "--json"]).ends(0).json();
     assert_eq!(second["night"], format!("{name}-2"));

@@ -408,16 +408,16 @@ fn settle(fixture: &Fixture, clock: &std::path::Path) {
 
 /// The place is just as many steps on as runs have placed something, and each entry was applied once.
 fn look(fixture: &Fixture) {
-    let placed = fixture.count(
+    let published = fixture.count(
         "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name = 'lifecycle'
          AND r.outcome ->> 'outcome' IN ('succeeded', 'degraded')",
     );
     let way = [("add", 0), ("add", 1), ("rem", 0), ("plan", 0)];
-    let (state, hits) = way[usize::try_from(placed).unwrap() % way.len()];
+    let (state, hits) = way[usize::try_from(published).unwrap() % way.len()];
     assert_eq!(
         stands(fixture),
         (state.to_owned(), hits),
-        "after {placed} steps"
+        "after {published} steps"
     );
     let history = fs::read_to_string(fixture.path(".runner/board.jsonl")).unwrap_or_default();
     let mut applied: Vec<Value> = history

@@ -47,12 +47,12 @@ fn open(fixture: &Fixture, path: &str) -> CommandOutput {
 #[test]
 fn one_night_has_one_story_in_all_forms() {
     let (fixture, name) = after_a_night();
-    let placed = |file: &str| fixture.read(&format!(".runner/reports/{name}/{file}"));
+    let published = |file: &str| fixture.read(&format!(".runner/reports/{name}/{file}"));
     let page = fixture.run(&["report", "--html"]).ends(0).out;
-    assert_eq!(page, placed("report.html"));
+    assert_eq!(page, published("report.html"));
     assert_eq!(
         fixture.run(&["report", "--md"]).ends(0).out,
-        placed("report.md")
+        published("report.md")
     );
     let json = fixture
         .run(&["report", "--json", "--night", &name])
@@ -60,7 +60,7 @@ fn one_night_has_one_story_in_all_forms() {
         .json();
     assert_eq!(
         json,
-        serde_json::from_str::<serde_json::Value>(&placed("report.json")).unwrap()
+        serde_json::from_str::<serde_json::Value>(&published("report.json")).unwrap()
     );
     // What failed is the first thing to do, and the way there works.
     let command = json["first"][0]["command"].as_str().unwrap();

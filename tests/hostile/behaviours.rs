@@ -205,7 +205,7 @@ fn case(row: &'static Row, dialect: usize, budget: usize) -> CaseResult {
     let answered = fixture.path("notes/answer.md").exists();
     check(
         answered == (outcome == "succeeded"),
-        format!("answer placed: {answered}, {outcome}"),
+        format!("answer published: {answered}, {outcome}"),
     );
     let survivors = fixture.survivors();
     check(survivors.is_empty(), format!("survivors: {survivors:?}"));

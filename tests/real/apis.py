@@ -249,25 +249,25 @@ def ideas(place):
 
 
 def dreamt(place, name, known):
-    """A pass over ideas: whatever the model said, the outcome is one of these and what is placed is right."""
+    """A pass over ideas: whatever the model said, the outcome is one of these and what is published is right."""
     began = time.monotonic()
     done = place.runner("dream", "run", timeout=1900)
     run = place.last()
     said = outcome(run)
     good = said[0] in ("succeeded", "degraded") or said in {("failed", "malformed"), ("failed", "silent")}
     say(good, f"{name}: {said}: {run} {done.stderr}")
-    placed = sorted(place.project.glob("dreams/**/proposals.json"))
+    published = sorted(place.project.glob("dreams/**/proposals.json"))
     if said[0] == "failed":
-        say(not placed, f"{name}: failed, and {placed} is there")
+        say(not published, f"{name}: failed, and {published} is there")
     count = 0
-    for path in placed:
+    for path in published:
         proposals = json.loads(path.read_text())
         proposals = proposals if isinstance(proposals, list) else proposals.get("proposals", [])
         for one in proposals:
             count += 1
             say(set(one["targets"][:1]) <= known, f"{name}: proposes {one}")
             say(bool(one["evidence"].strip()), f"{name}: without evidence: {one}")
-    say(said[0] == "failed" or count > 0, f"{name}: nothing was placed")
+    say(said[0] == "failed" or count > 0, f"{name}: nothing was published")
     print(f"{name}: {said} in {time.monotonic() - began:.0f} s, {count} proposals, "
           f"{run.get('why') or run.get('headline')}", flush=True)
 

@@ -31,7 +31,7 @@ pub(crate) fn reset(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Times
             Some((first, rest)) if first.eq_ignore_ascii_case("in") => {
                 now.checked_add(span(rest)?).ok()
             }
-            _ => moment(&words, now, zone),
+            _ => parse_time(&words, now, zone),
         }
     })
 }
@@ -75,7 +75,7 @@ fn span(words: &[&str]) -> Option<Span> {
 }
 
 /// "Nov 23rd, 2026 3:15 PM", "Oct 6, 1pm (UTC)", "3am (Europe/Berlin)".
-fn moment(words: &[&str], now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+fn parse_time(words: &[&str], now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let (mut month, mut day, mut year, mut time) = (None, None, None, None);
     let mut zone = zone.clone();
     for (at, word) in words.iter().enumerate() {

@@ -63,14 +63,14 @@ fn exhausted(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
         if left.is_none_or(|left| left > 0.0) {
             continue;
         }
-        let end = text(&reset).and_then(|it| moment(it, now));
+        let end = text(&reset).and_then(|it| parse_time(it, now));
         latest = latest.max(end);
     }
     latest
 }
 
 /// A date, a span like `6m0s`, or a count of seconds or milliseconds since 1970.
-fn moment(text: &str, now: Timestamp) -> Option<Timestamp> {
+fn parse_time(text: &str, now: Timestamp) -> Option<Timestamp> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(at);
     }

@@ -64,7 +64,7 @@ pub struct Conflict {
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// A target changed before anything was recorded: nothing was touched, staging is gone.
-    #[error("nothing was placed: {0}")]
+    #[error("nothing was published: {0}")]
     Changed(Conflict),
     /// A target changed after the manifest was recorded. Entries before it are in place; staging
     /// is kept; every recovery says the same until the target holds the old or the new content.

@@ -89,9 +89,9 @@ fn puts_and_removals_end_as_the_manifest_says() {
     ];
     let manifest = disk.draft(&changes);
     assert_eq!(disk.text("d/old").as_deref(), Some("1"));
-    let placed = publish(&disk.fs, &mut disk.log, &manifest).unwrap();
-    assert_eq!(placed.entries, 4);
-    assert!(placed.leftover.is_none());
+    let published = publish(&disk.fs, &mut disk.log, &manifest).unwrap();
+    assert_eq!(published.entries, 4);
+    assert!(published.leftover.is_none());
     for (name, content) in changes {
         assert_eq!(disk.text(name).as_deref(), content, "{name}");
     }
@@ -294,7 +294,7 @@ fn errors_name_the_target_and_what_it_holds() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.starts_with("nothing was placed: d/a was changed"),
+        error.starts_with("nothing was published: d/a was changed"),
         "{error}"
     );
     assert!(error.contains("it holds nothing"), "{error}");

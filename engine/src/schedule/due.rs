@@ -28,8 +28,8 @@ impl Schedule {
                 usize::try_from(catch_up.cap.max(1)).unwrap_or(usize::MAX),
             ),
         };
-        let moments = self.moments(watermark)?;
-        let next = moments.next_after(watermark);
+        let times = self.times(watermark)?;
+        let next = times.next_after(watermark);
         let Some(first) = next.filter(|first| *first <= now) else {
             return Ok(Due {
                 fire: Vec::new(),
@@ -39,21 +39,18 @@ impl Schedule {
             });
         };
         let opens = now.checked_sub(window).map_or(watermark, just_before);
-        let fire = moments.newest(opens.max(watermark), now, most);
+        let fire = times.newest(opens.max(watermark), now, most);
         let older = fire.first().map_or(now, |first| just_before(*first));
-        let missed = moments
-            .newest(watermark, older, 1)
-            .last()
-            .map(|last| Missed {
-                first,
-                last: *last,
-                count: moments.count(watermark, *last),
-            });
+        let missed = times.newest(watermark, older, 1).last().map(|last| Missed {
+            first,
+            last: *last,
+            count: times.count(watermark, *last),
+        });
         let last = fire.last().copied();
         let passed = last.or(missed.as_ref().map(|missed| missed.last));
         Ok(Due {
             watermark: passed.unwrap_or(watermark),
-            next: moments.next_after(now),
+            next: times.next_after(now),
             fire,
             missed,
         })

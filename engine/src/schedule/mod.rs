@@ -121,7 +121,7 @@ impl Schedule {
         after: Timestamp,
         anchor: Timestamp,
     ) -> Result<Option<Timestamp>, UnknownZone> {
-        Ok(self.moments(anchor)?.next_after(after))
+        Ok(self.times(anchor)?.next_after(after))
     }
 
     /// How many scheduled times there are in `(after, until]`, exactly; the cost follows the days between,
@@ -135,10 +135,10 @@ impl Schedule {
         until: Timestamp,
         anchor: Timestamp,
     ) -> Result<u64, UnknownZone> {
-        Ok(self.moments(anchor)?.count(after, until))
+        Ok(self.times(anchor)?.count(after, until))
     }
 
-    fn moments(&self, anchor: Timestamp) -> Result<ScheduledTimes<'_>, UnknownZone> {
+    fn times(&self, anchor: Timestamp) -> Result<ScheduledTimes<'_>, UnknownZone> {
         let zone = || TimeZone::get(&self.zone).map_err(|_| UnknownZone(self.zone.clone()));
         Ok(match &self.trigger {
             Trigger::Manual | Trigger::After(_) => ScheduledTimes::Never,

@@ -69,7 +69,7 @@ pub(super) fn note(
     run: Option<&RunId>,
     outcome: &Outcome,
 ) -> Result<(), Fault> {
-    if outcome.placed() || failed(outcome) || matches!(outcome, Outcome::Missed { .. }) {
+    if outcome.published() || failed(outcome) || matches!(outcome, Outcome::Missed { .. }) {
         tx.prepare_cached("INSERT INTO news (occurrence, run) VALUES (?1, ?2)")?
             .execute(params![occurrence.as_str(), run.map(RunId::as_str)])?;
     }
@@ -326,7 +326,7 @@ fn digest(
     now: Timestamp,
 ) -> Result<(), Fault> {
     let news = match &item.outcome {
-        outcome if outcome.placed() => News::Placed,
+        outcome if outcome.published() => News::Placed,
         Outcome::Missed { .. } => News::Missed,
         outcome if failed(outcome) => News::Failed {
             by_hand: item.by_hand,

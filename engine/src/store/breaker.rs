@@ -88,7 +88,7 @@ pub(super) fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
     let mut streak = Streak::default();
     while let Some(row) = rows.next()? {
         let outcome: Outcome = from_json(&row.get::<_, String>(0)?)?;
-        if outcome.placed() {
+        if outcome.published() {
             break;
         }
         if failed.is_empty() {

@@ -80,7 +80,7 @@ impl Store {
             let first = by_id(tx, after)?.outcome;
             let waits_for = first.is_none().then_some(after);
             let run = rows::queue(tx, &occurrence, ready_at, waits_for, now)?;
-            if let Some(outcome) = first.filter(|outcome| !outcome.placed()) {
+            if let Some(outcome) = first.filter(|outcome| !outcome.published()) {
                 settle::skip(tx, &run, settle::not_followed(&outcome), now)?;
             }
             Ok(Recorded::New(run))

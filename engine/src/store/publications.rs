@@ -59,14 +59,14 @@ impl PublishLog for RunLog<'_> {
         self.store
             .view(|db| {
                 let found: Option<(String, Option<i64>)> = db
-                    .prepare_cached("SELECT manifest, placed FROM placements WHERE run = ?1")?
+                    .prepare_cached("SELECT manifest, published FROM placements WHERE run = ?1")?
                     .query_row([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
                     .optional()?;
                 found
-                    .map(|(manifest, placed)| {
+                    .map(|(manifest, published)| {
                         Ok(RecordedManifest {
                             manifest: from_json(&manifest)?,
-                            settled: placed.is_some(),
+                            settled: published.is_some(),
                         })
                     })
                     .transpose()
@@ -103,15 +103,15 @@ impl PublishLog for RunLog<'_> {
     fn commit_outcome(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
         let now = self.now;
         let done = self.store.write(|tx| {
-            let found: Option<(String, Option<i64>, Option<String>)> = tx.prepare_cached("SELECT p.manifest, p.placed, r.summary FROM placements p JOIN runs r ON r.id = p.run
+            let found: Option<(String, Option<i64>, Option<String>)> = tx.prepare_cached("SELECT p.manifest, p.published, r.summary FROM placements p JOIN runs r ON r.id = p.run
                      WHERE p.run = ?1")?.query_row([run.as_str()],
                     |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
                 )
                 .optional()?;
-            let Some((manifest, placed, summary)) = found else {
+            let Some((manifest, published, summary)) = found else {
                 return Ok(Err(LogError::NoManifest { run: run.clone() }));
             };
-            if placed.is_some() {
+            if published.is_some() {
                 return Ok(Err(LogError::Settled { run: run.clone() }));
             }
             if let Err(refused) = fenced(tx, run, fence)? {
@@ -119,7 +119,7 @@ impl PublishLog for RunLog<'_> {
             }
             let manifest: Manifest = from_json(&manifest)?;
             let summary: RunSummary = summary.as_deref().map(from_json).transpose()?.unwrap_or_default();
-            tx.prepare_cached("UPDATE placements SET placed = ?2 WHERE run = ?1")?.execute(params![run.as_str(), millis(now)],
+            tx.prepare_cached("UPDATE placements SET published = ?2 WHERE run = ?1")?.execute(params![run.as_str(), millis(now)],
             )?;
             settle::settle_row(tx, run, &manifest.outcome, &summary, now)?;
             Ok(Ok(()))

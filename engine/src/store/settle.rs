@@ -202,7 +202,7 @@ fn release(
         .query_map([occurrence.as_str()], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     for waiting in waiting {
-        if outcome.placed() {
+        if outcome.published() {
             tx.prepare_cached(
                 "UPDATE runs SET waits_for = NULL, ready_at = max(ready_at, ?2) WHERE id = ?1",
             )?
@@ -257,7 +257,7 @@ fn follow(
         };
         // What was skipped, or put off for a person to try again, has not been at work.
         let ended = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
-        if outcome.placed() || (after.on == On::End && ended) {
+        if outcome.published() || (after.on == On::End && ended) {
             await_turn(tx, &new, now, now)?;
         } else {
             let why = format!("{} ended as {outcome}", after.job);

@@ -15,26 +15,26 @@ impl Trial<'_> {
     pub fn crashes(&mut self) -> TrialFailure {
         let mut random = Random(self.seed);
         let world = World::recording(self.prepared.start.clone());
-        let placed = self.prepared.perform_in(self.faults, &world);
-        let placed = placed.map_err(|error| format!("undisturbed: {}", error))?;
-        ensure!(placed.leftover.is_none(), "undisturbed: {placed:?}");
+        let published = self.prepared.perform_in(self.faults, &world);
+        let published = published.map_err(|error| format!("undisturbed: {}", error))?;
+        ensure!(published.leftover.is_none(), "undisturbed: {published:?}");
         ensure!(world.now().log.settled, "undisturbed: no outcome");
         self.ended(&world.now())?;
 
         let mut seen = HashSet::new();
         let mut waiting = VecDeque::new();
         let mut crash = |trial: &mut Self,
-                         moments: Vec<CrashPoint>,
+                         points: Vec<CrashPoint>,
                          trail: &[(usize, Damage)],
                          waiting: &mut VecDeque<(CrashPoint, Vec<(usize, Damage)>)>|
          -> TrialFailure {
-            for (at, moment) in moments.iter().enumerate() {
+            for (at, point) in points.iter().enumerate() {
                 trial.counts.points += 1;
                 let show = |damage: &Damage| format!("{trail:?} then {at} {damage:?}");
                 trial
-                    .live(moment)
+                    .live(point)
                     .map_err(|why| format!("{} before: {why}", show(&Damage::Killed)))?;
-                for (damage, left) in damages(moment, Order::Journaled, &mut random, trial.scale) {
+                for (damage, left) in damages(point, Order::Journaled, &mut random, trial.scale) {
                     trial.counts.cases += 1;
                     trial.counts.doubles += u64::from(!trail.is_empty());
                     trial
@@ -49,13 +49,13 @@ impl Trial<'_> {
             Ok(())
         };
         crash(self, world.take(), &[], &mut waiting)?;
-        while let Some((moment, trail)) = waiting.pop_front() {
+        while let Some((point, trail)) = waiting.pop_front() {
             self.counts.disks += 1;
             self.counts.chain = self.counts.chain.max(trail.len() as u64);
-            let moments = self
-                .recovers(&moment)
+            let points = self
+                .recovers(&point)
                 .map_err(|why| format!("crashes (operation, damage) {trail:?}: {why}"))?;
-            crash(self, moments, &trail, &mut waiting)?;
+            crash(self, points, &trail, &mut waiting)?;
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Trial<'_> {
     fn recovers(&self, crashed: &CrashPoint) -> Result<Vec<CrashPoint>, String> {
         let world = World::recording(crashed.clone());
         let recovery = self.take_over(&world).map_err(|error| error.to_string())?;
-        let moments = world.take();
+        let points = world.take();
         let wanted = match &crashed.log {
             log if log.manifest.is_none() => Recovery::Nothing,
             log if log.settled => Recovery::Cleaned,
@@ -85,7 +85,7 @@ impl Trial<'_> {
         if again != settled || world.changes() != changes {
             return Err(format!("a second recovery is not idle: {again:?}"));
         }
-        Ok(moments)
+        Ok(points)
     }
 
     /// A disk without a journal may lose a file in a rename: then nothing is overwritten or torn,
@@ -95,8 +95,8 @@ impl Trial<'_> {
         let world = World::recording(self.prepared.start.clone());
         let _ = self.prepared.perform_in(self.faults, &world);
         let mut seen = HashSet::new();
-        for (at, moment) in world.take().iter().enumerate() {
-            for (damage, crashed) in damages(moment, Order::Unjournaled, &mut random, self.scale) {
+        for (at, point) in world.take().iter().enumerate() {
+            for (damage, crashed) in damages(point, Order::Unjournaled, &mut random, self.scale) {
                 if !seen.insert(fingerprint(&crashed)) {
                     continue;
                 }

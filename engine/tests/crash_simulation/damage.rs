@@ -57,20 +57,20 @@ impl Random {
 
 /// All crashes at this moment.
 pub fn damages(
-    moment: &CrashPoint,
+    point: &CrashPoint,
     order: Order,
     random: &mut Random,
     scale: f64,
 ) -> Vec<(Damage, CrashPoint)> {
-    let disk = &moment.disk;
+    let disk = &point.disk;
     let (units, files) = (disk.units(), disk.unsynced());
-    let mut all = vec![(Damage::Killed, moment.clone())];
+    let mut all = vec![(Damage::Killed, point.clone())];
     if units.is_empty() && files.is_empty() {
         return all;
     }
     let after = |kept: &[u32], content: &[(usize, Blob)]| CrashPoint {
         disk: disk.cut(kept, content),
-        log: moment.log.clone(),
+        log: point.log.clone(),
     };
     let every: Vec<u32> = units.iter().flatten().copied().collect();
     all.push((Damage::AllLost, after(&[], &[])));
@@ -109,13 +109,13 @@ pub fn damages(
                 .collect();
             if disk.allows(&ids, order) {
                 let contents: Vec<_> = full.iter().map(|file| files[*file].clone()).collect();
-                let moment = after(&ids, &contents);
+                let point = after(&ids, &contents);
                 all.push((
                     Damage::Subset {
                         units: kept,
                         files: full,
                     },
-                    moment,
+                    point,
                 ));
             }
         }
@@ -149,8 +149,8 @@ pub fn damages(
 }
 
 /// At most twelve of them: for suites where something else is enumerated.
-pub fn few(moment: &CrashPoint, random: &mut Random) -> Vec<(Damage, CrashPoint)> {
-    let mut all = damages(moment, Order::Journaled, random, 0.25);
+pub fn few(point: &CrashPoint, random: &mut Random) -> Vec<(Damage, CrashPoint)> {
+    let mut all = damages(point, Order::Journaled, random, 0.25);
     all.truncate(12);
     all
 }

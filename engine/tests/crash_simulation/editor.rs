@@ -51,8 +51,8 @@ impl Edit {
         edited
     }
 
-    fn survives(self, moment: &CrashPoint, target: &Target) -> TrialFailure {
-        let held = held(&moment.disk, target.path);
+    fn survives(self, point: &CrashPoint, target: &Target) -> TrialFailure {
+        let held = held(&point.disk, target.path);
         let spared = match self {
             Self::Replace | Self::Rewrite => held == Some(Digest::of(FOREIGN)),
             // A new file that is deleted again at once may come back: nothing was there before.
@@ -116,10 +116,10 @@ impl Trial<'_> {
         if self.in_window(&world) {
             return Ok(());
         }
-        let mut moments = world.take();
-        self.answers(&moments, target, &result)?;
-        moments.drain(..world.marked());
-        let last = &moments[moments.len() - 1];
+        let mut points = world.take();
+        self.answers(&points, target, &result)?;
+        points.drain(..world.marked());
+        let last = &points[points.len() - 1];
         edit.survives(last, target)
             .map_err(|why| format!("{result:?}; {why}"))?;
         let mut random = Random(self.seed ^ at as u64);
@@ -130,15 +130,15 @@ impl Trial<'_> {
         self.settles(&world, target, edit)?;
 
         let mut seen = HashSet::new();
-        for (point, moment) in moments.iter().enumerate() {
-            for (damage, crashed) in few(moment, &mut random) {
+        for (number, point) in points.iter().enumerate() {
+            for (damage, crashed) in few(point, &mut random) {
                 if !seen.insert(fingerprint(&crashed)) {
                     continue;
                 }
                 self.counts.editor += 1;
                 let world = World::new(crashed);
                 self.settles(&world, target, edit).map_err(|why| {
-                    format!("crash {point} changes after the edit, {damage:?}: {why}")
+                    format!("crash {number} changes after the edit, {damage:?}: {why}")
                 })?;
             }
         }
@@ -148,16 +148,20 @@ impl Trial<'_> {
     /// Done is said only of a target that held the new content; anything else is a conflict.
     fn answers<T: Debug>(
         &self,
-        moments: &[CrashPoint],
+        points: &[CrashPoint],
         target: &Target,
         result: &Result<T, PublishError>,
     ) -> TrialFailure {
         match result {
             Ok(_) => {
-                let placed = moments
+                let published = points
                     .iter()
                     .any(|now| held(&now.disk, target.path) == target.after);
-                ensure!(placed, "it says done and {} was never placed", target.path);
+                ensure!(
+                    published,
+                    "it says done and {} was never published",
+                    target.path
+                );
             }
             Err(PublishError::Changed(_) | PublishError::Conflict(_)) => {}
             // What was placed and deleted at once cannot be placed again: it says so.
@@ -186,8 +190,8 @@ impl Trial<'_> {
                     if self.in_window(&world) {
                         continue;
                     }
-                    let moments = world.take();
-                    self.answers(&moments, target, &result)
+                    let points = world.take();
+                    self.answers(&points, target, &result)
                         .and_then(|()| edit.survives(&world.now(), target))
                         .and_then(|()| self.settles(&world, target, edit))
                         .map_err(|why| {
@@ -273,10 +277,10 @@ impl Trial<'_> {
                 let result = self.prepared.perform_in(self.faults, &world);
                 result.map_err(|error| format!("{path} at {at}: {error}"))?;
                 self.counts.twins += 1;
-                for moment in world.take() {
+                for point in world.take() {
                     // Before anything else, it is synced before the manifest; later, by the end.
-                    let lasts = moment.log.settled || at == 0 && moment.log.manifest.is_some();
-                    for (damage, crashed) in few(&moment, &mut random) {
+                    let lasts = point.log.settled || at == 0 && point.log.manifest.is_some();
+                    for (damage, crashed) in few(&point, &mut random) {
                         let show = |why| format!("{path} at {at} {damage:?}: {why}");
                         if lasts {
                             self.live(&crashed).map_err(show)?;

@@ -39,12 +39,12 @@ impl Trial<'_> {
         let world = World::recording(self.prepared.start.clone());
         let _ = self.prepared.perform_in(self.faults, &world);
         let mut seen = HashSet::new();
-        for moment in world.take() {
-            if moment.log.manifest.is_some()
-                && !moment.log.settled
-                && seen.insert(fingerprint(&moment))
+        for point in world.take() {
+            if point.log.manifest.is_some()
+                && !point.log.settled
+                && seen.insert(fingerprint(&point))
             {
-                self.recoverer_taken(&moment)?;
+                self.recoverer_taken(&point)?;
             }
         }
         Ok(())
@@ -160,15 +160,15 @@ impl Trial<'_> {
             }
         }
         let mut seen = HashSet::new();
-        for moment in undisturbed.take() {
-            if !seen.insert(fingerprint(&moment)) {
+        for point in undisturbed.take() {
+            if !seen.insert(fingerprint(&point)) {
                 continue;
             }
-            let undisturbed = World::new(moment.clone());
+            let undisturbed = World::new(point.clone());
             let _ = self.take_over(&undisturbed);
             for at in 0..undisturbed.operations() {
                 for failure in kinds.map(|kind| kind(at)) {
-                    let world = World::new(moment.clone());
+                    let world = World::new(point.clone());
                     world.fail(Some(failure));
                     let result = self.take_over(&world);
                     self.hints(&world, result.is_ok())
@@ -195,26 +195,26 @@ impl Trial<'_> {
     pub fn rot(&mut self) -> TrialFailure {
         let world = World::recording(self.prepared.start.clone());
         let _ = self.prepared.perform_in(self.faults, &world);
-        for (at, moment) in world.take().into_iter().enumerate() {
-            let Some(manifest) = moment.log.manifest.clone().filter(|_| !moment.log.settled) else {
+        for (at, point) in world.take().into_iter().enumerate() {
+            let Some(manifest) = point.log.manifest.clone().filter(|_| !point.log.settled) else {
                 continue;
             };
-            self.vanished(&moment)
+            self.vanished(&point)
                 .map_err(|why| format!("staging vanished at {at}: {why}"))?;
             for (entry, target) in manifest.entries.iter().zip(&self.prepared.targets) {
                 let Some(staged) = entry.staged.as_ref().map(|staged| staged.as_str()) else {
                     continue;
                 };
-                let waiting = held(&moment.disk, staged).is_some()
-                    && held(&moment.disk, staged) == target.after
-                    && held(&moment.disk, target.path) == target.before;
+                let waiting = held(&point.disk, staged).is_some()
+                    && held(&point.disk, staged) == target.after
+                    && held(&point.disk, target.path) == target.before;
                 if !waiting {
                     continue;
                 }
                 self.counts.rot += 1;
-                let mut moment = moment.clone();
-                moment.disk.rewrite_durably(staged, b"rotten");
-                let world = World::new(moment);
+                let mut point = point.clone();
+                point.disk.rewrite_durably(staged, b"rotten");
+                let world = World::new(point);
                 for _ in 0..2 {
                     let result = self.take_over(&world);
                     let refused = matches!(&result, Err(PublishError::Staged { .. }));
@@ -227,20 +227,20 @@ impl Trial<'_> {
     }
 
     /// Somebody removes the staging folder: what is in place is settled, else it is said.
-    fn vanished(&mut self, moment: &CrashPoint) -> TrialFailure {
+    fn vanished(&mut self, point: &CrashPoint) -> TrialFailure {
         self.counts.rot += 1;
-        let mut moment = moment.clone();
+        let mut point = point.clone();
         let staging = self.prepared.scenario.staging;
-        for name in moment.disk.list(staging).unwrap_or_default() {
-            moment.disk.delete_durably(&format!("{staging}/{name}"));
+        for name in point.disk.list(staging).unwrap_or_default() {
+            point.disk.delete_durably(&format!("{staging}/{name}"));
         }
-        let _ = moment.disk.remove_dir(staging);
+        let _ = point.disk.remove_dir(staging);
         let complete = self
             .prepared
             .targets
             .iter()
-            .all(|target| held(&moment.disk, target.path) == target.after);
-        let world = World::new(moment);
+            .all(|target| held(&point.disk, target.path) == target.after);
+        let world = World::new(point);
         for _ in 0..2 {
             let result = self.take_over(&world);
             ensure!(result.is_ok() == complete, "{result:?}");

@@ -127,10 +127,10 @@ enum TreeState {
 }
 
 /// What a reader that honours the marker sees; the error is a tree that it takes for whole and is not.
-fn reader(moment: &CrashPoint) -> Result<TreeState, String> {
-    let world = World::new(moment.clone());
+fn reader(point: &CrashPoint) -> Result<TreeState, String> {
+    let world = World::new(point.clone());
     let marker = marker::inspect(&world.fs(), &rel(MARKER)).unwrap();
-    let disk = &moment.disk;
+    let disk = &point.disk;
     if holds(disk, ".agents/other.md") != Some(digest("untouched")) {
         return Err("a file was touched that is none of its own".to_owned());
     }
@@ -172,14 +172,14 @@ fn crash_everywhere(modern: bool, scale: f64, counts: &mut Counts) {
     assert_eq!(reader(&world.now()), Ok(TreeState::New));
     let mut seen = HashSet::new();
     let mut waiting = VecDeque::new();
-    let mut crash = |moments: Vec<CrashPoint>,
+    let mut crash = |points: Vec<CrashPoint>,
                      depth: u64,
                      waiting: &mut VecDeque<(CrashPoint, u64)>,
                      counts: &mut Counts| {
-        for (at, moment) in moments.iter().enumerate() {
+        for (at, point) in points.iter().enumerate() {
             counts.points += 1;
-            reader(moment).unwrap_or_else(|why| panic!("killed at {at}, depth {depth}: {why}"));
-            for (damage, left) in damages(moment, Order::Journaled, &mut random, scale) {
+            reader(point).unwrap_or_else(|why| panic!("killed at {at}, depth {depth}: {why}"));
+            for (damage, left) in damages(point, Order::Journaled, &mut random, scale) {
                 counts.cases += 1;
                 counts.doubles += u64::from(depth > 0);
                 reader(&left)

@@ -55,10 +55,10 @@ fn every_scenario_ends_the_same_on_a_real_disk() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, content).unwrap();
         };
-        let placed = prepared
+        let published = prepared
             .perform(OneFault(None), &disk, &mut log, write)
             .unwrap();
-        assert!(placed.leftover.is_none(), "{}", scenario.name);
+        assert!(published.leftover.is_none(), "{}", scenario.name);
         assert!(is_all(&prepared, root, true), "{}", scenario.name);
         assert!(!root.join(scenario.staging).exists(), "{}", scenario.name);
         let again = recover(&disk, &mut log, &run(), Fence(1), &rel(scenario.staging)).unwrap();
@@ -153,7 +153,7 @@ fn fill_names(folder: &Path, room: usize) {
 
 #[test]
 fn a_full_disk_leaves_the_old_tree_or_the_new_one() {
-    let (mut refused, mut placed, mut skipped) = (0, 0, 0);
+    let (mut refused, mut published, mut skipped) = (0, 0, 0);
     for scenario in ALL.iter().filter(|scenario| scenario.already.is_empty()) {
         let prepared = Prepared::new(scenario);
         // Pages first, then names: each amount of room that is left is tried.
@@ -175,7 +175,7 @@ fn a_full_disk_leaves_the_old_tree_or_the_new_one() {
                 let disk = RealFs::open(&root).unwrap();
                 let mut log = MemoryLog::new(Fence(1));
                 match prepared.perform(OneFault(None), &disk, &mut log, |_, _| {}) {
-                    Ok(_) => placed += 1,
+                    Ok(_) => published += 1,
                     Err(_) => refused += 1,
                 }
                 let recorded = log.manifest(&run()).unwrap();
@@ -199,9 +199,9 @@ fn a_full_disk_leaves_the_old_tree_or_the_new_one() {
         }
     }
     let line = format!(
-        "full disks: {refused} refusals, {placed} publications, {skipped} skipped (no mount)"
+        "full disks: {refused} refusals, {published} publications, {skipped} skipped (no mount)"
     );
     println!("{line}");
     writeln!(std::io::stderr(), "{line}").unwrap();
-    assert!(skipped > 0 || refused > 0 && placed > 0, "{line}");
+    assert!(skipped > 0 || refused > 0 && published > 0, "{line}");
 }

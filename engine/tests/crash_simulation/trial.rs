@@ -102,41 +102,41 @@ impl Trial<'_> {
 
     /// What must hold at any moment: whole files, nothing new before the manifest, nothing old
     /// after the outcome.
-    pub fn live(&self, moment: &CrashPoint) -> TrialFailure {
+    pub fn live(&self, point: &CrashPoint) -> TrialFailure {
         for target in &self.prepared.targets {
-            let held = held(&moment.disk, target.path);
+            let held = held(&point.disk, target.path);
             let (old, new) = (held == target.before, held == target.after);
             ensure!(old || new, "{} is torn or lost", target.path);
-            if moment.log.manifest.is_none() && !target.already {
+            if point.log.manifest.is_none() && !target.already {
                 ensure!(old, "{} changed without a manifest", target.path);
             }
-            if moment.log.settled {
+            if point.log.settled {
                 ensure!(new, "{} is old and the outcome is committed", target.path);
             }
         }
-        bystander(&moment.disk)
+        bystander(&point.disk)
     }
 
     /// What must hold when nothing is left to be done.
-    pub fn ended(&self, moment: &CrashPoint) -> TrialFailure {
-        self.live(moment)?;
+    pub fn ended(&self, point: &CrashPoint) -> TrialFailure {
+        self.live(point)?;
         for target in &self.prepared.targets {
-            let wanted = match moment.log.manifest.is_some() {
+            let wanted = match point.log.manifest.is_some() {
                 true => target.after,
                 false if target.already => continue,
                 false => target.before,
             };
             ensure!(
-                held(&moment.disk, target.path) == wanted,
+                held(&point.disk, target.path) == wanted,
                 "{} is half-way",
                 target.path
             );
         }
-        let settled = moment.log.settled == moment.log.manifest.is_some();
+        let settled = point.log.settled == point.log.manifest.is_some();
         ensure!(settled, "a manifest without an outcome");
         let staging = self.prepared.scenario.staging;
-        ensure!(moment.disk.list(staging).is_none(), "staging is left");
-        let lost = moment.disk.cut(&[], &[]);
+        ensure!(point.disk.list(staging).is_none(), "staging is left");
+        let lost = point.disk.cut(&[], &[]);
         ensure!(
             lost.list(staging).is_none(),
             "staging comes back after a power cut"
@@ -159,12 +159,12 @@ pub fn bystander(disk: &Disk) -> TrialFailure {
 }
 
 /// Two scheduled times that share it can be told apart by nothing that follows.
-pub fn fingerprint(moment: &CrashPoint) -> u64 {
+pub fn fingerprint(point: &CrashPoint) -> u64 {
     let mut hasher = DefaultHasher::new();
     (
-        moment.disk.fingerprint(),
-        moment.log.manifest.is_some(),
-        moment.log.settled,
+        point.disk.fingerprint(),
+        point.log.manifest.is_some(),
+        point.log.settled,
     )
         .hash(&mut hasher);
     hasher.finish()

@@ -79,9 +79,9 @@ impl Trial<'_> {
         self.counts.unruly += 1;
         let account = ForeignBytes::default();
         let mut window = false;
-        let mut moment = self.prepared.start.clone();
+        let mut point = self.prepared.start.clone();
         for phase in 0..3 {
-            let world = World::new(moment);
+            let world = World::new(point);
             let path = free[random.below(free.len())].path;
             let deeds = [
                 self.deed(random, path, phase),
@@ -124,7 +124,7 @@ impl Trial<'_> {
             };
             ensure!(reported, "{what}: neither done nor a conflict");
             let mut crashes = few(&now, random);
-            moment = crashes.swap_remove(random.below(crashes.len())).1;
+            point = crashes.swap_remove(random.below(crashes.len())).1;
         }
         Ok(())
     }

@@ -151,7 +151,7 @@ pub fn is_own(text: &str) -> bool {
 pub struct Reader {
     fs: RealFs,
     most: u64,
-    tape: InputRecording,
+    recording: InputRecording,
 }
 
 impl Reader {
@@ -163,14 +163,14 @@ impl Reader {
         Ok(Self {
             fs: RealFs::open(root)?,
             most,
-            tape: InputRecording::off(),
+            recording: InputRecording::off(),
         })
     }
 
     /// The same, on a recording.
     #[must_use]
-    pub fn with_recording(mut self, tape: InputRecording) -> Self {
-        self.tape = tape;
+    pub fn with_recording(mut self, recording: InputRecording) -> Self {
+        self.recording = recording;
         self
     }
 
@@ -185,22 +185,22 @@ impl Reader {
 
     /// The same, with the digest that it had when it was recorded.
     fn inspect(&self, path: &str) -> Result<(Vec<u8>, Stat, Option<Digest>), String> {
-        if self.tape.replays() {
+        if self.recording.replays() {
             return self.recalled(path);
         }
         let done = self.read_now(path);
-        if self.tape.records() {
+        if self.recording.records() {
             let (facts, bytes) = match &done {
                 Ok((bytes, stat)) => (json!({ "stat": stat }), Some(bytes.as_slice())),
                 Err(why) => (json!({ "why": why }), None),
             };
-            self.tape.note(DOOR, path, facts, bytes);
+            self.recording.note(DOOR, path, facts, bytes);
         }
         done.map(|(bytes, stat)| (bytes, stat, None))
     }
 
     fn recalled(&self, path: &str) -> Result<(Vec<u8>, Stat, Option<Digest>), String> {
-        let answer = self.tape.recall(DOOR, path);
+        let answer = self.recording.recall(DOOR, path);
         let mut answer = answer.map_err(|error| error.to_string())?;
         let stat = serde_json::from_value(answer.facts["stat"].take());
         match (answer.content, stat) {

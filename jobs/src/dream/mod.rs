@@ -180,12 +180,12 @@ fn ground<'a>(
     spec: &DreamSpec,
     state_bytes: &'a [u8],
 ) -> Result<PassEvidence<'a>, JobError> {
-    let (root, cache, keep, tape) = (ctx.root, ctx.cache, !ctx.rehearsal, &ctx.tape);
+    let (root, cache, keep, recording) = (ctx.root, ctx.cache, !ctx.rehearsal, &ctx.recording);
     // Both take as long as there are ideas: side by side they take as long as the longer one.
     let (state, survey) = std::thread::scope(|scope| {
         let parsed = scope.spawn(|| DreamState::parse(state_bytes));
-        let survey = match tape.replays() {
-            true => recalled(tape, SURVEY),
+        let survey = match recording.replays() {
+            true => recalled(recording, SURVEY),
             false => take_inventory(root, cache, keep, spec),
         };
         (parsed.join(), survey)
@@ -194,8 +194,8 @@ fn ground<'a>(
         .map_err(|_| JobError::failed(Class::Internal, "the state file could not be parsed"))?
         .map_err(|bad| bad_state(spec, &bad))?;
     let survey = survey?;
-    let parked = match ctx.tape.replays() {
-        true => recalled(&ctx.tape, PARKED)?,
+    let parked = match ctx.recording.replays() {
+        true => recalled(&ctx.recording, PARKED)?,
         false => Quarantine::load(ctx.cache),
     };
     let delta = delta::select(&survey.ideas, &state, &parked, spec.max_ideas);
@@ -220,9 +220,9 @@ fn ground<'a>(
         return Err(JobError::Wait { until, why });
     }
     // A pass with nothing to do is not recorded, and is not to be slowed down by it.
-    if ctx.tape.records() {
-        ctx.tape.note(SURVEY, "", json!(survey), None);
-        ctx.tape.note(PARKED, "", json!(parked), None);
+    if ctx.recording.records() {
+        ctx.recording.note(SURVEY, "", json!(survey), None);
+        ctx.recording.note(PARKED, "", json!(parked), None);
     }
     let folder = pass_folder(ctx, spec);
     for target in [&proposals_path(&folder), &spec.state_path()] {
@@ -287,13 +287,13 @@ fn ground<'a>(
 
 /// What a run that is gone through again was told then.
 fn recalled<T: serde::de::DeserializeOwned>(
-    tape: &InputRecording,
+    recording: &InputRecording,
     door: &str,
 ) -> Result<T, JobError> {
     let wrong = |error: &dyn std::fmt::Display| {
         JobError::failed(Class::Internal, format!("the recorded {door}: {error}"))
     };
-    let answer = tape.recall(door, "").map_err(|error| wrong(&error))?;
+    let answer = recording.recall(door, "").map_err(|error| wrong(&error))?;
     serde_json::from_value(answer.facts).map_err(|error| wrong(&error))
 }
 
@@ -323,7 +323,7 @@ fn take_inventory(
 
 fn reader(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Reader, JobError> {
     Reader::open(ctx.root, spec.max_idea_bytes)
-        .map(|reader| reader.with_recording(ctx.tape.clone()))
+        .map(|reader| reader.with_recording(ctx.recording.clone()))
         .map_err(|error| JobError::failed(Class::Environment, error.to_string()))
 }
 
@@ -395,12 +395,12 @@ fn pass_folder(ctx: &Context<'_>, spec: &DreamSpec) -> String {
         number => format!("{}/{stamp}-{number}", spec.dreams),
     };
     let taken = |folder: &String| {
-        if ctx.tape.replays() {
-            let answer = ctx.tape.recall(TAKEN, folder);
+        if ctx.recording.replays() {
+            let answer = ctx.recording.recall(TAKEN, folder);
             return answer.is_ok_and(|answer| answer.facts == true);
         }
         let taken = ctx.root.join(folder).symlink_metadata().is_ok();
-        ctx.tape.note(TAKEN, folder, json!(taken), None);
+        ctx.recording.note(TAKEN, folder, json!(taken), None);
         taken
     };
     (1..)

@@ -201,7 +201,7 @@ fn facts(
     job: &str,
 ) -> Result<TickFacts, JobError> {
     let ran = position::ran_in(&ctx.scope, &spec.agent, &state.name).map_err(unusable)?;
-    let (failures, failed) = ctx.tape.through(FAILURES, job, || {
+    let (failures, failed) = ctx.recording.through(FAILURES, job, || {
         let failures = ctx.store.streak(ctx.admitted.job())?.failures;
         let mark = failmark::read_at(ctx.root, &failmark::of_job(job));
         Ok::<_, JobError>((failures, mark.map(|mark| mark.at)))

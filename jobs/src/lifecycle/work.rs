@@ -172,8 +172,8 @@ fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<(BoardInput, Option<E
         Err(error) => (None, Some(format!("no verdicts: {}", error.whole()))),
     };
     // A publication of its own: a run that is gone through again is told what came of it.
-    let tape = ctx.tape.clone();
-    let done = tape.through(BOARD, &spec.board, || match on_board(ctx, spec, &entry) {
+    let recording = ctx.recording.clone();
+    let done = recording.through(BOARD, &spec.board, || match on_board(ctx, spec, &entry) {
         Err(JobError::Failed { class, why }) => Ok(Err((class, why))),
         Err(error) => Err(error),
         Ok(begun) => Ok(Ok(begun)),

@@ -152,7 +152,7 @@ impl Commit<'_> {
         let _held = CommitLock::exclusive(self.root).map_err(locked)?;
         let mut log = MarkerLog::new(&fs, path.clone(), draft, self.guard);
         match publish(&fs, &mut log, &manifest) {
-            Ok(placed) => Ok(placed.entries),
+            Ok(published) => Ok(published.entries),
             Err(PublishError::Log(LogError::StaleFence { .. })) => Err(CommitError::TakenOver),
             Err(error) => match marker::inspect(&fs, &path) {
                 Ok(None) => Err(CommitError::Before(runner_engine::error_chain::whole(

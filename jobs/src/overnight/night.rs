@@ -414,7 +414,7 @@ impl Night<'_, '_> {
     fn place(mut self) -> Result<Finished, JobError> {
         self.summary.status = RunStatus::Done;
         self.close();
-        self.at("placed");
+        self.at("published");
         let texts = [pretty(&self.summary), report::markdown(&self.summary)];
         for (name, text) in SUMMARY.into_iter().zip(&texts) {
             let path = self.out.path_of(name);

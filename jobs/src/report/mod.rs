@@ -88,7 +88,7 @@ fn summarize(ctx: &Context<'_>) -> Result<(NightReport, String), JobError> {
 /// # Errors
 /// The database cannot be read, or the report cannot be staged.
 pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
-    let (report, name) = ctx.tape.through(NIGHT, "", || summarize(ctx))?;
+    let (report, name) = ctx.recording.through(NIGHT, "", || summarize(ctx))?;
     let folder = format!("{FOLDER}/{name}");
     let mut json = serde_json::to_vec_pretty(&report).map_err(|error| {
         JobError::failed(

@@ -21,7 +21,7 @@ impl Context<'_> {
         count: usize,
     ) -> Result<Result<Vec<ToolStep>, String>, JobError> {
         let question = format!("{count} of {path}");
-        self.tape.through(LAST, &question, || {
+        self.recording.through(LAST, &question, || {
             let file = StepsFile::new(self.root, path, agent);
             Ok(file.last(count).map_err(|error| error.to_string()))
         })
@@ -29,7 +29,7 @@ impl Context<'_> {
 
     /// From now on every tool that the backend's agent uses is a row of this file.
     pub fn record_steps(&mut self, file: StepsFile) {
-        let held = self.tape.through(HOLD, &file.path, || {
+        let held = self.recording.through(HOLD, &file.path, || {
             let held = file.hold_lock().map_err(|error| error.to_string());
             Ok::<_, UnrecordedInput>(held.map(drop))
         });
@@ -39,7 +39,7 @@ impl Context<'_> {
             self.unrecorded = Some(why);
         }
         // Of a run that is gone through again there is no agent.
-        if !self.tape.replays() {
+        if !self.recording.replays() {
             self.steps = Some(file);
         }
     }

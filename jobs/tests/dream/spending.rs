@@ -207,7 +207,7 @@ fn a_whole_answer_that_went_over_is_used_and_charged() {
         &[Event::Usage(reported)],
         End::Answers(Some(reported)),
     );
-    assert!(settled.outcome.placed(), "{settled:?}");
+    assert!(settled.outcome.published(), "{settled:?}");
     let spent = place.store.spent_by(&row.id).unwrap();
     assert_eq!((spent.tokens, spent.micros), (400_000, 7));
     assert_eq!(place.store.unstated_calls(&row.id).unwrap(), 0);
@@ -260,7 +260,7 @@ fn a_failure_that_states_that_it_used_nothing_is_charged_its_call() {
     ] {
         let mut place = place();
         let (settled, row) = pass(&mut place, events, end);
-        assert!(!settled.outcome.placed(), "{settled:?}");
+        assert!(!settled.outcome.published(), "{settled:?}");
         let spent = place.store.spent_by(&row.id).unwrap();
         assert_eq!(
             (spent.calls, spent.tokens == 0),
@@ -307,7 +307,7 @@ fn a_failure_whose_whole_cost_is_stated_is_charged_that_and_nothing_less_sure_is
     for (events, end, charged) in cases {
         let mut place = place();
         let (settled, row) = pass(&mut place, events, end.clone());
-        assert!(!settled.outcome.placed(), "{settled:?}");
+        assert!(!settled.outcome.published(), "{settled:?}");
         let spent = place.store.spent_by(&row.id).unwrap();
         assert_eq!(
             (spent.calls, spent.tokens, spent.micros),
@@ -360,7 +360,7 @@ fn an_answer_forgets_no_refusal_that_came_after_its_question() {
         .note_limit("max", Some(at(9)), "others met it", now)
         .unwrap();
     let (settled, _) = pass(&mut place, &[], End::Answers(Some(usage(1, Some(1)))));
-    assert!(settled.outcome.placed(), "{settled:?}");
+    assert!(settled.outcome.published(), "{settled:?}");
     let limit = place.store.limit("max", at(2)).unwrap();
     assert_eq!(limit.map(|limit| limit.until), Some(at(9)));
 }
@@ -385,7 +385,7 @@ fn what_is_billed_beyond_the_subscription_is_stopped_and_holds_the_pool() {
     }
     place.spending.overage = true;
     let (settled, _) = pass(&mut place, &[overage], answer);
-    assert!(settled.outcome.placed(), "{settled:?}");
+    assert!(settled.outcome.published(), "{settled:?}");
     assert_eq!(place.store.limit("max", at(2)).unwrap(), None, "it answers");
 }
 
@@ -433,6 +433,6 @@ fn a_refusal_defers_by_its_time_costs_a_call_and_is_forgotten_at_the_next_answer
         "{settled:?}"
     );
     let (settled, _) = pass(&mut place, &[], End::Answers(Some(usage(1, Some(1)))));
-    assert!(settled.outcome.placed());
+    assert!(settled.outcome.published());
     assert_eq!(place.store.limit("max", at(8)).unwrap(), None);
 }

@@ -96,7 +96,7 @@ pub fn run(
             }
             let (exit, outcome) = run()?;
             last = exit;
-            if !outcome.as_ref().is_some_and(Outcome::placed) {
+            if !outcome.as_ref().is_some_and(Outcome::published) {
                 break;
             }
         }

@@ -387,7 +387,7 @@ fn recover_stale_runs(
                 return Err(refuse(
                     Class::Environment,
                     format!(
-                        "run {} of this job is half placed and cannot be finished yet",
+                        "run {} of this job is half published and cannot be finished yet",
                         dead.id
                     ),
                 ));

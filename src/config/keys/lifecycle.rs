@@ -13,7 +13,7 @@ pub(super) const LIFECYCLE: &[Row] = &[
     (
         "commit",
         Flag,
-        "Whether an entry is committed once it is placed.",
+        "Whether an entry is committed once it is published.",
     ),
     ("push", Flag, "Whether that commit is pushed."),
 ];

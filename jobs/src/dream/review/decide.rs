@@ -155,7 +155,7 @@ pub enum ReviewError {
     #[error("{0}")]
     Conflict(String),
     /// It is half placed; whoever comes next finishes it.
-    #[error("run {run} is half placed: {why}")]
+    #[error("run {run} is half published: {why}")]
     Unfinished {
         /// The act's run.
         run: RunId,

@@ -119,7 +119,7 @@ impl Decider<'_> {
             lines: Vec::new(),
         };
         let mut state = None;
-        let placed = self
+        let published = self
             .hand()
             .place(&mut held.act, &act, &mut |scope, run, _| {
                 stage(spec, scope, run, plan, decision).map_err(|unstaged| match unstaged {
@@ -135,7 +135,7 @@ impl Decider<'_> {
                     }
                 })
             });
-        placed.map_err(|error| state.take().unwrap_or_else(|| error.into()))
+        published.map_err(|error| state.take().unwrap_or_else(|| error.into()))
     }
 }
 

@@ -144,7 +144,7 @@ fn one(page: &mut Page, run: &RunLine, open: bool, most: usize) {
     }
     put!(page, "<dl>");
     if !run.artifacts.is_empty() {
-        put!(page, "<dt>placed</dt><dd>");
+        put!(page, "<dt>published</dt><dd>");
         for path in run.artifacts.iter().take(most) {
             put!(page, "<code>", path, "</code> ");
         }
