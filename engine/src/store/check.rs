@@ -94,7 +94,7 @@ const RULES: &[(&str, &str)] = &[
     (
         "a publication is done and its run is not settled",
         "SELECT 'placements ' || p.run FROM placements p JOIN runs r ON r.id = p.run
-         WHERE p.published IS NOT NULL AND r.state <> 'settled'",
+         WHERE p.placed IS NOT NULL AND r.state <> 'settled'",
     ),
     (
         "a run stages something before it was admitted",

@@ -57,7 +57,7 @@ impl Store {
             Ok(db
                 .prepare_cached(
                     "SELECT EXISTS (SELECT 1 FROM runs r WHERE id = ?1 AND state = 'settled' AND staging IS NULL
-                       AND NOT EXISTS (SELECT 1 FROM placements WHERE run = r.id AND published IS NULL))",
+                       AND NOT EXISTS (SELECT 1 FROM placements WHERE run = r.id AND placed IS NULL))",
                 )?
                 .query_row([run.as_str()], |row| row.get(0))?)
         })

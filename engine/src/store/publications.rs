@@ -59,7 +59,7 @@ impl PublishLog for RunLog<'_> {
         self.store
             .view(|db| {
                 let found: Option<(String, Option<i64>)> = db
-                    .prepare_cached("SELECT manifest, published FROM placements WHERE run = ?1")?
+                    .prepare_cached("SELECT manifest, placed FROM placements WHERE run = ?1")?
                     .query_row([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
                     .optional()?;
                 found
@@ -103,7 +103,7 @@ impl PublishLog for RunLog<'_> {
     fn commit_outcome(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
         let now = self.now;
         let done = self.store.write(|tx| {
-            let found: Option<(String, Option<i64>, Option<String>)> = tx.prepare_cached("SELECT p.manifest, p.published, r.summary FROM placements p JOIN runs r ON r.id = p.run
+            let found: Option<(String, Option<i64>, Option<String>)> = tx.prepare_cached("SELECT p.manifest, p.placed, r.summary FROM placements p JOIN runs r ON r.id = p.run
                      WHERE p.run = ?1")?.query_row([run.as_str()],
                     |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
                 )
@@ -119,7 +119,7 @@ impl PublishLog for RunLog<'_> {
             }
             let manifest: Manifest = from_json(&manifest)?;
             let summary: RunSummary = summary.as_deref().map(from_json).transpose()?.unwrap_or_default();
-            tx.prepare_cached("UPDATE placements SET published = ?2 WHERE run = ?1")?.execute(params![run.as_str(), millis(now)],
+            tx.prepare_cached("UPDATE placements SET placed = ?2 WHERE run = ?1")?.execute(params![run.as_str(), millis(now)],
             )?;
             settle::settle_row(tx, run, &manifest.outcome, &summary, now)?;
             Ok(Ok(()))
