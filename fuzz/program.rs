@@ -3,7 +3,7 @@
 #[path = "../src/cli/failure.rs"]
 mod failure;
 
-/// What the settings know of the terminal's side.
+/// The part of the command line that the configuration depends on.
 pub mod cli {
     pub use super::failure::Failure;
 }

@@ -1,7 +1,7 @@
-//! The accounts that a run spends from, as the configuration names them, and when each begins anew.
+//! The budgets that a run spends from, as the configuration names them, and when each begins anew.
 //!
-//! The database adds up and refuses; this says only which accounts there are. Must never read the
-//! database: whoever has a night hands it in.
+//! The database adds up and refuses; this module only determines which budgets there are. It never
+//! reads the database: the caller passes the night.
 
 use jiff::civil::Weekday;
 use jiff::tz::TimeZone;
@@ -14,16 +14,15 @@ use runner_text::counted;
 use crate::config::Pool;
 use crate::project::LoadedProject;
 
-/// One account, and when it begins anew.
+/// One budget, and when it begins anew.
 #[derive(Clone, Debug)]
 pub struct BudgetAccount {
-    /// The account.
     pub level: BudgetLevel,
     /// When the next one of its kind begins; of a window that is not open, unknown.
     pub renews: Option<Timestamp>,
 }
 
-/// All accounts of a run of `job` with `backend`.
+/// Returns all budgets of a run of `job` with `backend`.
 pub fn of_run(
     here: &LoadedProject,
     job: &str,
@@ -43,7 +42,7 @@ pub fn of_run(
     accounts
 }
 
-/// The project's civil day.
+/// Returns the budget of the project's civil day.
 pub fn day(here: &LoadedProject, now: Timestamp) -> BudgetAccount {
     let today = today(now, &here.config.night.zone);
     let date = today.date();
@@ -58,7 +57,7 @@ pub fn day(here: &LoadedProject, now: Timestamp) -> BudgetAccount {
     }
 }
 
-/// A job's civil day, where it is bounded.
+/// Returns the budget of a job's civil day, if it is limited.
 pub fn of_job(here: &LoadedProject, job: &str, now: Timestamp) -> Option<BudgetAccount> {
     let cap = here.config.jobs.get(job)?.day;
     if cap.array().iter().all(Option::is_none) {
@@ -77,7 +76,6 @@ pub fn of_job(here: &LoadedProject, job: &str, now: Timestamp) -> Option<BudgetA
     })
 }
 
-/// A night.
 pub fn of_night(here: &LoadedProject, night: &Night) -> BudgetAccount {
     BudgetAccount {
         level: BudgetLevel::new(
@@ -90,7 +88,7 @@ pub fn of_night(here: &LoadedProject, night: &Night) -> BudgetAccount {
     }
 }
 
-/// The accounts of a pool: those that bound anything.
+/// Returns the budgets of a pool that limit anything.
 pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<BudgetAccount> {
     let today = today(now, &pool.zone);
     let mut accounts = Vec::new();
@@ -136,7 +134,8 @@ pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<BudgetAccount> {
     accounts
 }
 
-/// Whose limits a backend shares: its pool's, else its own in this project.
+/// Returns the name of the limits that a backend shares: its pool's, or else its own in this
+/// project.
 pub fn pool(here: &LoadedProject, backend: &str) -> String {
     match here.config.pool_of.get(backend) {
         Some(pool) => pool.clone(),
@@ -153,7 +152,7 @@ fn tomorrow(today: &Zoned) -> Option<Timestamp> {
     Some(tomorrow.timestamp())
 }
 
-/// One unit's amount as people read it.
+/// Formats one unit's amount for people.
 pub fn amount(unit: usize, amount: u64) -> String {
     match unit {
         2 => {

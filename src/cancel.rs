@@ -13,7 +13,8 @@ use crate::cli::Failure;
 use crate::env::Env;
 use crate::spawn;
 
-/// Ends what `run` is an attempt at, whoever started it, and says what was done.
+/// Ends the job that `run` is an attempt at, regardless of the process that started it, and returns
+/// a description of the action.
 pub fn cancel(home: &Env, store: &mut Store, run: &RunId, why: &str) -> Result<String, Failure> {
     let job = store.run(run)?.job_name;
     match store.cancel(run, why, home.wall()?)? {

@@ -27,12 +27,12 @@ fn variable(name: &str) -> Option<String> {
     env::setting(name).and_then(|value| value.into_string().ok())
 }
 
-/// The file that declares a cycle; none for the built-in.
+/// Returns the file that declares a cycle, or `None` for the built-in one.
 pub fn file(cycle: &CycleSpec) -> Option<String> {
     variable(DEFINITION).or_else(|| cycle.cycle.clone())
 }
 
-/// The cycle of an agent.
+/// Loads the cycle of an agent.
 pub fn cycle_of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
     let file = file(cycle);
     let mut spec = declared(root, file.as_deref()).map_err(|error| {
@@ -48,7 +48,7 @@ pub fn cycle_of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
     Ok(spec)
 }
 
-/// The least time between two dreams, where the environment says one.
+/// Returns the least time between two dreams, if the environment sets one.
 fn interval() -> Result<Option<SignedDuration>, Failure> {
     let Some(millis) = variable(INTERVAL) else {
         return Ok(None);
@@ -60,8 +60,8 @@ fn interval() -> Result<Option<SignedDuration>, Failure> {
     })
 }
 
-/// Where an agent stands, and the settings of the state whose turn it is: its own, else those of the
-/// job of its kind that follows the lifecycle, else the cycle's own.
+/// Reads an agent's position in its cycle and applies the settings of the present state: its own,
+/// else those of the job of its kind that follows the lifecycle, else the cycle's own.
 pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), Failure> {
     if let KindSpec::Rem(rem) = &mut job.kind {
         if let Some(least) = interval()? {

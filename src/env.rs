@@ -35,10 +35,10 @@ use crate::config::{OverrideScope, Overrides, Stack};
 use crate::filesystem;
 use crate::setup::environment;
 
-/// What a child may see of our environment, besides what its backend names.
+/// Variables of runner's environment that a child may see, besides those that its backend names.
 const ALLOWED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
 
-/// What a service manager says to a daemon, and to nobody that the daemon starts.
+/// Variables that a service manager sets for a daemon. The daemon's children must not see them.
 pub const MANAGERS: &[&str] = &["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
 /// Below the state folder: what is thrown away by the command that makes it.
@@ -57,7 +57,7 @@ pub struct Env {
     pub here: PathBuf,
     /// Settings of this command that are in no file.
     pub overrides: Overrides,
-    /// `--config`, as it was given: a run that is started is told the same.
+    /// The `--config` flags as given. A run that this command starts gets the same flags.
     pub flags: Vec<String>,
 }
 
@@ -79,7 +79,8 @@ impl Env {
         })
     }
 
-    /// With the settings of the command line, and with what they and the environment may change.
+    /// Adds the settings of the command line, and sets which settings they and the environment may
+    /// change.
     pub fn with(mut self, flags: &[String], reach: OverrideScope) -> Result<Self, Failure> {
         self.overrides.add_flags(flags)?;
         self.overrides.reach = reach;
@@ -87,7 +88,7 @@ impl Env {
         Ok(self)
     }
 
-    /// Where a configuration is read.
+    /// Returns the layers of the configuration.
     pub fn stack<'a>(&'a self, project: Option<&'a Path>) -> Stack<'a> {
         Stack {
             user: &self.user_config,
@@ -103,17 +104,15 @@ impl Env {
             .map_err(|error| Failure::environment(error.to_string()))
     }
 
-    /// Wall time.
     pub fn wall(&self) -> Result<Timestamp, Failure> {
         Ok(self.now()?.wall)
     }
 
-    /// Where the database lies.
     pub fn store_path(&self) -> PathBuf {
         self.state.join("database.sqlite")
     }
 
-    /// The database, for writing.
+    /// Opens the database for writing.
     pub fn store(&self) -> Result<Store, Failure> {
         self.private_state()?;
         self.known_damage()?;
@@ -121,13 +120,14 @@ impl Env {
         Ok(Store::open(&self.store_path())?)
     }
 
-    /// Where the failmark of the database lies.
+    /// Returns the path of the mark that records a damaged database.
     fn damage_mark(&self) -> PathBuf {
         self.state.join("damaged.json")
     }
 
-    /// What is known to be damaged stays so until a check finds it whole, also where ordinary reads do
-    /// not meet the damage. A mark of a file that is no longer there says nothing.
+    /// Returns an error if the database is marked as damaged. The mark holds until a check finds
+    /// the database intact, even if ordinary reads do not hit the damage. A mark of a file that no
+    /// longer exists is ignored.
     fn known_damage(&self) -> Result<(), StoreError> {
         let Ok(text) = read_host(self.damage_mark(), SMALL) else {
             return Ok(());
@@ -138,7 +138,7 @@ impl Env {
         }
         let said = mark["message"].as_str().unwrap_or_default();
         let said = said.lines().next().unwrap_or_default();
-        // The error says the rest itself.
+        // The error adds this prefix itself.
         let said = said
             .strip_prefix(&format!(
                 "the database {} is damaged: ",
@@ -151,8 +151,9 @@ impl Env {
         })
     }
 
-    /// A database that is gone is never made anew by itself: all that was done would be done again, and
-    /// after some days no backup would hold any of it.
+    /// Returns an error if the database is lost. A lost database is never recreated automatically,
+    /// because all finished work would be done again, and after some days no backup would hold a
+    /// record of it.
     fn known_loss(&self) -> Result<(), StoreError> {
         let path = self.store_path();
         let holds = |folder: &Path, fits: fn(&str) -> bool| {
@@ -189,7 +190,7 @@ impl Env {
         }
     }
 
-    /// What tells the database's file from another one at its place.
+    /// Returns a text that distinguishes the database's file from another file at the same path.
     fn which(&self) -> Option<String> {
         let data = fs::metadata(self.store_path()).ok()?;
         let born = data
@@ -213,12 +214,12 @@ impl Env {
         let _mostly_absent = fs::remove_file(self.damage_mark());
     }
 
-    /// Where backups of the database lie unless another place is named.
+    /// Returns the default folder for backups of the database.
     pub fn backups(&self) -> PathBuf {
         self.state.join("backups")
     }
 
-    /// Where this process is to die, in tests that look at what it leaves.
+    /// Returns the points at which this process crashes, for tests that inspect the remains.
     pub fn dying() -> CrashPoints {
         setting("RUNNER_TEST_DIE_AT")
             .and_then(|count| count.into_string().ok()?.parse().ok())
@@ -271,7 +272,7 @@ impl Env {
         }
     }
 
-    /// The database, for reading; `None` when there is none yet.
+    /// Opens the database for reading. Returns `None` if there is none yet.
     pub fn store_to_read(&self) -> Result<Option<Store>, StoreError> {
         self.known_damage()?;
         match Store::read(&self.store_path()) {
@@ -284,8 +285,9 @@ impl Env {
         }
     }
 
-    /// The database, to look up which project a folder is; `None` when there is none yet. One of an older
-    /// format is read in a copy, since the caller may be about to migrate it.
+    /// Opens the database to find out which project a folder is. Returns `None` if there is none
+    /// yet. A database of an older format is read in a copy, since the caller may be about to
+    /// migrate it.
     pub fn store_to_identify(&self) -> Result<Option<Store>, Failure> {
         match self.store_to_read() {
             Err(StoreError::Older { .. }) => self.store_for_dry_run().map(Some),
@@ -293,39 +295,37 @@ impl Env {
         }
     }
 
-    /// The lock of the one daemon of this user.
     pub fn daemon_lock(&self) -> PathBuf {
         self.state.join("daemon.lock")
     }
 
-    /// What the daemon says.
     pub fn daemon_log(&self) -> PathBuf {
         self.state.join("daemon.log")
     }
 
-    /// Where a project's caches lie.
     pub fn cache_folder(&self, project: &ProjectId) -> PathBuf {
         self.state.join("projects").join(project.as_str())
     }
 
-    /// A copy of the database in memory, to go through runs in.
+    /// Copies the database into memory for a dry run.
     pub fn store_for_dry_run(&self) -> Result<Store, Failure> {
         self.known_loss()?;
         Ok(Store::dry_run_copy(&self.store_path())?)
     }
 
-    /// When the last tick was made, by whomever: one line, written by each.
+    /// Returns the path of the file that holds the time of the last tick, on one line. Every
+    /// ticking process writes it.
     pub fn tick_stamp(&self) -> PathBuf {
         self.state.join("tick.stamp")
     }
 
-    /// What jobs can be confined by, as a tick found it.
+    /// Returns the path of the file in which a tick stores the sandbox that is available for jobs.
     pub fn sandbox_note(&self) -> PathBuf {
         self.state.join("sandbox.json")
     }
 
-    /// Notes that a tick was made. What cannot be written makes a later look say too much, and nothing
-    /// worse, so it is no error.
+    /// Records that a tick was made. A failure is ignored, because it only makes a later status
+    /// report too many problems.
     pub fn note_tick(&self, now: Timestamp) {
         let line = format!("{}\n", now.strftime("%Y-%m-%dT%H:%M:%SZ"));
         let mut options = fs::File::options();
@@ -335,7 +335,6 @@ impl Env {
             .and_then(|file| file.write_all_at(line.as_bytes(), 0));
     }
 
-    /// When the last tick was made, if one ever was.
     pub fn last_tick(&self) -> Option<Timestamp> {
         read_text_host(self.tick_stamp(), SMALL)
             .ok()?
@@ -344,56 +343,55 @@ impl Env {
             .ok()
     }
 
-    /// Where the user's configuration files of all programs lie.
+    /// Returns the folder with the user's configuration of all programs.
     pub fn config_home(&self) -> PathBuf {
         let folder = self.config_folder();
         folder.parent().unwrap_or(&folder).to_owned()
     }
 
-    /// Where our own lie.
+    /// Returns the folder with runner's own configuration of the user.
     pub fn config_folder(&self) -> PathBuf {
         let folder = self.user_config.parent();
         folder.unwrap_or(Path::new("/")).to_owned()
     }
 
-    /// The user's home folder.
+    /// Returns the user's home folder, which must be an absolute path.
     pub fn folder(&self) -> Result<PathBuf, Failure> {
         let home = setting("HOME").map(PathBuf::from);
         home.filter(|home| home.is_absolute())
             .ok_or_else(|| Failure::environment("HOME is not set, or is no absolute path"))
     }
 
-    /// What a host scheduler's tick works in.
+    /// Returns the path of the file with the environment of a host scheduler's tick.
     pub fn environment_file(&self) -> PathBuf {
         self.state.join("environment")
     }
 
-    /// The keys that a person keeps for it.
+    /// Returns the path of the file in which a person keeps keys for a host scheduler's tick.
     pub fn credentials_file(&self) -> PathBuf {
         self.config_folder().join(environment::CREDENTIALS)
     }
 
-    /// What a host scheduler's ticks say, where the host itself does not keep it.
+    /// Returns the path of the log of a host scheduler's ticks, for hosts that do not keep one.
     pub fn timer_log(&self) -> PathBuf {
         self.state.join("timer.log")
     }
 
-    /// The one before it.
     pub fn old_timer_log(&self) -> PathBuf {
         self.state.join("timer.log.old")
     }
 
-    /// What `setup` has done.
+    /// Returns the path of the record of the actions of `setup`.
     pub fn setup_note(&self) -> PathBuf {
         self.state.join("setup.json")
     }
 
-    /// The lock of the one setup of this user.
     pub fn setup_lock(&self) -> PathBuf {
         self.state.join("setup.lock")
     }
 
-    /// The name that tells our block in a crontab from that of another state folder.
+    /// Returns the name that distinguishes this state folder's block in a crontab from those of
+    /// others.
     pub fn owner(&self) -> String {
         self.state.to_string_lossy().into_owned()
     }
@@ -415,20 +413,20 @@ impl Env {
             .unwrap_or(own))
     }
 
-    /// Where a run is recorded.
+    /// Returns the path of a run's recording.
     pub fn recording(&self, run: &RunId) -> PathBuf {
         self.state
             .join(recording::FOLDER)
             .join(recording::name_of(run))
     }
 
-    /// A folder that is not there yet, for what is thrown away afterwards.
+    /// Returns the path of a new temporary folder.
     pub fn scratch(&self, name: &str) -> PathBuf {
         let own = format!("{name}-{}", std::process::id());
         self.state.join(SCRATCH).join(own)
     }
 
-    /// The private folder of a run, for its log and its children's files.
+    /// Returns the private folder of a run, for its log and its children's files.
     pub fn run_folder(&self, run: &str) -> PathBuf {
         self.state.join("runs").join(run)
     }
@@ -442,26 +440,25 @@ pub fn arm_for_tests() {
     }
 }
 
-/// The home folder.
 pub fn folder_of_user() -> Result<PathBuf, Failure> {
     setting("HOME")
         .map(PathBuf::from)
         .ok_or_else(|| Failure::environment("there is no home folder: HOME is not set"))
 }
 
-/// The environment that every child may have.
+/// Returns the environment that every child may see.
 pub fn child_environment() -> BTreeMap<String, String> {
     named(ALLOWED.iter().copied())
 }
 
-/// The variables of these names that are set and are text.
+/// Returns the given variables that are set and are valid UTF-8.
 pub fn named<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
     names
         .filter_map(|name| Some((name.to_owned(), env::var(name).ok()?)))
         .collect()
 }
 
-/// Who is at the keyboard, by the name that they logged in with.
+/// Returns the login name of the user.
 pub fn person() -> String {
     ["USER", "LOGNAME"]
         .into_iter()
@@ -470,13 +467,13 @@ pub fn person() -> String {
         .unwrap_or_else(|| "somebody".to_owned())
 }
 
-/// One of our own settings from the environment.
+/// Returns the value of an environment variable, unless it is empty.
 pub fn setting(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// A marker for children of a command that is no run: no other process may ever share it, for all
-/// that carry it are ended together.
+/// Creates a marker for the children of a command that is not a run. No other process may ever
+/// share it, because all processes that carry it are ended together.
 pub fn marker() -> Result<String, Failure> {
     Ok(OccurrenceId::new(
         Clock::Host
@@ -487,18 +484,18 @@ pub fn marker() -> Result<String, Failure> {
     .to_string())
 }
 
-/// Tells the service manager that started us, if there is one.
+/// Notifies the service manager that started this process, if there is one.
 pub fn tell_manager(words: &[NotifyState<'_>]) -> io::Result<()> {
     sd_notify::notify(words)
 }
 
-/// How often the service manager wants a sign of life, if it does.
+/// Returns the interval at which the service manager expects a sign of life, if it does.
 pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled()
 }
 
-/// Our own executable, to start `perform` with: this very program, also after its file was replaced
-/// by another version.
+/// Returns the path of this executable, for starting `perform`. It is the running program even if
+/// its file was replaced by another version.
 pub fn executable() -> Result<PathBuf, Failure> {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() {
@@ -508,8 +505,8 @@ pub fn executable() -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::environment(format!("cannot find this program: {error}")))
 }
 
-/// The host's program of this name, to be started outside the sandbox: never one that lies in a
-/// project, where an agent can have written it.
+/// Returns the host's program of this name, which may be started outside the sandbox. A program
+/// that lies in a project is never returned, because an agent may have written it.
 pub fn host_program(name: &str) -> Option<PathBuf> {
     let path = setting("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -517,10 +514,10 @@ pub fn host_program(name: &str) -> Option<PathBuf> {
         .find(|found| fs::canonicalize(found).is_ok_and(|real| !is_in_a_project(&real)))
 }
 
-/// A command that starts the host's program of this name; see [`host_program`].
+/// Creates a command that starts the host's program of this name; see [`host_program`].
 ///
 /// # Errors
-/// There is none.
+/// Returns an error if there is no such program.
 pub fn host_command(name: &str) -> io::Result<Command> {
     let found = host_program(name).map(Command::new);
     found.ok_or_else(|| {
@@ -529,7 +526,8 @@ pub fn host_command(name: &str) -> io::Result<Command> {
     })
 }
 
-/// The first executable file of this name in a `PATH`; a path is looked up as it stands.
+/// Finds the first executable file of this name in a `PATH`. A name that is a path is not searched
+/// for.
 pub fn find_program(name: &str, path: &OsStr) -> Option<PathBuf> {
     let is_program = |path: &Path| {
         fs::metadata(path)
@@ -574,7 +572,7 @@ fn restart(file: &Path) -> Result<Infallible, Failure> {
         }
     }
     trim(&file.with_file_name("timer.log"));
-    // What the host gives besides stays: a drop-in may hand over a key.
+    // The host's other variables stay, because a systemd drop-in may pass a key.
     let error = Command::new(executable()?)
         .arg0("runner")
         .args(arguments)
@@ -584,7 +582,8 @@ fn restart(file: &Path) -> Result<Infallible, Failure> {
     Err(Failure::environment(format!("cannot start again: {error}")))
 }
 
-/// A log that nobody reads does not grow for ever: at a megabyte it takes the place of the one before.
+/// Renames a log of more than 1 MiB, replacing the previous one, so that an unread log does not
+/// grow forever.
 fn trim(log: &Path) {
     const MOST: u64 = 1 << 20;
     if fs::metadata(log).is_ok_and(|data| data.len() > MOST) {

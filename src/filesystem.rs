@@ -56,13 +56,13 @@ const BEHIND_FUSE: &[&str] = &[
     "fuse.keybase",
 ];
 
-/// The kind of the shared or synced file system that `path` lies on; `None` for a local one, and where
-/// the system does not tell.
+/// Returns the kind of the shared or synced file system that `path` lies on. Returns `None` for a
+/// local file system, and where the system does not report the kind.
 pub fn shared(path: &Path) -> Option<String> {
-    // What is not there yet will lie where its nearest folder does.
+    // A path that does not exist yet will lie on the file system of its nearest existing ancestor.
     let there = path.ancestors().find(|path| path.exists())?;
     let found = rustix::fs::statfs(there).ok()?;
-    // Of 32 bits; some systems extend the sign.
+    // The number has 32 bits; some systems sign-extend it.
     #[allow(clippy::cast_sign_loss, reason = "a number that is only compared")]
     let magic = (found.f_type as u64) & 0xffff_ffff;
     kind(magic, || {
@@ -72,7 +72,8 @@ pub fn shared(path: &Path) -> Option<String> {
     })
 }
 
-/// The name of a shared kind; the mount table is asked only where the number does not tell.
+/// Returns the name of a shared kind. It reads the mount table only where the number alone does not
+/// identify the kind.
 fn kind(magic: u64, mounted: impl FnOnce() -> Option<String>) -> Option<String> {
     if magic == FUSE {
         return mounted().filter(|name| BEHIND_FUSE.contains(&name.as_str()));
@@ -83,7 +84,8 @@ fn kind(magic: u64, mounted: impl FnOnce() -> Option<String>) -> Option<String> 
         .map(|(_, name)| (*name).to_owned())
 }
 
-/// The type of the mount that `path` lies on: the longest mount point above it, the last of equals.
+/// Returns the type of the mount that `path` lies on: that of the longest mount point above it, and
+/// of the last one among equals.
 fn type_of_mount(mountinfo: &str, path: &Path) -> Option<String> {
     mountinfo
         .lines()

@@ -1,4 +1,5 @@
-//! Following what a run writes, its log and what its program says, until the run is settled.
+//! Follows the output of a run, which is its log and the output of its program, until the run is
+//! settled.
 //!
 //! ```text
 //! look at the row ──> read the files to their end ──> was it settled? ──no──> wait for a change ──┐
@@ -6,8 +7,9 @@
 //!        └───────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The row is looked at before the files are read, so nothing that was written before the end is lost.
-//! Changes of the files and of the database wake us; a bounded wait is the net below. Must never write.
+//! The row is read before the files, so no output from before the end is lost. Changes of the files
+//! and of the database wake the follower; a limited wait covers a change that is missed. This
+//! module must never write.
 
 use std::fs::File;
 use std::io;
@@ -37,8 +39,8 @@ const QUIET: Duration = Duration::from_millis(50);
 /// A line that is longer is passed on in parts.
 const LINE: usize = 64 * 1024;
 
-/// The log, and what the program of a run says: the files that are followed, each with what its lines
-/// begin with when they are shown together.
+/// The files that are followed: the log and the output of the run's program. Each comes with the
+/// prefix of its lines when all files are shown together.
 pub const FILES: [(&str, &str); 3] = [
     (log::FILE, ""),
     (output::FILES[0], "out | "),
@@ -68,7 +70,7 @@ pub enum FollowEnd {
     Abandoned,
 }
 
-/// How a run ended, in one line.
+/// Returns one line that describes how a run ended.
 pub fn outcome(row: &RunRow) -> String {
     let outcome = row.outcome.as_ref();
     let outcome = outcome.map_or_else(|| "not settled".to_owned(), Outcome::to_string);
@@ -130,10 +132,10 @@ pub fn follow(
     }
 }
 
-/// What `poll` says of an end whose other end is closed, without being asked.
+/// The flags that `poll` reports, without being asked, for an end whose other end is closed.
 const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NVAL);
 
-/// Whether the other end of a pipe or socket is closed.
+/// Checks whether the other end of a pipe or socket is closed.
 pub fn is_closed(end: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(end, PollFlags::empty())];
     let at_once = Timespec {
@@ -152,7 +154,7 @@ enum Stopped {
 struct FileTail {
     path: PathBuf,
     file: Option<File>,
-    /// What is read so far.
+    /// Number of bytes read so far.
     at: u64,
     /// The beginning of a line.
     rest: Vec<u8>,
@@ -211,7 +213,8 @@ impl FileTail {
     }
 }
 
-/// What wakes us: the database and the run's folder, as far as they can be watched.
+/// The sources that wake the follower: the database and the run's folder, as far as they can be
+/// watched.
 struct Changes {
     watch: Option<OwnedFd>,
     folder: PathBuf,
@@ -243,7 +246,7 @@ impl Changes {
             // It may have been written between our reading and now.
             limit = Duration::ZERO;
         }
-        // Nothing is waited for but the other end's going away, which is always told.
+        // No events are requested, because `poll` always reports that the other end has closed.
         let mut polled: Vec<PollFd<'_>> = stops
             .iter()
             .map(|stop| PollFd::from_borrowed_fd(*stop, PollFlags::empty()))
@@ -266,7 +269,7 @@ impl Changes {
             .take(stops.len())
             .any(|stop| stop.revents().intersects(GONE));
         if let Some(watch) = &self.watch {
-            // What it says does not matter, only that there was something.
+            // The content of the events does not matter, only that some arrived.
             let mut reported = [0_u8; 4096];
             while rustix::io::read(watch, &mut reported).is_ok_and(|count| count > 0) {}
         }

@@ -1,6 +1,7 @@
-//! Guards that others call: an agent's hook, and answers about a path.
+//! Guards that other programs call: an agent's hook, and answers about a path.
 //!
-//! None of them is the wall: that is the kernel's, and stands whether or not anybody asks here.
+//! No guard is the sandbox. The kernel enforces the sandbox, whether or not a program calls a
+//! guard.
 
 pub mod hook;
 pub mod reach;

@@ -1,8 +1,9 @@
-//! Secrets that the desktop's keyring keeps: `keyring:NAME`, where else the name of a variable stands.
+//! Secrets from the desktop's keyring: `keyring:NAME`, accepted wherever the name of a variable is.
 //!
-//! Built with the feature `keyring`; without it such a reference says how to build that. What is read is
-//! handed to those who need it as a variable of that name would be, so that it is redacted as one. Must
-//! never write a secret, and never read one that no configuration names.
+//! The feature `keyring` enables this module; without it such a reference is an error that
+//! describes how to build with the feature. A secret is passed on as a variable of that name would
+//! be, so that it is redacted in the same way. This module must never write a secret, and never
+//! read one that no configuration names.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,8 @@ use crate::env;
 #[cfg(feature = "keyring")]
 const SERVICE: &str = "runner";
 
-/// What a backend is lent besides what all children see: its variables, and the secret that its key
-/// refers to, or why there is none.
+/// Returns the values that a backend receives besides those that all children see: its variables,
+/// and the secret that its key refers to, or the reason why there is none.
 pub fn resolve_secrets(spec: &BackendSpec) -> BTreeMap<String, String> {
     let mut lent = env::named(spec.variables().filter(|name| in_keyring(name).is_none()));
     if let Some(reference) = spec.endpoint_key()
@@ -30,10 +31,10 @@ pub fn resolve_secrets(spec: &BackendSpec) -> BTreeMap<String, String> {
     lent
 }
 
-/// The secret of this name.
+/// Returns the secret of this name.
 ///
 /// # Errors
-/// Why it cannot be had, and what mends it.
+/// Returns an error that gives the reason and the fix if the secret is not available.
 #[cfg(not(feature = "keyring"))]
 pub fn secret(name: &str) -> Result<String, String> {
     Err(format!(
@@ -41,10 +42,10 @@ pub fn secret(name: &str) -> Result<String, String> {
     ))
 }
 
-/// The secret of this name.
+/// Returns the secret of this name.
 ///
 /// # Errors
-/// Why it cannot be had, and what mends it.
+/// Returns an error that gives the reason and the fix if the secret is not available.
 #[cfg(feature = "keyring")]
 pub fn secret(name: &str) -> Result<String, String> {
     let entry = ::keyring::Entry::new(SERVICE, name);

@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether this is `runner hook`, with whatever options between.
+/// Checks whether this process is `runner hook`, with any options in between.
 fn is_recorder() -> bool {
     let mut words = std::env::args_os().skip(1);
     words
@@ -79,7 +79,7 @@ fn is_recorder() -> bool {
         .is_some_and(|word| word == "hook")
 }
 
-/// Whether this is `runner guard hook`, with whatever options between.
+/// Checks whether this process is `runner guard hook`, with any options in between.
 fn is_hook() -> bool {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     let guard = words.iter().position(|word| word == "guard");

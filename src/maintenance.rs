@@ -1,9 +1,10 @@
-//! The daily care of the database and of what runs leave in the state folder and in projects.
+//! Daily maintenance of the database and of the files that runs leave in the state folder and in
+//! projects.
 //!
-//! Once a day whoever ticks looks through the whole database, makes a backup and prunes what is older
-//! than `[retention]` keeps. The daemon does so beside its loop, a timer's tick at its end: no start
-//! waits for it, and what it writes it writes in short transactions. Must never remove what a plan
-//! does not name.
+//! Once a day the process that ticks checks the whole database, makes a backup and prunes all data
+//! that is older than `[retention]` keeps. The daemon does so beside its loop, and the tick of a
+//! timer does so at its end: no start waits for it, and it writes to the database in short
+//! transactions. This module must never remove anything that a plan does not name.
 
 use std::fs;
 use std::io;
@@ -25,16 +26,16 @@ use crate::cli::Failure;
 use crate::config;
 use crate::env::{Env, SCRATCH};
 
-/// What the settings say about how long things are kept.
 pub fn retention(home: &Env) -> Result<Retention, Failure> {
     Ok(config::load(&home.stack(None))?.retention)
 }
 
-/// How often a part of the daily care is taken that went well, however the others went.
+/// The time after which a maintenance task that succeeded is run again, regardless of the other
+/// tasks.
 const DAILY: SignedDuration = SignedDuration::from_hours(24);
 
-/// Takes the daily care if it is due and nobody else does; says what went wrong. Ends with the first
-/// damage.
+/// Runs the daily maintenance if it is due and no other process runs it, and returns the errors. It
+/// stops at the first damage of the database.
 pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
     store.cut_log(LOG_CEILING)?;
     let now = home.wall()?;
@@ -77,7 +78,8 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
             Err(failure) => troubles.push(format!("{what}: {failure}")),
         }
     }
-    // What rows lack does not mend itself by looking once an hour.
+    // Another check within the hour does not repair the defects of rows, so they do not keep the
+    // maintenance from being recorded as done.
     if troubles.len() == rows {
         store.record_maintenance("daily", "", now)?;
     }
@@ -122,7 +124,7 @@ pub fn examine(home: &Env, store: &Store) -> Result<StoreHealth, Failure> {
     Ok(health)
 }
 
-/// A name for a backup that is not taken, in the state folder.
+/// Returns a path in the state folder for a new backup, with a name that is not in use.
 pub fn new_backup(home: &Env, now: Timestamp) -> Result<PathBuf, Failure> {
     let folder = home.backups();
     fs::create_dir_all(&folder).map_err(|error| {
@@ -140,7 +142,7 @@ pub fn new_backup(home: &Env, now: Timestamp) -> Result<PathBuf, Failure> {
 const PREFIX: &str = "database-";
 const ENDING: &str = ".sqlite";
 
-/// The backups in the state folder, the newest first.
+/// Returns the backups in the state folder, the newest first.
 pub fn backups(home: &Env) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = entries(&home.backups())
         .into_iter()
@@ -158,7 +160,7 @@ pub fn backups(home: &Env) -> Vec<PathBuf> {
     found
 }
 
-/// What would go now.
+/// Returns the plan of all data that would be removed now.
 pub fn plan(
     home: &Env,
     store: &Store,
@@ -255,7 +257,7 @@ fn recordings(home: &Env, found: &mut Vec<PrunableFile>) {
     }
 }
 
-/// What a command left that died before it threw it away.
+/// Adds the scratch files of a command that died before it removed them.
 fn scratch(home: &Env, found: &mut Vec<PrunableFile>) {
     let folder = Path::new(SCRATCH);
     for name in entries_below(&home.state, folder) {
@@ -289,7 +291,8 @@ fn staging(
     Ok(())
 }
 
-/// What decisions replaced, by proposal and then by the run that carried the decision out.
+/// Adds the files that decisions replaced, by proposal and then by the run that carried out the
+/// decision.
 fn undos(root: &Path, folder: &Path, found: &mut Vec<PrunableFile>) {
     for proposal in entries_below(root, folder) {
         let folder = folder.join(proposal);
@@ -308,7 +311,8 @@ fn undos(root: &Path, folder: &Path, found: &mut Vec<PrunableFile>) {
     }
 }
 
-/// The folders that have a night's name. The newest one's is what a person looks for, however old.
+/// Adds the report folders that are named after a night. The newest one is kept however old it is,
+/// because a person looks for it.
 fn reports(root: &Path, found: &mut Vec<PrunableFile>) {
     let folder = Path::new(report::FOLDER);
     let mut nights: Vec<((Date, u32), PathBuf)> = entries_below(root, folder)
@@ -324,7 +328,7 @@ fn reports(root: &Path, found: &mut Vec<PrunableFile>) {
     }
 }
 
-/// The date and the number that a night's name says: `2026-01-31`, `2026-01-31-2`.
+/// Parses the date and the number from the name of a night: `2026-01-31`, `2026-01-31-2`.
 fn night_named(name: &str) -> Option<(Date, u32)> {
     let (date, rest) = name.split_at_checked(10)?;
     let day: Date = date.parse().ok()?;
@@ -374,7 +378,7 @@ fn add(
     }
 }
 
-/// The names in a folder, of which nothing on the way is a symbolic link.
+/// Returns the names in a folder, or none if any part of the way to it is a symbolic link.
 fn entries_below(root: &Path, folder: &Path) -> Vec<String> {
     beneath(root, folder).map_or_else(|_| Vec::new(), |path| entries(&path))
 }
@@ -390,10 +394,11 @@ fn entries(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Does what a plan says. A file that cannot be removed keeps no other from it.
+/// Carries out a plan. A file that cannot be removed does not prevent the removal of the others.
 ///
 /// # Errors
-/// The database could not be written; or the files that are still there, each with its reason.
+/// Returns an error if the database could not be written, or if files remain; it lists them, each
+/// with its reason.
 pub fn carry_out(
     store: &mut Store,
     plan: &PrunePlan,

@@ -42,7 +42,7 @@ pub struct LoadedProject {
     pub stamp: String,
 }
 
-/// The nearest folder at or above `from` that holds a `runner.toml`.
+/// Returns the nearest folder at or above `from` that holds a `runner.toml`.
 pub fn find(from: &Path) -> Result<PathBuf, Failure> {
     let from = fs::canonicalize(from)
         .map_err(|error| Failure::data(format!("{}: {}", from.display(), error_chain(&error))))?;
@@ -59,23 +59,23 @@ pub fn find(from: &Path) -> Result<PathBuf, Failure> {
 }
 
 impl LoadedProject {
-    /// The project at or above `from`.
+    /// Loads the project at or above `from`.
     pub fn load(home: &Env, from: &Path) -> Result<Self, Failure> {
         let root = find(from)?;
         Self::at(home, home.store_to_identify()?.as_ref(), &root)
     }
 
-    /// The same for a dry run, which looks at a copy of the database: opening the file itself leaves
-    /// SQLite's own files beside it.
+    /// Loads the project for a dry run, which reads a copy of the database: opening the file itself
+    /// leaves SQLite's own files beside it.
     pub fn load_for_dry_run(home: &Env, from: &Path) -> Result<Self, Failure> {
         let root = find(from)?;
         Self::at(home, Some(&home.store_for_dry_run()?), &root)
     }
 
-    /// The project whose root is `root`.
+    /// Loads the project whose root is `root`.
     ///
-    /// Its id is the one that the database has for this folder. What the folder itself carries counts
-    /// only where the database does not know it.
+    /// The project's id is the one that the database has for this folder. The id that the folder
+    /// itself carries counts only where the database does not know the folder.
     pub fn at(home: &Env, store: Option<&Store>, root: &Path) -> Result<Self, Failure> {
         let stamp = stamp(home, root);
         let config = config::load(&home.stack(Some(&root.join(FILE))))?;
@@ -108,7 +108,7 @@ impl LoadedProject {
         })
     }
 
-    /// The job that a run is of, as the configuration describes it now.
+    /// Returns the job that a run belongs to, as the configuration describes it now.
     pub fn spec(&self, row: &RunRow) -> Result<JobSpec, Failure> {
         if row.kind == REPORT_JOB {
             return Ok(JobSpec {
@@ -168,15 +168,15 @@ fn is_displaced(known: Option<&Project>) -> bool {
     known.is_some_and(|known| known.displaced_from().is_some())
 }
 
-/// Which folder is at `root`.
+/// Returns the identity of the folder at `root`.
 pub fn node(root: &Path) -> Result<Node, Failure> {
     fs::metadata(root)
         .map(|data| Node::of(&data))
         .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))
 }
 
-/// The project that the database knows this very folder as: at its path, or at another path of the same
-/// folder, such as another mount.
+/// Returns the project that the database knows this very folder as: at its path, or at another path
+/// of the same folder, such as another mount.
 pub fn registered(store: &Store, root: &Path) -> Result<Option<Project>, Failure> {
     let here = node(root)?;
     if let Some(known) = store.project_at(root)?
@@ -190,7 +190,7 @@ pub fn registered(store: &Store, root: &Path) -> Result<Option<Project>, Failure
     Ok(store.projects()?.into_iter().find(same))
 }
 
-/// How a folder that carries an id stands to what the database knows of that id.
+/// Compares a folder that carries an id with the database's record of that id.
 pub fn standing_of(
     store: &Store,
     root: &Path,
@@ -214,7 +214,7 @@ pub fn standing_of(
         let path = displaced.unwrap_or_else(|| known.path.clone());
         KnownProject {
             seen: match path == root {
-                // What is there is what we stand in.
+                // The folder at that path is `root` itself.
                 true => PathOccupant::Nothing,
                 false => inspect_path(&path, id, bound, carried),
             },
@@ -226,7 +226,7 @@ pub fn standing_of(
     Ok((judge(remembered.as_ref(), Some(&found)), known))
 }
 
-/// How a project of the database stands, from what is at its path.
+/// Determines the state of a project of the database from the folder at its path.
 pub fn standing_of_row(known: &Project) -> Registration {
     if known.displaced_from().is_some() {
         return Registration::Overtaken;
@@ -242,12 +242,13 @@ pub fn standing_of_row(known: &Project) -> Registration {
     )
 }
 
-/// The id of the folder at `root`, as far as it can be told without its whole configuration.
+/// Returns the id of the folder at `root`, as far as it can be read without the whole
+/// configuration.
 pub fn id_at(root: &Path) -> Option<ProjectId> {
     carried(root).map(|(id, _)| id)
 }
 
-/// The same, and whether it is the folder's own.
+/// Returns the id of the folder at `root`, and whether it is the folder's own.
 pub fn carried(root: &Path) -> Option<(ProjectId, bool)> {
     if let Some(own) = identity::own(root).ok()? {
         return Some((own, true));
@@ -257,8 +258,8 @@ pub fn carried(root: &Path) -> Option<(ProjectId, bool)> {
     Some((seed, false))
 }
 
-/// How what a registered folder carries differs from the id that the database has for it, and the command
-/// that repairs it. The database's id counts, whatever the folder carries.
+/// Describes how the id that a registered folder carries differs from the one that the database has
+/// for it, and returns the command that repairs it. The database's id always takes precedence.
 pub fn contradiction(known: &Project) -> Option<(String, String)> {
     let root = &known.path;
     if !node(root).is_ok_and(|here| here.is(&known.node)) {
@@ -303,14 +304,15 @@ pub fn contradiction(known: &Project) -> Option<(String, String)> {
 pub struct KeptProject {
     /// Its row.
     pub row: Project,
-    /// What is wrong with its files or its place now.
+    /// The current error in its files or its location.
     pub trouble: Option<Failure>,
 }
 
-/// The project at or above `from` as the database knows it.
+/// Returns the project at or above `from` as the database knows it.
 ///
 /// # Errors
-/// There is none there, or it has never been registered; a mistake in its files is told then.
+/// Returns an error if there is no project, or if it has never been registered; in that case the
+/// error reports a mistake in its files.
 pub fn kept(home: &Env, store: &Store, from: &Path) -> Result<KeptProject, Failure> {
     let root = match find(from) {
         Ok(root) => root,
@@ -353,7 +355,7 @@ pub fn kept(home: &Env, store: &Store, from: &Path) -> Result<KeptProject, Failu
 }
 
 impl LoadedProject {
-    /// Whether it is the project that the database knows by its id; changes nothing.
+    /// Checks that this is the project that the database knows by its id. Changes nothing.
     pub fn check(&self, store: &Store) -> Result<(), Failure> {
         let (standing, _) = standing_of(store, &self.root, &self.id, self.own)?;
         match standing.trouble(&self.root, &self.id) {
@@ -363,19 +365,18 @@ impl LoadedProject {
     }
 }
 
-/// The stat of all files that a project's configuration is read from: equal stamps mean that
-/// nothing need be read again.
+/// Returns the stat of all files that a project's configuration is read from. Equal stamps mean
+/// that no file needs to be read again.
 pub fn stamp(home: &Env, root: &Path) -> String {
     StampBase::of(home).of_project(root)
 }
 
-/// What the stamps of all projects begin with, looked up once.
+/// The common beginning of the stamps of all projects, looked up once.
 pub struct StampBase {
     common: String,
 }
 
 impl StampBase {
-    /// As things are now.
     pub fn of(home: &Env) -> Self {
         Self {
             common: format!(
@@ -387,8 +388,8 @@ impl StampBase {
         }
     }
 
-    /// Of the project at `root`: a look at each of the two files that may set its jobs, and at what
-    /// tells this clone from another one.
+    /// Returns the stamp of the project at `root`. It covers the two files that may set its jobs,
+    /// and the git folder, which distinguishes this clone from another one.
     pub fn of_project(&self, root: &Path) -> String {
         format!(
             "{} {} {} {}",
@@ -400,7 +401,8 @@ impl StampBase {
     }
 }
 
-/// Who may read it counts too: a file that nobody may read any more is no longer what was read.
+/// Returns the stat of a file. It includes the permissions and the owner, because a file that has
+/// become unreadable differs from the one that was read.
 fn stat(path: &Path) -> String {
     match fs::metadata(path) {
         Ok(data) => format!(
@@ -417,7 +419,7 @@ fn stat(path: &Path) -> String {
     }
 }
 
-/// Of a git folder only which one it is: what is in it changes with every commit.
+/// Returns the identity of the git folder, without its content, which changes with every commit.
 fn git(root: &Path) -> String {
     let path = root.join(".git");
     match fs::metadata(&path) {
@@ -430,7 +432,8 @@ fn git(root: &Path) -> String {
     }
 }
 
-/// A job of a project as the database has it, also one that its configuration no longer names.
+/// Returns a job of a project as the database has it, also if the configuration no longer names the
+/// job.
 pub fn job_of(store: &Store, project: &ProjectId, name: &str) -> Result<JobRow, Failure> {
     let jobs = store.jobs(project)?;
     let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();

@@ -1,8 +1,9 @@
-//! Starting runs and waiting for them.
+//! Starts runs and waits for them.
 //!
-//! Every run is a process of its own (`runner execute RUN`), so a bad job hurts nobody. Whoever
-//! started one answers for it: when its process has ended without settling it, it is recovered at
-//! once. Must never do a job's work in this process.
+//! Every run is a process of its own (`runner execute RUN`), so a bad job harms no other. The
+//! process that started a run is responsible for it: when the run's process has ended without
+//! settling the run, the starter recovers it at once. This module must never do a job's work in
+//! this process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd as _;
@@ -54,7 +55,7 @@ pub struct Started {
     pub child: Child,
 }
 
-/// What recovery needs of this process.
+/// Creates the driver that recovery uses in this process.
 pub fn driver<'a>(home: &'a Env, me: &'a ProcessIdentity) -> Driver<'a> {
     Driver {
         world: Box::new(Host { state: &home.state }),
@@ -133,7 +134,7 @@ pub fn run_to_end(
     Ok(store.run(all.last().unwrap_or(run))?)
 }
 
-/// What is to be done next.
+/// The next action of a process that starts runs.
 #[derive(Debug, Default)]
 pub struct NextAction {
     /// Runs to start now.
@@ -208,8 +209,8 @@ pub fn run_all(
     }
 }
 
-/// How long until something waiting is ready, if that is soon enough to stay for: what is spread
-/// over a minute must not wait for the next host timer.
+/// Returns the time until the next waiting run is ready, if that is soon enough to stay for: a run
+/// that is delayed within a minute must not wait for the next host timer.
 pub fn soon(store: &Store, now: Timestamp) -> Result<Option<Duration>, Failure> {
     let next = store.next_ready(now)?;
     let wait = next.map(|next| next.duration_since(now));
@@ -357,7 +358,7 @@ pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
     let (Some(outcome), Some(project)) = (&row.outcome, store.project(&row.project)?) else {
         return Ok(());
     };
-    // A project that is gone or cannot be read is told of by itself.
+    // A project that is gone or cannot be read is reported separately.
     let Ok(here) = LoadedProject::at(home, Some(store), &project.path) else {
         return Ok(());
     };
@@ -380,7 +381,8 @@ pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many runs of its job, this one the last, were put off in a row because of somebody's work.
+/// Returns how many runs of the job, up to this one, were deferred in a row because of other work
+/// in the project.
 pub fn deferrals(store: &Store, row: &RunRow, outcome: &Outcome) -> Result<u32, Failure> {
     match outcome {
         Outcome::Deferred { .. } => Ok(store.deferrals_in_a_row(row.job, AT_WORK)?),

@@ -1,7 +1,7 @@
 //! One tick of all projects, as the daemon and `runner tick` both make it.
 //!
-//! Configuration that changed is read again, the engine ticks, and the failmarks of what it settled
-//! are brought in line. Must never start a run: it says what to start.
+//! It reads changed configuration again, ticks the engine, and updates the failmarks of the settled
+//! runs. It must never start a run: it returns the runs to start.
 
 use std::collections::BTreeMap;
 
@@ -21,13 +21,12 @@ use crate::spawn;
 /// Which configuration is read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reread {
-    /// Of projects whose files have another stat than when they were last read.
+    /// Reads the projects whose files have another stat than at the last read.
     WhatChanged,
-    /// Of all projects.
     All,
 }
 
-/// What a tick did.
+/// The result of a tick.
 #[derive(Clone, Debug, Default)]
 pub struct TickResult {
     /// Runs to start now, oldest first.
@@ -36,14 +35,14 @@ pub struct TickResult {
     pub ending: bool,
     /// Runs that were settled for their dead owners, with the word of their outcome.
     pub settled: Vec<(RunId, String)>,
-    /// What could not be done for one run or one job, while everything else was done.
+    /// Errors of a single run or job, which did not stop the rest of the tick.
     pub troubles: Vec<String>,
     /// Projects whose configuration cannot be read, by path, with the reason; they keep their jobs.
     pub unreadable: BTreeMap<String, String>,
 }
 
-/// Brings the database to what the files of all projects say, so that what was changed counts from now
-/// on; says which could not be read, by path. Ticks nothing.
+/// Updates the database from the files of all projects, so that changes count from now on. Returns
+/// the projects that could not be read, by path. Does not tick.
 pub fn reread(home: &Env, store: &mut Store) -> Result<BTreeMap<String, String>, Failure> {
     let mut unreadable = BTreeMap::new();
     refresh(home, store, Reread::WhatChanged, &mut unreadable)?;
@@ -70,7 +69,7 @@ pub fn once(
         spawn::end(store, run)?;
     }
     for run in settled.iter().map(|(run, _)| run).chain(&swept) {
-        // What is to be started must not be lost over it.
+        // An error here must not prevent the runs that are to be started.
         if let Err(failure) = spawn::mark(home, store, run) {
             troubles.push(format!("run {run}: {failure}"));
         }
@@ -88,7 +87,7 @@ pub fn once(
     })
 }
 
-/// What a tick will find, and when.
+/// The next event that a tick will find, and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextTick {
     /// The job that a clock makes due, or what else it is.
@@ -97,7 +96,7 @@ pub struct NextTick {
     pub at: Timestamp,
 }
 
-/// The next moment at which a tick finds something by itself, over all projects.
+/// Returns the next time at which a tick finds work by itself, over all projects.
 pub fn next(store: &Store, now: Timestamp) -> Result<Option<NextTick>, Failure> {
     let Some(at) = store.next_moment(now)? else {
         return Ok(None);

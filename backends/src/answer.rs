@@ -1,7 +1,7 @@
-//! From a model's whole text to an answer: one strict reading, the same for every backend.
+//! Reads an answer from a model's whole text: one strict reading, the same for every backend.
 //!
-//! Must never cut JSON out of prose, drop a fence, close a bracket or replace a bad byte. What is
-//! not an answer is an error, so that it is counted and seen.
+//! This module must never cut JSON out of prose, drop a fence, close a bracket or replace a bad
+//! byte. Text that is not an answer is an error, so that it is counted and seen.
 
 use serde_json::Value;
 
@@ -12,8 +12,8 @@ use crate::request::Request;
 /// How much of a malformed answer an error shows.
 const EXCERPT: usize = 200;
 
-/// Reads `bytes`, which came from `origin`. The value is there if the text is JSON, and certainly
-/// if the request has a schema or `must_parse` says so.
+/// Reads `bytes`, which came from `origin`. The value is present if the text is JSON, and always if
+/// the request has a schema or `must_parse` is set.
 pub(crate) fn read(
     request: &Request,
     bytes: Vec<u8>,
@@ -50,7 +50,7 @@ fn malformed(why: String, text: &str, secrets: &Secrets) -> BackendError {
     }
 }
 
-/// Whether there is nothing in it that could be an answer.
+/// Returns whether `bytes` contains nothing that could be an answer.
 pub(crate) fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(u8::is_ascii_whitespace)
 }

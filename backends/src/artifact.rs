@@ -38,10 +38,10 @@ impl Folder {
         File::from(file).write_all(bytes)
     }
 
-    /// The content of the file `name`; `None` when there is none.
+    /// Reads the file `name`; returns `None` if there is none.
     ///
     /// # Errors
-    /// Why it is not taken, as words that follow its name.
+    /// Returns the reason why the file is not accepted, as text that follows its name.
     pub fn read(&self, name: &str, cap: usize) -> Result<Option<Vec<u8>>, String> {
         // Not blocking: opening a named pipe would otherwise wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;

@@ -15,7 +15,7 @@ pub struct Builtin {
 }
 
 impl Builtin {
-    /// A builtin backend under the name that the configuration gives it.
+    /// Creates a builtin backend with the name from the configuration.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into() }
     }

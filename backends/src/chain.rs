@@ -1,14 +1,15 @@
-//! Who is asked next when a backend cannot answer.
+//! Chooses the backend that is asked next when one cannot answer.
 //!
 //! ```text
 //! claude ──RateLimited──> codex ──NotInstalled──> builtin ──> its answer, degraded
 //!    └──Malformed, Silent, Cancelled, …──> the error itself
 //! ```
 //!
-//! Only an error that another backend would not have met moves on: this one is not there, may not,
-//! or has no room now. An answer that cannot be used is the request's or the model's affair, and is
-//! seen. Each attempt is a request of its own, reserved and settled. Must never ask the same one
-//! twice, and never hide who did not answer.
+//! The chain moves on only for an error that another backend would not have met: this backend is
+//! missing, is not allowed, or has no capacity now. An answer that cannot be used is a problem of
+//! the request or the model, and is reported. Each attempt is a request of its own, reserved and
+//! settled. The chain must never ask the same backend twice, and never hide which backends did not
+//! answer.
 
 use std::collections::VecDeque;
 
@@ -21,7 +22,7 @@ pub struct Chain<T> {
 }
 
 impl<T> Chain<T> {
-    /// The fallbacks of the one that is asked first.
+    /// Creates a chain from the fallbacks of the backend that is asked first.
     pub fn new(fallbacks: impl IntoIterator<Item = T>) -> Self {
         Self {
             rest: fallbacks.into_iter().collect(),
@@ -37,13 +38,13 @@ impl<T> Chain<T> {
         self.rest.pop_front()
     }
 
-    /// Whether nobody is left.
+    /// Returns whether no fallback is left.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 }
 
-/// Whether another backend may do better.
+/// Returns whether another backend may succeed after this error.
 pub fn moves_on(error: &BackendError) -> bool {
     match error {
         BackendError::NotInstalled { .. }
@@ -59,7 +60,7 @@ pub fn moves_on(error: &BackendError) -> bool {
     }
 }
 
-/// What is wrong with the fallbacks of `name`; `known` are all instances.
+/// Returns the mistake in the fallbacks of `name`, if there is one; `known` lists all instances.
 pub fn mistake<'a>(
     name: &str,
     fallbacks: &[String],

@@ -1,7 +1,8 @@
-//! What `runner backends check` looks at: an instance's surroundings, without asking a model.
+//! The checks of `runner backends check`, which examine an instance's environment without asking a
+//! model.
 //!
-//! Unlike a preflight it may start the program, for its version, with a short deadline. Must never
-//! spend anything and never show a key.
+//! Unlike a preflight, a check may start the program, to read its version, with a short deadline. A
+//! check must never spend anything and never show a key.
 
 use runner_text::counted;
 use std::ffi::OsString;
@@ -25,11 +26,12 @@ const VERSION: Duration = Duration::from_secs(10);
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckItem {
-    /// What: `program`, `version`, `login`, `state`, `settings`, `endpoint`, `key`, `model`.
+    /// The checked item: `program`, `version`, `login`, `state`, `settings`, `endpoint`, `key`,
+    /// `model`.
     pub what: &'static str,
-    /// What was found.
+    /// The finding, as text.
     pub said: String,
-    /// What is wrong, as a class of failure.
+    /// The problem, as a class of failure, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<Class>,
 }
@@ -98,7 +100,8 @@ pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec
     findings
 }
 
-/// Who answers at an API's address, whether the key opens it and whether the model is there.
+/// Checks which server answers at an API's address, whether it accepts the key and whether it has
+/// the model.
 fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<CheckItem> {
     let mut named = spec.clone();
     // Without a model there is still a list to choose from.
@@ -120,7 +123,7 @@ fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<CheckItem> {
         }
         (Ok(_), None) => findings.push(CheckItem::good("key", "none is sent")),
         (Err(error), _) => {
-            // Without it nothing can be asked that says more.
+            // Without the key, no further question would give more information.
             findings.push(CheckItem::of("key", &error));
             return findings;
         }
@@ -198,7 +201,7 @@ fn version(plan: &AgentPlan, program: &Path, marker: &str) -> CheckItem {
     }
 }
 
-/// Whether the program can write its own folder, or make it.
+/// Checks that the program can write its own folder, or create it.
 fn state(plan: &AgentPlan) -> CheckItem {
     let Some(home) = credentials::home(plan) else {
         let why = "HOME is not set, so it has no folder of its own".to_owned();
@@ -218,7 +221,7 @@ fn state(plan: &AgentPlan) -> CheckItem {
     }
 }
 
-/// The file of a program as this instance finds it, for a list.
+/// Returns the file of a program as this instance finds it, for a list.
 pub fn program(spec: &BackendSpec, around: &Surroundings<'_>) -> Option<PathBuf> {
     let usual = match spec.kind.as_str() {
         kind @ ("claude" | "codex") => kind,

@@ -20,9 +20,9 @@ use crate::request::RequestLimits;
 /// How much of the end of stderr an error shows.
 const STDERR_TAIL: usize = 2_000;
 
-/// The limits of a child. One that is `quiet` says nothing before its answer, so that only the
-/// total deadline can tell that it hangs. Connecting is starting it, which either happens or fails.
-/// What the instance itself sets goes before what the request asks for.
+/// Returns the limits of a child. A `quiet` child prints nothing before its answer, so only the
+/// total deadline can detect that it hangs. There is no connect deadline, because starting a child
+/// either succeeds or fails. The instance's own settings take precedence over the request's.
 pub(crate) fn limits(
     limits: &RequestLimits,
     quiet: bool,
@@ -48,7 +48,7 @@ pub(crate) fn limits(
 pub struct Patience {
     /// Until the other side is there; an endpoint's only.
     pub connect: Option<Duration>,
-    /// Until it says anything.
+    /// The time until the backend sends anything.
     pub first_byte: Option<Duration>,
     /// Between two signs of life.
     pub idle: Option<Duration>,
@@ -85,7 +85,7 @@ fn judge(
     Err(crash(spec, &ended, "failed", secrets))
 }
 
-/// A program that failed by itself, in its own words.
+/// Returns the error for a program that failed by itself, with the end of its error output.
 pub(crate) fn crash(
     spec: &ChildSpec,
     ended: &Ended,
@@ -99,7 +99,7 @@ pub(crate) fn crash(
     }
 }
 
-/// The child back, if it was not we who ended it, whatever its exit code is.
+/// Returns the ended child if runner did not stop it, whatever its exit code is.
 pub(crate) fn by_itself(
     spec: &ChildSpec,
     ended: Ended,
@@ -151,7 +151,7 @@ pub(crate) fn by_itself(
     }
 }
 
-/// What a child that was not started means for the caller.
+/// Converts the failure to start a child into an error for the caller.
 pub(crate) fn spawn_error(error: &SpawnError) -> BackendError {
     match error {
         SpawnError::NotFound { program, .. } | SpawnError::NotExecutable { program, .. } => {

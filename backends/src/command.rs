@@ -51,11 +51,11 @@ pub(crate) struct CommandPlan {
     pub artifact: String,
     pub quiet: bool,
     pub patience: Patience,
-    /// What it starts behind.
+    /// The sandbox in which the program starts.
     pub sandbox_start: Option<SandboxedStart>,
     /// For each stream and for the artifact.
     pub output_cap: usize,
-    /// What held the last child.
+    /// The description of the last child's sandbox, once a child has run.
     pub held: Mutex<Option<String>>,
 }
 
@@ -112,7 +112,7 @@ impl Backend for Command {
 }
 
 impl CommandPlan {
-    /// What held its last child; before there was one, what is asked for.
+    /// Describes the sandbox of the last child; before there was one, the requested sandbox.
     fn containment(&self) -> String {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match (&*held, &self.sandbox_start) {
@@ -224,7 +224,7 @@ impl CommandPlan {
         Ok(folder)
     }
 
-    /// What the program wrote, unless that is nothing.
+    /// Reads the artifact that the program wrote; returns `None` if it is missing or blank.
     fn artifact(&self, folder: &Folder) -> Result<Option<Vec<u8>>, BackendError> {
         match folder.read(&self.artifact, self.output_cap) {
             Ok(bytes) => Ok(bytes.filter(|bytes| !answer::is_blank(bytes))),

@@ -1,8 +1,10 @@
-//! Whether a program can log in, without asking anyone; and keys that lie in a file of their own.
+//! Checks whether a program can log in, without contacting a provider, and reads keys from a file
+//! of their own.
 //!
 //! A key comes from the environment, from the program's own login, or from an `env_file` that only
-//! its owner may read. What is found is named, never shown. Passing promises nothing: only the
-//! provider knows whether a key is good. Must never put a key into a message, and never write one.
+//! its owner may read. Messages name the key that was found and never show it. Passing the check
+//! guarantees nothing: only the provider knows whether a key is valid. This module must never put a
+//! key into a message, and never write one.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -15,20 +17,21 @@ use crate::agent::AgentPlan;
 use crate::error::BackendError;
 use runner_engine::files::{open_host, read_host};
 
-/// What a reference to a keyring begins with, where else the name of a variable stands. Nothing here
-/// opens one: whoever hands over the environment puts the secret under the whole reference.
+/// Prefix of a reference to a keyring, in settings that otherwise hold the name of a variable. This
+/// crate opens no keyring: the caller that passes in the environment stores the secret under the
+/// whole reference.
 pub const KEYRING: &str = "keyring:";
 
-/// Under which name it is said, in an environment that is handed over, why a reference leads nowhere: no
-/// variable is called so.
+/// Returns the name under which the passed environment holds the reason why a reference leads to no
+/// secret. No variable has such a name.
 pub fn why_not(reference: &str) -> String {
     format!("{reference} is not had because")
 }
 
-/// The name in a reference to a keyring: letters, digits, and what stands between words.
+/// Returns the name in a reference to a keyring, which consists of letters, digits and separators.
 ///
 /// # Errors
-/// It has none, or one that may be the secret itself.
+/// Returns an error if the reference has no name, or one that may be the secret itself.
 pub fn in_keyring(reference: &str) -> Option<Result<&str, &'static str>> {
     let name = reference.strip_prefix(KEYRING)?;
     let good = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.' | '/');
@@ -58,8 +61,8 @@ const KEYS: [(&str, &[&str]); 2] = [
     ("codex", &["CODEX_API_KEY", "OPENAI_API_KEY"]),
 ];
 
-/// What else a program is given of the environment when its instance names nothing: no secrets, but
-/// where and through what it reaches its provider.
+/// Variables that a program also gets if its instance names none. They hold no secrets, only the
+/// places and proxies through which the program reaches its provider.
 const PLACES: [&str; 11] = [
     "ANTHROPIC_BASE_URL",
     "CLAUDE_CONFIG_DIR",
@@ -74,12 +77,13 @@ const PLACES: [&str; 11] = [
     "SSL_CERT_FILE",
 ];
 
-/// Whether a variable only says where something is.
+/// Returns whether a variable only names a location.
 pub fn is_place(name: &str) -> bool {
     PLACES.contains(&name)
 }
 
-/// The variables that a program of this kind usually finds its key in.
+/// Returns the variables in which a program of this kind usually finds its key, and those that
+/// locate its provider.
 pub(crate) fn usual(kind: &str) -> impl Iterator<Item = &'static str> + use<> {
     let keys = KEYS.iter().find(|(name, _)| *name == kind);
     let is_endpoint = crate::api::plan::KINDS.contains(&kind);
@@ -93,7 +97,7 @@ pub(crate) fn usual(kind: &str) -> impl Iterator<Item = &'static str> + use<> {
         .copied()
 }
 
-/// How a program of this kind is installed.
+/// Returns the instruction for installing a program of this kind.
 pub(crate) fn install(kind: &str) -> &'static str {
     match kind {
         "claude" => "npm install -g @anthropic-ai/claude-code",
@@ -102,10 +106,10 @@ pub(crate) fn install(kind: &str) -> &'static str {
     }
 }
 
-/// What an instance will log in with.
+/// Describes the credentials with which an instance will log in.
 ///
 /// # Errors
-/// [`BackendError::Auth`]: nothing was found, and what mends it.
+/// Returns [`BackendError::Auth`], with a hint, if none were found.
 pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
     let keys = KEYS.iter().find(|(name, _)| *name == plan.kind);
     let keys = keys.map_or(&[][..], |(_, keys)| *keys);
@@ -149,7 +153,7 @@ pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
     })
 }
 
-/// The program's own folder.
+/// Returns the program's own folder.
 pub(crate) fn home(plan: &AgentPlan) -> Option<std::path::PathBuf> {
     if let Some(state) = &plan.state {
         return Some(state.clone());
@@ -172,12 +176,12 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     read_host(path, LARGEST)
 }
 
-/// The variables in an `env_file`: lines of `NAME=VALUE`, empty ones and those with `#` passed over,
-/// quotes around a value taken away, nothing expanded.
+/// Reads the variables from an `env_file`, which has lines of `NAME=VALUE`. Empty lines and lines
+/// with `#` are skipped, quotes around a value are removed, and nothing is expanded.
 ///
 /// # Errors
-/// [`BackendError::Auth`]: it cannot be read, others may read or write it, or a line is none. No line
-/// is shown.
+/// Returns [`BackendError::Auth`] if the file cannot be read, if others may read or write it, or if
+/// a line is not a variable. The message shows no line.
 pub fn from_file(path: &Path) -> Result<BTreeMap<String, String>, BackendError> {
     let shown = path.display();
     let bad = |why: String| BackendError::Auth { why };

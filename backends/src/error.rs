@@ -28,10 +28,10 @@ pub enum BackendError {
     /// Try again later: the other side is overloaded or cannot be reached.
     #[error("unavailable: {why}")]
     Unavailable {
-        /// What was tried and what came back.
+        /// The attempt and its result.
         why: String,
     },
-    /// Log in, or mend the key.
+    /// The credentials are missing or refused: log in, or fix the key.
     #[error("not authorised: {why}")]
     Auth {
         /// Which credential, and what the provider said.
@@ -42,7 +42,7 @@ pub enum BackendError {
     NotInstalled {
         /// The program or model.
         what: String,
-        /// Where it was looked for, and what mends it.
+        /// The places that were searched, and a hint.
         hint: String,
     },
     /// Nothing came in time; the next attempt may do better, or needs longer deadlines.
@@ -54,10 +54,10 @@ pub enum BackendError {
         #[serde(rename = "waited_ms", with = "millis")]
         waited: Duration,
     },
-    /// An answer came and cannot be used. Asking again may help; mending it is forbidden.
+    /// An answer came and cannot be used. Asking again may help; repairing the answer is forbidden.
     #[error("{why}{}", Excerpt(excerpt))]
     Malformed {
-        /// What is wrong with it.
+        /// The defect of the answer.
         why: String,
         /// Its beginning, redacted.
         excerpt: String,
@@ -66,19 +66,19 @@ pub enum BackendError {
     /// configuration.
     #[error("rejected: {why}")]
     Rejected {
-        /// What was refused and why.
+        /// The refused part and the reason.
         why: String,
     },
     /// The provider's own budget or credit is used up.
     #[error("{why}")]
     OverBudget {
-        /// Whose budget, and what was said.
+        /// The owner of the budget, and the message.
         why: String,
     },
     /// Somebody wanted it to stop.
     #[error("{why}")]
     Cancelled {
-        /// Who or what.
+        /// The person or event that cancelled the request.
         why: String,
     },
     /// A program failed by itself; its own words say more.
@@ -99,7 +99,7 @@ pub enum BackendError {
 pub enum Phase {
     /// Until the other side is there.
     Connect,
-    /// Until it says anything.
+    /// The time until the backend sends anything.
     FirstByte,
     /// Between two signs of life.
     Idle,
@@ -108,7 +108,7 @@ pub enum Phase {
 }
 
 impl BackendError {
-    /// Who must act.
+    /// Returns the class of the failure, which determines who must act.
     pub fn class(&self) -> Class {
         match self {
             // One that is overloaded or does not answer asks to be tried again later, as the job's
@@ -125,8 +125,8 @@ impl BackendError {
         }
     }
 
-    /// How a run ends that needed this answer and cannot go on without it. A limit whose end is
-    /// still ahead of `now` is a deferral; one whose end has passed is a failure like any other.
+    /// Returns the outcome of a run that needed this answer and cannot go on without it. A limit
+    /// that ends after `now` is a deferral; a limit that has ended is a failure like any other.
     pub fn outcome(&self, now: Timestamp) -> Outcome {
         let why = self.to_string();
         match self {

@@ -1,4 +1,4 @@
-//! Who answers: model backends behind one trait.
+//! Model backends that answer requests, behind one trait.
 //!
 //! ```text
 //! Request ──preflight──> run ──> Reply                a whole answer
@@ -6,9 +6,10 @@
 //!                         └──Event──> Sink            progress, for people and meters only
 //! ```
 //!
-//! This floor knows how to get one answer out of one model, and nothing of jobs, budgets or the
-//! database. It must never read the environment (a child's environment is handed in), never apply
-//! anything that a model said, never repair an answer and never try a second time by itself.
+//! This crate gets one answer from one model, and knows nothing of jobs, budgets or the database.
+//! It must never read the environment (the caller passes in a child's environment), never apply
+//! anything from a model's answer, never repair an answer and never make a second attempt by
+//! itself.
 
 #![cfg_attr(
     test,
@@ -57,65 +58,67 @@ pub use sink::{
     Event, Limit, NullSink, OwnedEvent, OwnedTarget, Sink, Target, ToolResult, VecSink,
 };
 
-/// What a backend is, for reports and `doctor`.
+/// The description of a backend, for reports and `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     /// The kind, as the configuration writes it: `builtin`, `command`, …
     pub kind: String,
     /// The model, where one is named.
     pub model: Option<String>,
-    /// What confines it, in words that are true today.
+    /// The current restrictions on the backend, as text.
     pub containment: String,
 }
 
-/// Answers one request of one model.
+/// A backend that answers one request with one model.
 ///
-/// **Who calls it, when.** Only `Context::ask` in `jobs`, once for each request whose budget is
-/// reserved, on a runtime with time enabled; `preflight` is called at admission and by `doctor`.
+/// **Callers.** Only `Context::ask` in `jobs` calls `run`, once for each request whose budget is
+/// reserved, on a runtime with time enabled. Admission and `doctor` call `preflight`.
 ///
 /// **The contract.** `run` ends with exactly one whole answer or one [`BackendError`]:
-/// - It makes one attempt. What a retry would cost is for the caller's budget to say.
+/// - It makes one attempt. The caller's budget decides whether a retry may be paid for.
 /// - It ends within the request's four deadlines, on the boot-time clock: *connect* until the other
-///   side is there (a program: it started), *first byte* until it says anything, *idle* between two
-///   signs of life, *total* over all. Each ends as [`BackendError::Silent`] with its phase. To end a
-///   child takes at most its grace from TERM to KILL more.
-/// - When `cancel` is pulled it stops what it began and returns [`BackendError::Cancelled`]. The
-///   caller polls the future to its end: dropping it midway leaves a child to its deadlines.
+///   side is there (for a program: until it has started), *first byte* until it sends anything,
+///   *idle* between two signs of life, *total* over all. Each ends as [`BackendError::Silent`] with
+///   its phase. Ending a child takes at most its grace from TERM to KILL longer.
+/// - When `cancel` is triggered, it stops what it began and returns [`BackendError::Cancelled`].
+///   The caller polls the future to its end: dropping it midway leaves a child running until its
+///   deadlines.
 /// - The request is data: it is not changed, and no other request's data reaches this answer.
-/// - Where the request has a schema, `Reply::value` is what the model's whole text parses as. Text
-///   that does not parse is [`BackendError::Malformed`]; nothing is cut out of it or mended.
+/// - If the request has a schema, `Reply::value` is the parsed form of the model's whole text. Text
+///   that does not parse is [`BackendError::Malformed`]; nothing is cut out of it or repaired.
 /// - Usage that the other side did not state is `None`, never zero: it is charged in full.
 /// - No error's text holds a secret of the child's environment.
-/// - `preflight` makes no model call and costs nothing; passing it promises nothing but that what
-///   must be installed is there.
+/// - `preflight` makes no model call and costs nothing; its success only guarantees that everything
+///   that must be installed is there.
 ///
 /// **Rejected designs.**
 /// - *A stream of tokens as the result*: half an answer would be a value, and each caller would
 ///   have to know when it is whole. A [`Sink`] sees the stream; the result is one piece.
-/// - *Tools in the request*: a model without tools is enough, for evidence is gathered before it is
-///   asked; what it cannot call, an injected instruction cannot call either.
-/// - *Retries inside a backend*: they spend what nobody reserved, and they hide failures.
-/// - *Partial text on error*: someone would use it.
+/// - *Tools in the request*: a model without tools is enough, because evidence is gathered before
+///   it is asked; an injected instruction cannot call what the model cannot call.
+/// - *Retries inside a backend*: they spend budget that was not reserved, and they hide failures.
+/// - *Partial text on error*: some caller would use it.
 /// - *A synchronous trait*: cancellation and four deadlines over HTTP would need a thread each.
 /// - *A request type for each provider*: jobs would then know providers.
 #[async_trait]
 pub trait Backend: Send + Sync {
-    /// The name that the configuration gives it; the same for its whole life.
+    /// Returns the name from the configuration, which stays the same for the backend's whole life.
     fn name(&self) -> &str;
 
-    /// What it is and what confines it.
+    /// Describes the backend and the restrictions on it.
     fn describe(&self) -> Description;
 
-    /// Whether what it needs is there: a program, a key's name, never a call to a model.
+    /// Checks that the backend has what it needs, such as a program or a key's name, without
+    /// calling a model.
     ///
     /// # Errors
-    /// What is missing, and where it was looked for.
+    /// Returns an error that names the missing item and the places that were searched.
     fn preflight(&self) -> Result<(), BackendError>;
 
     /// Gets one answer.
     ///
     /// # Errors
-    /// See [`BackendError`]: each variant says what to do next.
+    /// Returns a [`BackendError`]; each variant describes the next step.
     async fn run(
         &self,
         request: &Request,

@@ -13,7 +13,7 @@ pub(crate) const ORDINARY: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG
 /// Shorter values are switches (`1`, `true`): replacing them would only spoil texts.
 const SHORTEST: usize = 6;
 
-/// What must not be shown, longest first.
+/// The texts that must not be shown, longest first.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<(String, String)>);
 
@@ -29,7 +29,7 @@ impl Secrets {
         Self(secrets)
     }
 
-    /// The first `length` bytes or so of `text`.
+    /// Returns about the first `length` bytes of `text`, redacted.
     pub fn head(&self, text: &str, length: usize) -> String {
         let clean = self.clean(text);
         let end = clean.floor_char_boundary(length);
@@ -40,7 +40,8 @@ impl Secrets {
         }
     }
 
-    /// The last `length` bytes or so of `bytes`, without blank lines around.
+    /// Returns about the last `length` bytes of `bytes`, redacted and without surrounding blank
+    /// lines.
     pub fn tail(&self, bytes: &[u8], length: usize) -> String {
         let clean = self.clean(&String::from_utf8_lossy(bytes));
         let clean = clean.trim();

@@ -54,8 +54,8 @@ pub struct BackendSpec {
     pub env: Vec<String>,
     /// `command`: the file in the run folder that it may answer with. Default: `proposals.json`.
     pub artifact: Option<String>,
-    /// `command`: it says nothing before its answer, as `claude -p --output-format json` does, so
-    /// that only the total deadline applies. Default: no.
+    /// For `command`: the program prints nothing before its answer, as `claude -p --output-format
+    /// json` does, so that only the total deadline applies. Default: no.
     pub quiet: bool,
     /// How long it is waited for, where that is not as usual.
     pub patience: Patience,
@@ -81,7 +81,8 @@ pub struct BackendSpec {
     pub slots: Option<u32>,
     /// `replay`: the file with the answers.
     pub recording: Option<PathBuf>,
-    /// Who is asked, in this order, when this one is not there, may not, or has no room now.
+    /// Backends that are asked, in this order, if this one is missing, is not allowed, or has no
+    /// capacity now.
     pub fallback: Vec<String>,
     /// Endpoints: the address of the API. Default: the provider's own, Ollama's on this host.
     pub base_url: Option<String>,
@@ -103,17 +104,18 @@ pub struct BackendSpec {
 }
 
 impl BackendSpec {
-    /// Whether it is a model's API, asked over HTTP.
+    /// Returns whether the backend is a model's API, asked over HTTP.
     pub fn is_endpoint(&self) -> bool {
         api::plan::KINDS.contains(&self.kind.as_str())
     }
 
-    /// The variable that an endpoint's key is in.
+    /// Returns the variable that holds an endpoint's key.
     pub fn endpoint_key(&self) -> Option<&str> {
         api::plan::key_name(self).filter(|_| self.is_endpoint())
     }
 
-    /// The variables that it is given of those that are set, besides the ordinary ones.
+    /// Returns the variables that the backend gets, if they are set, in addition to the ordinary
+    /// ones.
     pub fn variables<'s>(&'s self) -> impl Iterator<Item = &'s str> {
         let kind = if self.only_env { "" } else { &self.kind };
         let own = self.env.iter().map(String::as_str);
@@ -121,11 +123,11 @@ impl BackendSpec {
         own.chain(credentials::usual(kind).map(|name| -> &'s str { name }))
     }
 
-    /// What of its variables must not be shown: values that it names or that lie in its `env_file`,
-    /// but not those that only say where something is.
+    /// Returns the values that must not be shown: those of the variables that the backend names and
+    /// those in its `env_file`, except variables that only name a location.
     ///
     /// # Errors
-    /// The file cannot be used, and why.
+    /// Returns an error with the reason if the file cannot be used.
     pub fn secrets(&self, around: &BTreeMap<String, String>) -> Result<Vec<String>, BackendError> {
         let named = self.variables().filter(|name| !credentials::is_place(name));
         let mut secrets: Vec<String> = named.filter_map(|name| around.get(name).cloned()).collect();
@@ -140,7 +142,7 @@ impl BackendSpec {
     }
 }
 
-/// What a backend's child is started in.
+/// The surroundings in which a backend's child is started.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
     /// The environment that children may be given; each gets the ordinary variables and what its
@@ -151,7 +153,7 @@ pub struct Surroundings<'a> {
     pub sandbox_start: Option<&'a SandboxedStart>,
     /// Where slots are counted; `None` counts none.
     pub slots: Option<&'a Path>,
-    /// For times that a program says.
+    /// The clock against which a program's times are read.
     pub clock: &'a Clock,
 }
 
@@ -249,7 +251,7 @@ pub fn build(
     }
 }
 
-/// A path with the home folder in the place of `~`.
+/// Replaces a leading `~` in a path with the home folder.
 pub(crate) fn at_home(path: &Path, env: &BTreeMap<String, String>) -> PathBuf {
     match (path.strip_prefix("~"), env.get("HOME")) {
         (Ok(below), Some(home)) => Path::new(home).join(below),
@@ -257,7 +259,8 @@ pub(crate) fn at_home(path: &Path, env: &BTreeMap<String, String>) -> PathBuf {
     }
 }
 
-/// What a child of this instance sees of the environment, and which of its names are not there.
+/// Returns the environment that a child of this instance gets, and the names that are missing from
+/// it.
 pub(crate) fn given(
     spec: &BackendSpec,
     around: &Surroundings<'_>,
@@ -310,14 +313,14 @@ pub(crate) fn agent_plan(
     Ok(plan)
 }
 
-/// A name of sixteen digits for something longer.
+/// Returns a name of sixteen digits for a longer text.
 fn short(what: &[u8]) -> String {
     let digest = Digest::of(what).to_string();
     let digits = digest.chars().filter(char::is_ascii_hexdigit);
     digits.take(16).collect()
 }
 
-/// With its turn to be waited for.
+/// Wraps a backend so that its requests wait for a free slot.
 fn slotted(
     spec: &BackendSpec,
     plan: &agent::AgentPlan,

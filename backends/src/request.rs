@@ -1,7 +1,7 @@
-//! What is asked and what is answered: plain data, the same for every provider.
+//! Requests and replies: plain data, the same for every provider.
 //!
 //! A request carries its evidence as fenced text and the answer by rule as data; a reply may only
-//! choose among what was offered and add words. Must never gain a field for tools.
+//! choose among the offered items and add words. A request must never gain a field for tools.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,13 +17,13 @@ pub struct Request {
     pub id: String,
     /// The kind of job that asks, such as `dream`.
     pub purpose: String,
-    /// What to do, in runner's own words; nothing from a source is in it.
+    /// The task, in runner's own text; it contains nothing from a source.
     pub instructions: String,
     /// The evidence. Untrusted text.
     pub sources: Vec<Source>,
     /// The answer that the rules give without any model.
     pub rule_answer: Value,
-    /// What may be chosen from: ids, targets, enums. An answer outside of it is refused by the job.
+    /// The permitted choices: ids, targets, enums. The job refuses an answer outside of them.
     pub offer: Value,
     /// The JSON schema of the answer; with one, the reply's `value` is always there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,7 +40,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Where a child that answers it starts.
+    /// Returns the folder in which a child that answers the request starts.
     pub fn place(&self) -> PathBuf {
         let place = self.work.as_ref().or(self.run_dir.as_ref());
         place.cloned().unwrap_or_else(|| PathBuf::from("/"))
@@ -50,7 +50,7 @@ impl Request {
 /// One piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// What it is, in runner's words: a path, a commit.
+    /// The source's name, written by runner: a path, a commit.
     pub label: String,
     /// Its text, already between fences whose nonce it cannot contain.
     pub fenced: String,
@@ -64,7 +64,7 @@ pub struct RequestLimits {
     /// Until the other side is there.
     #[serde(rename = "connect_ms", with = "millis")]
     pub connect: Duration,
-    /// Until it says anything.
+    /// The time until the other side sends anything.
     #[serde(rename = "first_byte_ms", with = "millis")]
     pub first_byte: Duration,
     /// Between two signs of life.
@@ -73,7 +73,8 @@ pub struct RequestLimits {
     /// Over all.
     #[serde(rename = "total_ms", with = "millis")]
     pub total: Duration,
-    /// How freely it is drawn, where the backend can be told; its own choice without.
+    /// The sampling temperature, if the backend accepts one; without it, the backend chooses its
+    /// own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<Temperature>,
 }
@@ -84,7 +85,7 @@ pub struct RequestLimits {
 pub struct Temperature(u16);
 
 impl Temperature {
-    /// `80` is 0.8.
+    /// Creates a temperature from hundredths: `80` is 0.8.
     pub const fn hundredths(hundredths: u16) -> Self {
         Self(hundredths)
     }
@@ -108,7 +109,7 @@ impl From<f64> for Temperature {
 }
 
 impl Default for RequestLimits {
-    /// The design's defaults: 10 s, 120 s, 300 s and, for a prompt, 10 minutes.
+    /// Returns the design's defaults: 10 s, 120 s, 300 s and, for a prompt, 10 minutes.
     fn default() -> Self {
         Self {
             max_output_tokens: 16_384,
@@ -128,7 +129,8 @@ pub struct Reply {
     pub text: String,
     /// The text as JSON, where it is JSON; always there when the request had a schema.
     pub value: Option<Value>,
-    /// What it cost. `None`: not stated, and so charged at what was reserved.
+    /// The usage of the answer. `None` means that it was not stated; the reserved amount is then
+    /// charged.
     pub usage: Option<Usage>,
     /// Why the model stopped.
     pub stop: Stop,
@@ -136,7 +138,7 @@ pub struct Reply {
     pub notes: Vec<String>,
 }
 
-/// What a provider says that an answer cost.
+/// The usage that a provider states for an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens read, cached ones included.
@@ -145,7 +147,7 @@ pub struct Usage {
     pub output_tokens: u64,
     /// The part of `input_tokens` that came from a cache.
     pub cached_input_tokens: u64,
-    /// Money in millionths of the account's currency, where the provider states it.
+    /// Cost in millionths of the provider's billing currency, if the provider states it.
     pub cost_micros: Option<u64>,
 }
 

@@ -1,7 +1,9 @@
-//! A double that does what it is told, step by step: for tests of jobs, and of this trait's suite.
+//! A test double that follows a script step by step, for tests of jobs and for the conformance
+//! suite of this trait.
 //!
-//! It enumerates the ways in which a backend can end, so that a job is tested against each. Must
-//! never do anything that the contract forbids: a job that passes against it meets nothing new.
+//! It covers every way in which a backend can end, so that a job is tested against each. The double
+//! must never do anything that the contract forbids: a job that passes against it meets nothing new
+//! in use.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -15,7 +17,7 @@ use crate::error::Phase;
 use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, answer};
 
-/// What happens at one request.
+/// The double's behaviour at one request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// This reply, as it is.
@@ -43,7 +45,7 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// A double under this name. Once the steps are used up, it is `Unavailable`.
+    /// Creates a double with this name. Once the steps are used up, it is `Unavailable`.
     pub fn new(name: impl Into<String>, steps: impl IntoIterator<Item = Step>) -> Self {
         Self {
             name: name.into(),
@@ -53,14 +55,14 @@ impl Scripted {
         }
     }
 
-    /// The same double with a preflight that fails.
+    /// Returns the same double with a preflight that fails.
     #[must_use]
     pub fn failing_preflight(mut self, error: BackendError) -> Self {
         self.preflight = Some(error);
         self
     }
 
-    /// Every request so far, in order.
+    /// Returns every request so far, in order.
     pub fn asked(&self) -> Vec<Request> {
         self.asked
             .lock()
@@ -158,7 +160,7 @@ fn plain(text: String, value: Option<Value>) -> Reply {
     }
 }
 
-/// Says nothing until the first of the two deadlines, or until cancelled.
+/// Waits silently until the first of the two deadlines, or until cancelled.
 async fn silence(
     phase: Phase,
     deadline: Duration,

@@ -1,7 +1,8 @@
-//! Where a backend says how it is getting on.
+//! The sink to which a backend reports its progress.
 //!
-//! For people and meters only: nothing that a sink saw is an answer, and a run whose sink saw text
-//! may still fail. Must never be able to stop a run; that is what `Cancel` is for.
+//! The reports are only for people and meters: nothing that a sink received is an answer, and a run
+//! may still fail after its sink received text. A sink must never be able to stop a run; `Cancel`
+//! does that.
 
 use jiff::Timestamp;
 
@@ -12,11 +13,11 @@ use crate::request::Usage;
 pub enum Event<'a> {
     /// A piece of the model's text. Untrusted and not redacted: a sink that stores must redact.
     Text(&'a str),
-    /// What it has cost so far; each replaces the one before.
+    /// The usage so far; each event replaces the one before.
     Usage(Usage),
-    /// What all of it has cost, the last word of whoever bills it: nothing more comes of this request,
-    /// whether its answer can be used or not. Never told of a request that was cut off, for what was
-    /// under way then may be billed and is in no sum.
+    /// The final usage of the whole request, as billed: no more usage follows, whether the answer
+    /// can be used or not. This event is never sent for a request that was cut off, because work in
+    /// progress at that time may be billed and is in no sum.
     Total(Usage),
     /// A remark of the backend's own.
     Note(&'a str),
@@ -26,25 +27,25 @@ pub enum Event<'a> {
         id: &'a str,
         /// Which.
         name: &'a str,
-        /// What it works on, where that is said.
+        /// The tool's target, if it is stated.
         target: Option<Target<'a>>,
     },
     /// A tool came back.
     ToolResult(ToolResult<'a>),
-    /// What the provider says of the account's limits.
+    /// The provider's report on a usage limit.
     Limit(Limit),
     /// The request was turned away, or never got there: nobody is paid for it.
     NotBilled,
 }
 
-/// What a tool works on.
+/// The target that a tool works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// A file or folder.
     Path(&'a str),
     /// A command line.
     Command(&'a str),
-    /// Whatever else it was told: a pattern, a query, a tool of a server.
+    /// Any other input of the tool: a pattern, a query, a tool of a server.
     Pipeline(&'a str),
 }
 
@@ -57,18 +58,18 @@ pub struct ToolResult<'a> {
     pub failed: bool,
     /// A command's exit code, where it is said.
     pub exit_code: Option<i64>,
-    /// What the tool said of its failure; untrusted text, and long.
+    /// The tool's description of its failure; untrusted text, and long.
     pub error: Option<&'a str>,
 }
 
-/// A provider's word on an account's limit.
+/// A provider's report on a usage limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// When the limit is reset, where it was said.
     pub until: Option<Timestamp>,
     /// Nothing more is answered before that.
     pub reached: bool,
-    /// What is answered now is paid for beyond the subscription.
+    /// Current answers are paid for beyond the subscription.
     pub overage: bool,
 }
 
@@ -89,7 +90,7 @@ impl Sink for NullSink {
 /// Keeps everything it hears.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VecSink {
-    /// What was heard, in order.
+    /// The received events, in order.
     pub events: Vec<OwnedEvent>,
 }
 
@@ -110,7 +111,7 @@ pub enum OwnedEvent {
         id: String,
         /// Which.
         name: String,
-        /// What it works on.
+        /// The tool's target.
         target: Option<OwnedTarget>,
     },
     /// See [`Event::ToolResult`].
@@ -121,7 +122,7 @@ pub enum OwnedEvent {
         failed: bool,
         /// A command's exit code.
         exit_code: Option<i64>,
-        /// What the tool said of its failure.
+        /// The tool's description of its failure.
         error: Option<String>,
     },
     /// See [`Event::Limit`].
@@ -152,7 +153,7 @@ impl From<Target<'_>> for OwnedTarget {
 }
 
 impl OwnedTarget {
-    /// The target itself.
+    /// Returns the borrowed form of the target.
     pub fn as_target(&self) -> Target<'_> {
         match self {
             Self::Path(text) => Target::Path(text),
@@ -161,7 +162,8 @@ impl OwnedTarget {
         }
     }
 
-    /// What a tool works on, as an agent's program writes its input; also in what its hooks are told.
+    /// Reads a tool's target from its input, in the form that an agent's program writes and also
+    /// passes to its hooks.
     pub fn of_input(input: &serde_json::Value) -> Option<Self> {
         let text = |keys: &[&str]| {
             let mut texts = keys.iter().filter_map(|key| input[*key].as_str());
@@ -178,7 +180,7 @@ impl OwnedTarget {
 }
 
 impl OwnedEvent {
-    /// The event itself.
+    /// Returns the borrowed form of the event.
     pub fn as_event(&self) -> Event<'_> {
         match self {
             Self::Text(text) => Event::Text(text),

@@ -1,4 +1,4 @@
-//! How many requests of one login are under way at once, over all processes of this host.
+//! Limits how many requests of one login run at the same time, across all processes of this host.
 //!
 //! ```text
 //! run ──> slot free? ──no──> wait a little; cancelled, or too late: Unavailable
@@ -7,14 +7,14 @@
 //!        inner backend
 //! ```
 //!
-//! Programs that log in by themselves renew their login while they work, and two that do so at the
-//! same moment can lose it. So what is counted is the *login*: the program and its folder, however
-//! many instances share it. A slot is an `flock` on a file that is never deleted: the kernel frees it
-//! with its process, so no slot is ever lost.
+//! Programs that log in by themselves renew their login while they work, and two programs that do
+//! so at the same time can lose it. The limit therefore applies to the *login*: the program and its
+//! folder, however many instances share it. A slot is an `flock` on a file that is never deleted:
+//! the kernel frees it with its process, so no slot is ever lost.
 //!
-//! Rejected: the queue's groups. They count jobs, before it is known whom a job will ask, and a
-//! fallback asks somebody else; and a login knows no projects or jobs. Must never hold a slot while
-//! nothing is asked.
+//! Rejected: the queue's groups. They count jobs before it is known which backend a job will ask, a
+//! fallback asks a different backend, and a login knows no projects or jobs. This module must never
+//! hold a slot while no request is in progress.
 
 use runner_text::counted;
 use std::fs::{self, File, TryLockError};

@@ -109,7 +109,7 @@ fn answers_are_answers() {
             |event: &OwnedEvent| matches!(event, OwnedEvent::ToolResult { failed: true, .. });
         let failed = events.iter().any(is_failure);
         if recording.ends_with("tool") {
-            // What it worked on and how it came back, tied by one id.
+            // One id connects the tool's target with its result.
             let used = events.iter().find_map(|event| match event {
                 OwnedEvent::ToolUse {
                     id,

@@ -16,8 +16,8 @@ use crate::store::{Amounts, Streak};
 
 /// Failures in a row after which clocks stop starting a job.
 pub const BREAKER: u32 = 3;
-/// Whether clocks no longer start a job. Credentials that were refused once are refused again: only
-/// a person can help, so the first such failure is enough.
+/// Returns whether clocks no longer start a job. Credentials that were refused once are refused
+/// again: only a person can help, so the first such failure is enough.
 pub fn stopped(streak: Streak) -> bool {
     streak.failures >= BREAKER || (streak.failures > 0 && streak.last == Some(Class::Auth))
 }
@@ -36,20 +36,20 @@ pub const LOAD_WAIT: SignedDuration = SignedDuration::from_mins(5);
 
 /// How the reason of a run begins that waits because somebody is at work in the project.
 pub const AT_WORK: &str = "work is in progress";
-/// Deferrals for that reason in a row after which people are told.
+/// Number of consecutive deferrals for that reason after which people are notified.
 pub const DEFERRALS: u32 = 3;
 
-/// What is known at the moment of the decision.
+/// The facts that are known at the time of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct AdmissionFacts {
     /// A person asked for this run.
     pub by_hand: bool,
-    /// Not to be started before this moment.
+    /// Time before which the job must not start.
     pub paused_until: Option<Timestamp>,
     /// Paths that someone is in the midst of changing.
     pub dirty: Vec<String>,
-    /// The moment by which its occurrence had to begin; absent where it has begun before, or may
-    /// begin at any time.
+    /// Time by which the occurrence had to begin; absent if it has begun before, or may begin at
+    /// any time.
     pub start_by: Option<Timestamp>,
     /// The end of the quiet hours of its job that are now.
     pub quiet_until: Option<Timestamp>,
@@ -57,7 +57,7 @@ pub struct AdmissionFacts {
     pub last_began: Option<Timestamp>,
     /// The least time from then to the next run that a clock starts.
     pub min_interval: Option<SignedDuration>,
-    /// What is left of the host's energy; absent where there is no battery or nobody asks.
+    /// The state of the host's battery; absent if there is no battery or it was not examined.
     pub battery: Option<Battery>,
     /// The percentage that it takes to run on the battery; 0 for any.
     pub min_battery: u8,
@@ -65,29 +65,29 @@ pub struct AdmissionFacts {
     pub load_per_core: Option<u32>,
     /// The most of it that the job may be started in.
     pub max_load: Option<u32>,
-    /// Failed occurrences of this job since the last that placed something, or since somebody
-    /// acknowledged them.
+    /// Failed occurrences of this job since the last one that published something, or since a
+    /// person acknowledged them.
     pub streak: Streak,
     /// Until when its pool is to be left alone, and why.
     pub limited: Option<(Timestamp, String)>,
     /// Free bytes where artifacts are staged.
     pub free_bytes: u64,
-    /// What the backend's check, made without a model call, found wrong.
+    /// The problem that the backend's check found, without a model call.
     pub preflight: Option<(Class, String)>,
     /// Why there is nothing to do, if there is nothing.
     pub nothing_to_do: Option<String>,
 }
 
-/// What some level of the budget usage has too little of.
+/// A level of the budget that does not have enough left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
     /// The level and its key: `day 2026-11-21`.
     pub level: String,
     /// `calls`, `tokens`, `micros`, `seconds`, `ideas`.
     pub unit: &'static str,
-    /// What the run would reserve.
+    /// The amount that the run would reserve.
     pub wanted: u64,
-    /// What the level has left.
+    /// The amount that the level has left.
     pub left: u64,
 }
 
@@ -100,9 +100,10 @@ pub enum Decision {
     Decline(Outcome),
 }
 
-/// Decides. The order of the checks is the order in which a person would want to hear of them:
-/// what was asked for first (start deadline, pause, breaker, quiet hours, interval), then what
-/// someone must mend, then what is a matter of time, then what needs nothing.
+/// Decides whether a run may start. The order of the checks is the order in which a person would
+/// want to learn of them: explicit settings first (start deadline, pause, breaker, quiet hours,
+/// interval), then problems that a person must fix, then conditions that pass with time, then
+/// conditions that need no action.
 pub fn decide(
     facts: &AdmissionFacts,
     reservation: Result<Amounts, Shortfall>,
@@ -124,7 +125,8 @@ pub fn decide(
         });
     }
     if let Some((class, why)) = &facts.preflight {
-        // It was told once, and looking again costs nothing: it goes on by itself once it is mended.
+        // The problem was reported once, and checking again costs nothing: the job goes on by
+        // itself once the problem is fixed.
         let reported = facts.streak.failures > 0 && facts.streak.last == Some(*class);
         if reported && facts.streak.refused && !facts.by_hand {
             return Decision::Decline(Outcome::Skipped {
@@ -172,7 +174,7 @@ pub fn decide(
     }
 }
 
-/// What the people who own the job asked of the clocks that start it.
+/// Checks the limits that the job's owners set for the clocks that start it.
 fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     if let Some(start_by) = facts.start_by.filter(|start_by| *start_by < now) {
         return Some(Outcome::Skipped {
@@ -223,7 +225,7 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     None
 }
 
-/// What the host has too little of for a job that can wait.
+/// Checks whether the host has too little of something for a job that can wait.
 fn waits_for_host(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     let defer = |wait: SignedDuration, why: String| {
         let until = now.saturating_add(wait).unwrap_or(now);
@@ -256,18 +258,18 @@ fn waits_for_host(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     None
 }
 
-/// A stretch of time as people say it: whole seconds.
+/// Formats a duration for people, in whole seconds.
 fn rounded(stretch: SignedDuration) -> String {
     format!("{:#}", SignedDuration::from_secs(stretch.as_secs()))
 }
 
-/// 1500 as `1.5`.
+/// Formats thousandths as a decimal number: 1500 as `1.5`.
 fn thousandths(value: u32) -> String {
     let text = format!("{}.{:03}", value / 1000, value % 1000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The first few names, and how many more there are.
+/// Lists the first few names, and how many more there are.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut text = names

@@ -112,7 +112,7 @@ fn spaced(began: Option<Timestamp>) -> AdmissionFacts {
     }
 }
 
-/// Each gate that a job's owner sets, closed, with what is said of it.
+/// Returns each gate that a job's owner sets, closed, with its message.
 fn closed() -> Vec<(AdmissionFacts, &'static str)> {
     vec![
         (

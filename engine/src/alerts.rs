@@ -1,11 +1,12 @@
-//! Alerts: of what troubles people are told without asking, and when they are told again.
+//! Alerts: the troubles that people are notified of without asking, and the times at which they are
+//! notified again.
 //!
 //! ```text
-//! news of a job ──decide──> Raise ──> open{count} ──Placed──────────────> ended (recovered: told once)
+//! news of a job ──decide──> Raise ──> open{count} ──Published────────────> ended (recovered: reported once)
 //!                           Count ──>   │    ^ │ again                    ^
-//!                                       │    └─┘ told at most every `repeat`
-//!                                       ├─silenced──> open, told no more ─┤
-//!                                       └─acknowledged (`ack JOB`)────────┴> ended (told to nobody)
+//!                                       │    └─┘ reported at most every `repeat`
+//!                                       ├─silenced──> open, reported no more ─┤
+//!                                       └─acknowledged (`jobs reset JOB`)────────┴> ended (reported to nobody)
 //!
 //! message, one a channel: waiting{tries, next} ──sent──> delivered
 //!                            │   ^  │ not sent
@@ -14,25 +15,25 @@
 //!                            └─its alert ended, or somebody silenced it──> withdrawn
 //! ```
 //!
-//! Whoever settles a run only writes one row of news in the same transaction; a tick decides what it
-//! means ([`decide`], pure) and writes alerts and messages in one transaction; a process of its own
-//! delivers. At most one alert of a kind is open for a job. [`decide`] must never do IO, read a clock
-//! or know a channel.
+//! The code that settles a run only writes one row of news in the same transaction. A tick decides
+//! what the news means ([`decide`], pure) and writes alerts and messages in one transaction; a
+//! process of its own delivers them. At most one alert of a kind is open for a job. [`decide`] must
+//! never do IO, read a clock or know a channel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// What people are told of.
+/// A kind of trouble that people are notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AlertKind {
-    /// What was due ended as failed, timed-out or lost, after its last attempt.
+    /// A due occurrence ended as failed, timed-out or lost, after its last attempt.
     Failure,
     /// After several failures in a row clocks no longer start the job.
     Breaker,
-    /// A moment passed and nothing ran.
+    /// A scheduled time passed and nothing ran.
     Missed,
     /// A job with a clock has not succeeded for longer than is thought good.
     Stale,
@@ -52,18 +53,18 @@ impl AlertKind {
         }
     }
 
-    /// The kind of this word.
+    /// Returns the kind with this name.
     pub fn read(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-/// What a project's configuration says about alerts, as far as it decides.
+/// The alert settings of a project's configuration, as far as they affect decisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlertRules {
-    /// The kinds that are told of.
+    /// The kinds that people are notified of.
     pub on: BTreeSet<AlertKind>,
-    /// Whether a recovery is told of.
+    /// Whether people are notified of a recovery.
     pub recovery: bool,
     /// How long at least between two messages of the same open alert, in seconds.
     pub repeat: i64,
@@ -76,7 +77,7 @@ pub struct AlertRules {
 }
 
 impl AlertRules {
-    /// After how long without a success this job is stale, if ever.
+    /// Returns the time without a success after which this job is stale, if there is one.
     pub fn stale_after(&self, job: &str) -> Option<SignedDuration> {
         let own = self.jobs.get(job).copied().unwrap_or(self.success_within);
         own.filter(|_| self.on.contains(&AlertKind::Stale))
@@ -84,7 +85,7 @@ impl AlertRules {
     }
 }
 
-/// What happened to a job.
+/// An event in the life of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// An occurrence ended badly.
@@ -94,9 +95,9 @@ pub enum News {
         /// Clocks no longer start the job.
         stopped: bool,
     },
-    /// An occurrence placed something.
+    /// An occurrence published something.
     Placed,
-    /// Moments passed and nothing ran.
+    /// Scheduled times passed and nothing ran.
     Missed,
     /// There has been no success for too long.
     Stale,
@@ -105,31 +106,31 @@ pub enum News {
 /// An open alert, as far as it decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenAlert {
-    /// What it is about.
+    /// The kind of trouble.
     pub kind: AlertKind,
     /// When messages of it were last made.
     pub reported: Timestamp,
-    /// Nobody is to be told of it any more.
+    /// People are no longer notified of the alert.
     pub silenced: bool,
 }
 
-/// What becomes of an alert.
+/// A change to an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlertAction {
-    /// It is opened, and told of.
+    /// The alert is opened, and people are notified.
     Raise(AlertKind),
     /// It has happened once more.
     Count {
         /// Which.
         kind: AlertKind,
-        /// And is told of again.
+        /// People are notified of it again.
         tell: bool,
     },
     /// It is over.
     End {
         /// Which.
         kind: AlertKind,
-        /// And that is told of.
+        /// People are notified of the end.
         tell: bool,
     },
 }
@@ -168,7 +169,7 @@ pub fn decide(
             None if wanted => acts.push(AlertAction::Raise(kind)),
             None => {}
             Some(one) => {
-                // A moment that lies ahead was written by a clock that was wrong.
+                // A time in the future was written by a clock that was wrong.
                 let long_ago = now.duration_since(one.reported).abs().as_secs() >= rules.repeat;
                 // That there is still no success is looked at every hour and is no new event.
                 if kind != AlertKind::Stale || long_ago {
@@ -184,7 +185,8 @@ pub fn decide(
 /// The longest wait before each further try of a message; after the last there is none.
 const BACKOFF: [i64; 7] = [60, 300, 900, 3600, 7200, 14_400, 28_800];
 
-/// When a message is tried again that was tried `tries` times, the last one at `now`; `None`: never.
+/// Returns the time of the next try for a message that was tried `tries` times, the last time at
+/// `now`; `None` means never.
 pub fn next_try(tries: u32, now: Timestamp) -> Option<Timestamp> {
     let wait = BACKOFF.get(usize::try_from(tries).ok()?.checked_sub(1)?)?;
     Some(

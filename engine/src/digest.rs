@@ -14,12 +14,12 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of `bytes`.
+    /// Returns the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest of all that `reader` yields, and how many bytes that was.
+    /// Returns the digest of everything that `reader` yields, and the number of bytes.
     pub fn of_reader(reader: &mut impl Read) -> io::Result<(Self, u64)> {
         let mut hasher = Sha256::new();
         let mut buffer = vec![0_u8; 64 * 1024];
@@ -52,7 +52,7 @@ impl Digest {
         Some(Self(bytes))
     }
 
-    /// The first 16 hex digits: the form of ids derived from content.
+    /// Returns the first 16 hex digits: the form of ids derived from content.
     pub fn short(&self) -> String {
         self.to_string()[..16].to_owned()
     }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 
-/// The error and its causes, each that adds something, joined by colons.
+/// Joins the error and each cause that adds something with colons.
 pub fn whole(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -17,7 +17,7 @@ pub fn whole(error: &dyn Error) -> String {
     text
 }
 
-/// Without the numbers that the system's own words end with: they say nothing that the words do not.
+/// Removes the error numbers that the system's messages end with: they add nothing to the text.
 pub fn plain(text: &str) -> String {
     const NUMBER: &str = " (os error ";
     let mut plain = String::with_capacity(text.len());
@@ -37,7 +37,7 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// Why a file or folder could not be used, in words that follow its name and a colon.
+/// Describes why a file or folder could not be used, as text that follows its name and a colon.
 pub fn error_chain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "it is not there".to_owned(),

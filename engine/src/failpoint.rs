@@ -1,9 +1,9 @@
-//! Death at a chosen act: the proof that what is left can be mended is made with real kills.
+//! Kills the process at a chosen step, so that tests use real kills to prove that recovery works.
 //!
-//! [`reach`] stands before every act that changes the disk under a publication or an atomic write. It
-//! does nothing until a test of the whole program arms it; then the process kills itself, with
-//! nothing caught and nothing flushed, as a power cut of one process. Must never be armed but by what
-//! reads `RUNNER_TEST_KILL`.
+//! Every step that changes the disk under a publication or an atomic write calls [`reach`] first.
+//! It does nothing until a test of the whole program arms it; then the process kills itself, with
+//! nothing caught and nothing flushed, like a power cut of one process. Only the code that reads
+//! `RUNNER_TEST_KILL` may arm it.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -16,7 +16,7 @@ pub fn arm(acts: u32) {
     LEFT.store(i64::from(acts), Ordering::SeqCst);
 }
 
-/// One act is about to be made.
+/// Marks a step that is about to be made.
 #[inline]
 pub fn reach() {
     if LEFT.load(Ordering::Relaxed) >= 0 && LEFT.fetch_sub(1, Ordering::SeqCst) == 0 {

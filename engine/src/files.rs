@@ -1,9 +1,9 @@
-//! The one atomic writer for state files that are no part of a publication: failmarks, markers,
-//! reports, caches; and the one reader ([`read_in`], [`read_host`]).
+//! The only atomic writer for state files that are not part of a publication (failmarks, markers,
+//! reports, caches), and the only reader ([`read_in`], [`read_host`]).
 //!
-//! A reader sees the old file or the new one, and after the call returns, so does one after a
-//! power cut. It must never be used for a project's live artifacts (those are placed), and never
-//! writes into a file that exists.
+//! A reader sees the old file or the new one, and once the call has returned, the same holds for a
+//! reader after a power cut. The writer must never be used for a project's live artifacts, which
+//! are published, and never writes into a file that exists.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -27,7 +27,7 @@ pub(crate) use reader::{NotOpened, irregular, read_bounded, regular_at, walk_to}
 pub struct WriteError {
     /// The file that was meant.
     pub path: PathBuf,
-    /// What the system said.
+    /// The error from the system.
     pub source: io::Error,
 }
 
@@ -69,8 +69,8 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     sync_folder(folder)
 }
 
-/// A new file beside the target. Its name is this process's and this call's; one that a dead
-/// process left under the same name is stepped over, never reused.
+/// Creates a new file beside the target. Its name belongs to this process and this call; a file
+/// that a dead process left under the same name is skipped, never reused.
 fn make_temp(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let stem: String = name.chars().take(40).collect();
@@ -85,11 +85,11 @@ fn make_temp(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// The path of `below` under `root`, if no component of it that exists is a symbolic link: what lies
-/// in a repository must not lead our own files elsewhere.
+/// Returns the path of `below` under `root` if none of its existing components is a symbolic link:
+/// the contents of a repository must not redirect our own files.
 ///
 /// # Errors
-/// Names the link, or says that `below` is no path beneath a root.
+/// Returns an error that names the link, or that reports that `below` is not a path beneath a root.
 pub fn beneath(root: &Path, below: &Path) -> io::Result<PathBuf> {
     let mut path = root.to_owned();
     for component in below.components() {

@@ -13,7 +13,7 @@ use sysinfo::{CpuRefreshKind, RefreshKind, System};
 /// seen.
 pub const POWER: &str = "/sys/class/power_supply";
 
-/// What is left of the host's own energy.
+/// The state of the host's battery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Battery {
     /// How full it is, 0 to 100; of several the mean.
@@ -22,7 +22,8 @@ pub struct Battery {
     pub discharging: bool,
 }
 
-/// The load of the last minute per core, in thousandths; `None` where the system does not tell.
+/// Returns the load of the last minute per core, in thousandths; `None` if the system does not
+/// report it.
 pub fn load_per_core() -> Option<u32> {
     let one = System::load_average().ok()?.one;
     let asked = RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing());
@@ -43,9 +44,9 @@ fn per_core(load: f64, cores: usize) -> Option<u32> {
         .then(|| thousandths.clamp(0.0, f64::from(u32::MAX)).round() as u32)
 }
 
-/// The batteries shown below `folder` (see [`POWER`]) taken together. `None` where there are none
-/// or none can be read: a host without a battery is never held back by it. Batteries of devices
-/// such as mice are not counted.
+/// Returns the combined state of the batteries below `folder` (see [`POWER`]); `None` if there are
+/// none or none can be read. A host without a battery is therefore never held back by it. Batteries
+/// of devices such as mice are not counted.
 pub fn battery(folder: &Path) -> Option<Battery> {
     let mut levels: Vec<u32> = Vec::new();
     let mut discharging = false;

@@ -1,7 +1,7 @@
 //! Names of projects, occurrences and runs.
 //!
-//! Each is a ULID: sortable by the moment it was made, unique without a counter. A fence is no id:
-//! it only grows, per job, and tells an old run from the current one.
+//! Each is a ULID: it sorts by the time at which it was made, and is unique without a counter. A
+//! fence is not an id: it only grows, per job, and distinguishes an old run from the current one.
 
 use std::cell::Cell;
 use std::fmt;
@@ -29,7 +29,6 @@ pub fn draw_from(seed: Option<u64>) {
     DRAWN.set(seed);
 }
 
-/// The random part of an id.
 fn random() -> u128 {
     let Some(state) = DRAWN.get() else {
         return ulid::Ulid::new().random();
@@ -47,14 +46,14 @@ macro_rules! ulid_id {
         pub struct $name(String);
 
         impl $name {
-            /// A fresh id whose order follows `now`.
+            /// Creates a fresh id whose order follows `now`.
             pub fn new(now: Timestamp) -> Self {
                 let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
                 Self(ulid::Ulid::from_parts(millis, random()).to_string())
             }
 
-            /// A fresh id that comes after `last` when both are of the same millisecond, so that those
-            /// made one after the other in one place keep their order.
+            /// Creates a fresh id that comes after `last` when both are of the same millisecond, so
+            /// that ids made one after the other in one place keep their order.
             pub fn new_after(last: Option<&Self>, now: Timestamp) -> Self {
                 let fresh = Self::new(now);
                 let Some(last) = last.filter(|last| last.0[..10] == fresh.0[..10] && **last > fresh)
@@ -65,12 +64,12 @@ macro_rules! ulid_id {
                 next.map_or(fresh, |next| Self(next.to_string()))
             }
 
-            /// The 26 characters.
+            /// Returns the 26 characters of the id.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// When it was made, by the clock of that moment.
+            /// Returns the time at which the id was made, by the clock of that time.
             pub fn at(&self) -> Option<Timestamp> {
                 let id = ulid::Ulid::from_string(self.as_str()).ok()?;
                 Timestamp::from_millisecond(i64::try_from(id.timestamp_ms()).ok()?).ok()
@@ -100,7 +99,7 @@ ulid_id!(
     ProjectId
 );
 ulid_id!(
-    /// One moment or event at which a job was due.
+    /// The id of one scheduled time or event at which a job was due.
     OccurrenceId
 );
 ulid_id!(
@@ -108,7 +107,7 @@ ulid_id!(
     RunId
 );
 ulid_id!(
-    /// A trouble of a job that people are told of.
+    /// The id of a job's trouble that people are notified of.
     AlertId
 );
 ulid_id!(

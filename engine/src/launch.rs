@@ -1,7 +1,7 @@
 //! `runner __launch`: the process between a run and its program.
 //!
 //! ```text
-//! runner ──socket: plan, standard input──> __launch (warden)
+//! runner ──socket: plan, standard input──> __launch (supervisor)
 //!    ^                                        │ session, limits, control group, subreaper
 //!    └──socket: started, ended <──────────────┤
 //!         end of file = runner is gone        ├─ Landlock alone: a restricted thread starts the program
@@ -9,14 +9,14 @@
 //!                                                                  └─ a restricted thread starts it
 //! ```
 //!
-//! It is told everything through the socket that is its standard input, so nothing stands in an
-//! argument or an environment that others can read or set. It stays the program's parent, adopts
-//! what loses its own, and kills the whole tree when the program has ended or when the socket does:
-//! the death of runner, even by KILL, leaves nobody behind. It hands the program's standard
-//! input, output and error on as they are and copies nothing.
+//! The launcher receives everything through the socket that is its standard input, so that nothing
+//! is in an argument or an environment that others can read or set. It stays the program's parent,
+//! adopts processes that lose their own parent, and kills the whole tree when the program has ended
+//! or when the socket has: when runner dies, even by KILL, no process is left behind. It passes on
+//! the program's standard input, output and error as they are and copies nothing.
 //!
-//! Must never read a configuration, a home or a database, never print, and never start the program
-//! behind less than the plan asks for.
+//! The launcher must never read a configuration, a home or a database, never print, and never start
+//! the program with a weaker sandbox than the plan asks for.
 
 mod cgroup;
 mod channel;
@@ -31,9 +31,10 @@ pub use cgroup::clear_marked;
 pub(crate) use channel::Channel;
 pub(crate) use plan::{LaunchPlan, LaunchRefusal, LaunchReport};
 
-/// Does what the plan on standard input says; the exit code of the program, or 128 and its signal.
+/// Carries out the plan from standard input; returns the exit code of the program, or 128 and its
+/// signal.
 pub fn launch(socket: impl AsFd) -> i32 {
-    // Whatever was inherited besides the three is not for the program.
+    // The program must not get any inherited descriptor besides the three standard streams.
     close_fds::set_fds_cloexec(3, &[]);
     let Ok(channel) = socket.as_fd().try_clone_to_owned() else {
         return BROKEN;
@@ -49,5 +50,5 @@ pub fn launch(socket: impl AsFd) -> i32 {
     }
 }
 
-/// What the launcher ends with when nothing was started.
+/// Exit code of the launcher if nothing was started.
 const BROKEN: i32 = 70;

@@ -1,7 +1,8 @@
-//! How anything runs: time, database, admission, locks, accounts, processes, publication.
+//! The layer that every job runs on: time, database, admission, locks, budget usage, processes,
+//! publication.
 //!
-//! The floor under every job. It must never run a job itself, name a higher crate, read the
-//! environment or print: it returns what to start, and the program starts it.
+//! This crate must never run a job itself, name a higher crate, read the environment or print: it
+//! returns what to start, and the program starts it.
 
 #![cfg_attr(
     test,

@@ -30,7 +30,7 @@ const TURN: Timespec = Timespec {
     tv_nsec: 2_000_000,
 };
 
-/// Who holds a lock: diagnosis, written into the file by the holder.
+/// The holder of a lock, for diagnosis; the holder writes it into the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
     /// The process.
@@ -48,7 +48,7 @@ pub enum LockError {
     /// Somebody has it.
     #[error("{}", held(.holder.as_deref(), .path))]
     Held {
-        /// Who, if the file says so already.
+        /// The holder, if the file names it already.
         holder: Option<Box<LockHolder>>,
         /// The file.
         path: PathBuf,
@@ -89,7 +89,7 @@ pub struct JobLock {
     file: File,
 }
 
-/// Where the deciding lock of a job lies under the state folder.
+/// Returns the path of a job's deciding lock under the state folder.
 pub fn job_lock_path(state: &Path, project: &ProjectId, job: &str) -> PathBuf {
     let safe: String = job
         .chars()
@@ -139,11 +139,11 @@ impl JobLock {
         }
     }
 
-    /// Whether the lock could be taken now; makes and changes nothing. The look itself holds it,
-    /// shared, for a moment: those who want it for a run wait that long.
+    /// Checks whether the lock could be taken now; makes and changes nothing. The check itself
+    /// holds the lock, shared, for a short time: processes that want it for a run wait that long.
     ///
     /// # Errors
-    /// Those of [`JobLock::try_take`].
+    /// Returns the errors of [`JobLock::try_take`].
     pub fn inspect(path: &Path) -> Result<(), LockError> {
         let io = |source| LockError::Io {
             path: path.to_owned(),
@@ -168,12 +168,14 @@ impl JobLock {
         }
     }
 
-    /// Takes the lock for a run. Whoever looks after dead runs holds it for a moment without being a
-    /// run, and a run that has just taken it has not signed yet; so a lock is only said to be held
-    /// when `at_work` says so of the one who signed it, and tried again for a short while otherwise.
+    /// Takes the lock for a run. A process that looks for dead runs holds the lock for a short time
+    /// without being a run, and a run that has just taken it has not signed it yet. The lock
+    /// therefore counts as held only if `at_work` confirms it for the holder that signed it;
+    /// otherwise it is tried again for a short while.
     ///
     /// # Errors
-    /// [`LockError::Held`] names the holder; also when nobody could be named within five seconds.
+    /// Returns [`LockError::Held`], which names the holder; also if no holder could be named within
+    /// five seconds.
     pub fn take_for_run(
         path: &Path,
         at_work: impl Fn(&LockHolder) -> bool,
@@ -222,12 +224,13 @@ pub struct ContractLock {
 }
 
 impl ContractLock {
-    /// Takes it for others to see; `path` must be [`beneath`](crate::files::beneath) the project. A file that runner wrote is left until [`ContractLock::claim`]:
-    /// the deciding lock tells whether its writer lives. Another program's is respected while it is
-    /// younger than an hour.
+    /// Takes the lock for others to see; `path` must be [`beneath`](crate::files::beneath) the
+    /// project. A file that runner wrote is left until [`ContractLock::claim`]: the deciding lock
+    /// shows whether its writer lives. Another program's file is respected while it is younger than
+    /// an hour.
     ///
     /// # Errors
-    /// [`LockError::Foreign`], [`LockError::Io`].
+    /// Returns [`LockError::Foreign`] or [`LockError::Io`].
     pub fn take(path: &Path, holder: &LockHolder, now: Timestamp) -> Result<Self, LockError> {
         let io = |source| LockError::Io {
             path: path.to_owned(),
@@ -249,10 +252,10 @@ impl ContractLock {
         Ok(lock)
     }
 
-    /// Whether a lock file lies there that need not be respected; leaves everything as it is.
+    /// Returns whether there is a lock file that need not be respected; leaves everything as it is.
     ///
     /// # Errors
-    /// Those of [`ContractLock::take`].
+    /// Returns the errors of [`ContractLock::take`].
     pub fn inspect(path: &Path, now: Timestamp) -> Result<bool, LockError> {
         let io = |source| LockError::Io {
             path: path.to_owned(),
@@ -304,14 +307,15 @@ impl ContractLock {
         Ok((!ours(&found)).then_some(found))
     }
 
-    /// Makes the file with its whole content or not at all: an empty one, left by a full disk or a
-    /// crash, could not be told from another program's.
+    /// Creates the file with its whole content or not at all: an empty file, left by a full disk or
+    /// a crash, could not be distinguished from another program's.
     fn create(&self) -> Result<(), LockError> {
         let io = |source| LockError::Io {
             path: self.path.clone(),
             source,
         };
-        // A name that nobody can have planted a link under; `create_new` follows none.
+        // The name is unpredictable, so no other program can have put a link there; `create_new`
+        // follows none.
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}", ulid::Ulid::new()));
         let draft = self.path.with_file_name(name);

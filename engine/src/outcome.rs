@@ -1,4 +1,4 @@
-//! How an occurrence or a run ended, and what a shell is told of it.
+//! The outcome of an occurrence or a run, and its exit code.
 //!
 //! ```text
 //! run:        requested ──admit──> running ──settle──> succeeded | degraded | failed
@@ -51,14 +51,14 @@ pub enum Outcome {
     Succeeded,
     /// Useful artifacts are in place, but not all that was asked.
     Degraded {
-        /// What is missing and why.
+        /// The missing part and the reason.
         why: String,
     },
-    /// Nothing was placed.
+    /// The run published nothing.
     Failed {
-        /// Who must act.
+        /// The class of the failure, which determines who must act.
         class: Class,
-        /// What, where, why.
+        /// The failure, where it happened and the reason.
         why: String,
     },
     /// The total deadline passed.
@@ -68,12 +68,12 @@ pub enum Outcome {
     },
     /// A person or a shutdown ended it.
     Cancelled {
-        /// Who or what.
+        /// The person or event that cancelled the run.
         why: String,
     },
     /// Its process died before it could settle.
     Lost {
-        /// What is known of the death.
+        /// The known facts about the death.
         why: String,
     },
     /// It was due and there was a reason not to run.
@@ -83,16 +83,16 @@ pub enum Outcome {
     },
     /// It is still due, later; the occurrence stays open.
     Deferred {
-        /// Not before this moment.
+        /// Time before which the occurrence does not run.
         until: Timestamp,
         /// The reason.
         why: String,
     },
     /// It was due while nothing was there to run it. One row stands for a whole stretch.
     Missed {
-        /// The first missed moment.
+        /// The first missed scheduled time.
         first: Timestamp,
-        /// The last missed moment.
+        /// The last missed scheduled time.
         last: Timestamp,
         /// How many scheduled times.
         count: u64,
@@ -102,7 +102,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The word that the database, listings and reports use.
+    /// Returns the name that the database, listings and reports use.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Succeeded => "succeeded",
@@ -117,7 +117,7 @@ impl Outcome {
         }
     }
 
-    /// The reason, where there is one.
+    /// Returns the reason, if there is one.
     pub fn why(&self) -> Option<&str> {
         match self {
             Self::Succeeded => None,
@@ -132,7 +132,7 @@ impl Outcome {
         }
     }
 
-    /// The class of a failure.
+    /// Returns the class of a failure.
     pub fn class(&self) -> Option<Class> {
         match self {
             Self::Failed { class, .. } => Some(*class),
@@ -140,18 +140,18 @@ impl Outcome {
         }
     }
 
-    /// Whether the artifacts of the run are in place.
+    /// Returns whether the artifacts of the run are in place.
     pub fn published(&self) -> bool {
         matches!(self, Self::Succeeded | Self::Degraded { .. })
     }
 
-    /// Whether the occurrence stays open after it.
+    /// Returns whether the occurrence stays open after this outcome.
     pub fn keeps_open(&self) -> bool {
         matches!(self, Self::Deferred { .. })
     }
 
-    /// The exit code of a command that ends this way. For `dream run`, `night` and `tick` a
-    /// deferral is a normal end; other commands say 75, "try again later".
+    /// Returns the exit code of a command that ends this way. For `dream run`, `night` and `tick` a
+    /// deferral is a normal end; other commands return 75, "try again later".
     pub fn exit(&self, deferral_is_normal: bool) -> Exit {
         match self {
             Self::Succeeded | Self::Skipped { .. } => Exit::Done,
@@ -167,7 +167,7 @@ impl Outcome {
 }
 
 impl Class {
-    /// The word that the database, listings and reports use.
+    /// Returns the name that the database, listings and reports use.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Auth => "auth",

@@ -1,7 +1,8 @@
-//! Who holds or started something: a process, told apart from a later one with the same number.
+//! The process that holds or started something, distinguished from a later one with the same
+//! number.
 //!
-//! For people and for finding the dead; never a lock by itself. A lock is a lock because the kernel
-//! holds it.
+//! It is for people and for finding dead processes, never a lock by itself. A lock is a lock
+//! because the kernel holds it.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -28,7 +29,8 @@ impl ProcessIdentity {
         Self::of(std::process::id())
     }
 
-    /// The process that has this number now: this process, or a child that is not reaped yet.
+    /// Returns the process that has this number now: this process, or a child that is not reaped
+    /// yet.
     pub fn of(pid: u32) -> Self {
         Self {
             pid,
@@ -37,7 +39,7 @@ impl ProcessIdentity {
         }
     }
 
-    /// Whether it is the same process and still there.
+    /// Returns whether the same process is still there.
     pub fn is_alive(&self) -> bool {
         Some(&self.boot) == tree::boot_id().as_ref() && tree::is_alive(self.pid, self.start)
     }

@@ -1,4 +1,4 @@
-//! Who of those that wait may begin: a pure choice over what is ready and what is live.
+//! Decides which waiting runs may begin: a pure choice over what is ready and what is live.
 //!
 //! ```text
 //! queued, ready ──its job live, its group full, all paused──> goes on waiting
@@ -6,7 +6,7 @@
 //!       └──> start
 //! ```
 //!
-//! Must never do IO, read a clock or start anything.
+//! This module must never do IO, read a clock or start anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use crate::ids::RunId;
 use crate::store::JobId;
 
-/// A queued run whose moment has come.
+/// A queued run whose time has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedRun {
     /// The run.
@@ -45,7 +45,7 @@ pub struct LiveRun {
     pub slots: u32,
 }
 
-/// What becomes of those that need not wait any longer.
+/// The runs that need not wait any longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// To be started now, in this order.

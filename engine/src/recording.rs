@@ -1,16 +1,17 @@
-//! What a run read through its doors and what it made, kept so that the run can be gone through again
+//! Records what a run read through its inputs and what it made, so that the run can be replayed
 //! without the world that it saw.
 //!
 //! ```text
-//! off        door ──────────> world ──answer──> job
-//! recording  door ──────────> world ──answer──> job      the answer is noted, and what was made
-//! replaying  door ──────────> recording  ──answer──> job      the world is not asked; what the recording lacks
+//! off        input ──────────> world ──answer──> job
+//! recording  input ──────────> world ──answer──> job      the answer is noted, and what was made
+//! replaying  input ──────────> recording  ──answer──> job      the world is not asked; what the recording lacks
 //!                                                        is an error, and remembered
 //! ```
 //!
-//! An answer is a few facts and perhaps a content; contents are kept once, by their digest. A recording that
-//! would grow beyond its cap keeps nothing but how long it got: half of what a run read is of no use.
-//! Must never ask the world while it replays, and never be the reason for an error while it records.
+//! An answer is a few facts and perhaps a content; contents are kept once, by their digest. A
+//! recording that would grow beyond its cap keeps only its size: half of what a run read is of no
+//! use. A recording must never ask the world while it replays, and never be the reason for an error
+//! while it records.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -26,14 +27,14 @@ use crate::digest::Digest;
 /// One answer of the world.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedRead {
-    /// Which door: `git`, `file`, `look`, `idea` …
-    pub door: String,
-    /// What was asked there.
+    /// The input that was asked: `git`, `file`, `look`, `idea` …
+    pub input: String,
+    /// The question to the input.
     pub question: String,
-    /// What is short of the answer.
+    /// The short part of the answer.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub facts: Value,
-    /// What is long of it.
+    /// Digest of the long part of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Digest>,
 }
@@ -43,17 +44,17 @@ pub struct RecordedRead {
 pub struct RecordedArtifact {
     /// Its place below the project.
     pub target: String,
-    /// What it holds; none when it is removed.
+    /// Digest of its content; none when it is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Digest>,
 }
 
-/// What is on a recording.
+/// The contents of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordingData {
-    /// What was read, in order.
+    /// The reads, in order.
     pub reads: Vec<RecordedRead>,
-    /// What was made, in order.
+    /// The artifacts that were made, in order.
     pub made: Vec<RecordedArtifact>,
     /// All contents of both.
     pub contents: BTreeMap<Digest, Vec<u8>>,
@@ -65,20 +66,21 @@ pub struct RecordingData {
 
 /// A question that the recording has no answer to: the run asks what it did not ask then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the recording has no answer of {door} to {question:?}")]
+#[error("the recording has no answer of {input} to {question:?}")]
 pub struct UnrecordedInput {
-    /// Which door.
-    pub door: String,
-    /// What is asked.
+    /// The input that is asked.
+    pub input: String,
+    /// The question to the input.
     pub question: String,
 }
 
 /// An answer as it is given again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordedAnswer {
-    /// What is short of it.
+    /// The short part of the answer.
     pub facts: Value,
-    /// What is long of it, and its digest when it was read: what was redacted since has another.
+    /// The long part of the answer, and its digest when it was read: content that was redacted
+    /// since has another.
     pub content: Option<(Digest, Vec<u8>)>,
 }
 
@@ -90,7 +92,8 @@ pub struct InputRecording(Option<Arc<Shared>>);
 struct Shared {
     mode: RecordingMode,
     data: Mutex<RecordingData>,
-    /// While replaying: the answers that are left, by door and question, and what was asked in vain.
+    /// While replaying: the answers that are left, by input and question, and the questions that
+    /// had no answer.
     left: Mutex<(RecordedAnswers, Vec<UnrecordedInput>)>,
 }
 
@@ -103,12 +106,12 @@ enum RecordingMode {
 }
 
 impl InputRecording {
-    /// No recording: doors are simply gone through.
+    /// Creates no recording: all inputs ask the world directly.
     pub fn off() -> Self {
         Self(None)
     }
 
-    /// An empty one, for at most `cap` bytes.
+    /// Creates an empty recording of at most `cap` bytes.
     pub fn recording(cap: u64) -> Self {
         Self::new(
             RecordingMode::Recording { cap },
@@ -117,12 +120,12 @@ impl InputRecording {
         )
     }
 
-    /// One that answers from a reel. What it says was read as a file of the project is also laid down
-    /// below `mirror`, so that it can be replaced there.
+    /// Creates a recording that answers from existing data. Files of the project that were read are
+    /// also written below `mirror`, so that they can be replaced there.
     pub fn replaying(data: &RecordingData, mirror: &Path) -> Self {
         let mut answers = RecordedAnswers::new();
         for read in &data.reads {
-            let key = (read.door.clone(), read.question.clone());
+            let key = (read.input.clone(), read.question.clone());
             answers.entry(key).or_default().push_back(read.clone());
         }
         let known = RecordingData {
@@ -141,18 +144,18 @@ impl InputRecording {
         })))
     }
 
-    /// Whether answers are noted.
+    /// Returns whether answers are recorded.
     pub fn records(&self) -> bool {
         matches!(&self.0, Some(shared) if matches!(shared.mode, RecordingMode::Recording { .. }))
     }
 
-    /// Whether answers come from the recording alone.
+    /// Returns whether answers come from the recording alone.
     pub fn replays(&self) -> bool {
         matches!(&self.0, Some(shared) if matches!(shared.mode, RecordingMode::Replaying { .. }))
     }
 
     /// Notes an answer, while recording.
-    pub fn note(&self, door: &str, question: &str, facts: Value, content: Option<&[u8]>) {
+    pub fn note(&self, input: &str, question: &str, facts: Value, content: Option<&[u8]>) {
         let Some(shared) = self.0.as_ref().filter(|_| self.records()) else {
             return;
         };
@@ -165,7 +168,7 @@ impl InputRecording {
         let content = shared.keep(&mut data, question.len() + length, content);
         if !data.over {
             data.reads.push(RecordedRead {
-                door: door.to_owned(),
+                input: input.to_owned(),
                 question: question.to_owned(),
                 facts,
                 content,
@@ -184,14 +187,14 @@ impl InputRecording {
         });
     }
 
-    /// The next answer to a question, while replaying. The last one is given again and again: a
-    /// run that looks once more at what stays as it is has not drifted.
+    /// Returns the next answer to a question, while replaying. The last answer is given again and
+    /// again: a run that looks once more at something unchanged has not drifted.
     ///
     /// # Errors
-    /// It was never asked.
-    pub fn recall(&self, door: &str, question: &str) -> Result<RecordedAnswer, UnrecordedInput> {
+    /// Returns an error if the question was never asked.
+    pub fn recall(&self, input: &str, question: &str) -> Result<RecordedAnswer, UnrecordedInput> {
         let missing = || UnrecordedInput {
-            door: door.to_owned(),
+            input: input.to_owned(),
             question: question.to_owned(),
         };
         let shared = self.0.as_ref().ok_or_else(missing)?;
@@ -199,7 +202,7 @@ impl InputRecording {
             .left
             .lock()
             .expect("nothing panics while it holds it");
-        let key = (door.to_owned(), question.to_owned());
+        let key = (input.to_owned(), question.to_owned());
         let read = match left.0.get_mut(&key) {
             Some(answers) if answers.len() > 1 => answers.pop_front(),
             Some(answers) => answers.front().cloned(),
@@ -220,14 +223,15 @@ impl InputRecording {
         })
     }
 
-    /// What the world answers, noted; while replaying what it answered then, and it is not asked.
-    /// An error is not noted: a run that cannot go on without the answer has none to repeat.
+    /// Asks the world and records the answer; while replaying, returns the recorded answer and does
+    /// not ask the world. An error is not recorded: a run that cannot go on without the answer has
+    /// none to repeat.
     ///
     /// # Errors
-    /// Those of `ask`; while replaying, that there is no such answer.
+    /// Returns the errors of `ask`; while replaying, an error if there is no such answer.
     pub fn through<T, E>(
         &self,
-        door: &str,
+        input: &str,
         question: &str,
         ask: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E>
@@ -236,22 +240,22 @@ impl InputRecording {
         E: From<UnrecordedInput>,
     {
         if self.replays() {
-            let facts = self.recall(door, question)?.facts;
-            return serde_json::from_value(facts).map_err(|_| self.lacks(door, question).into());
+            let facts = self.recall(input, question)?.facts;
+            return serde_json::from_value(facts).map_err(|_| self.lacks(input, question).into());
         }
         let answer = ask()?;
         if self.records()
             && let Ok(facts) = serde_json::to_value(&answer)
         {
-            self.note(door, question, facts, None);
+            self.note(input, question, facts, None);
         }
         Ok(answer)
     }
 
     /// Remembers what was asked in vain.
-    fn lacks(&self, door: &str, question: &str) -> UnrecordedInput {
+    fn lacks(&self, input: &str, question: &str) -> UnrecordedInput {
         let lacking = UnrecordedInput {
-            door: door.to_owned(),
+            input: input.to_owned(),
             question: question.to_owned(),
         };
         if let Some(shared) = &self.0 {
@@ -280,7 +284,7 @@ impl InputRecording {
         fs::write(path, bytes)
     }
 
-    /// What is on it by now.
+    /// Returns the contents of the recording so far.
     pub fn data(&self) -> RecordingData {
         self.0
             .as_ref()
@@ -288,7 +292,7 @@ impl InputRecording {
             .unwrap_or_default()
     }
 
-    /// What was asked in vain, while replaying.
+    /// Returns the questions that had no answer, while replaying.
     pub fn missing(&self) -> Vec<UnrecordedInput> {
         let Some(shared) = &self.0 else {
             return Vec::new();
@@ -354,8 +358,8 @@ mod tests {
         assert_eq!((data.contents.len(), data.made.len()), (2, 2));
         let folder = tempfile::tempdir().unwrap();
         let again = InputRecording::replaying(&data, folder.path());
-        let text = |door: &str| {
-            let answer = again.recall(door, "a").unwrap();
+        let text = |input: &str| {
+            let answer = again.recall(input, "a").unwrap();
             answer
                 .content
                 .map(|(_, bytes)| String::from_utf8(bytes).unwrap())

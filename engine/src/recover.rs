@@ -1,7 +1,7 @@
-//! What becomes of runs whose process is gone or will not end.
+//! Recovers runs whose process is gone or will not end.
 //!
 //! ```text
-//! queued: nobody answers for it, nothing to mend
+//! queued: nobody answers for it, nothing to fix
 //! requested, lock free, starter and process dead ──by a clock──> start it again
 //!                                                └─manually────> lost
 //! requested, its process past its deadline and grace ──> kill it ──> timed-out
@@ -14,8 +14,9 @@
 //!                                                     or cancelled where that was asked for
 //! ```
 //!
-//! Everything happens under the deciding lock of the run's job, and a run is looked at again once
-//! that lock is held. Must never touch a run whose lock is held and whose time is not over.
+//! Everything happens under the deciding lock of the run's job, and a run is examined again once
+//! that lock is held. Recovery must never touch a run whose lock is held and whose time is not
+//! over.
 
 use std::any::Any;
 use std::path::Path;
@@ -44,20 +45,21 @@ pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
 pub const BEGIN_LIMIT: Duration = Duration::from_mins(5);
 /// How long a killed process may take to end, in seconds.
 const KILL_WAIT: i64 = 3;
-/// The event that tells that a run is about to be killed for its deadline.
+/// Event that records that a run is about to be killed for its deadline.
 const OVERRAN: &str = "overran";
 /// How many lost runs of one occurrence are made good by another attempt.
 const LOSSES_MADE_GOOD: u32 = 1;
 
-/// What recovery asks of the host: locks and processes. The second user is a simulated host, which
-/// lives through years of suspends and crashes in a test.
+/// The services that recovery needs from the host: locks and processes. The second user is a
+/// simulated host, which lives through years of suspends and crashes in a test.
 pub trait World {
-    /// The deciding lock of a job, if it is free; it is freed when the guard is dropped.
+    /// Takes the deciding lock of a job, if it is free; it is freed when the guard is dropped.
     ///
     /// # Errors
-    /// The lock could not be looked at: whether somebody holds it is not known.
+    /// Returns an error if the lock could not be examined, so that it is not known whether it is
+    /// held.
     fn try_lock(&self, project: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError>;
-    /// Whether this very process is there.
+    /// Returns whether this very process is there.
     fn is_alive(&self, owner: &ProcessIdentity) -> bool;
     /// Kills exactly this process and waits for its end, within a limit.
     fn kill(&self, owner: &ProcessIdentity);
@@ -116,7 +118,7 @@ impl<W: World + ?Sized> World for &W {
     }
 }
 
-/// What a driver of ticks brings.
+/// The host and the settings that a driver of ticks provides.
 pub struct Driver<'a> {
     /// Locks and processes.
     pub world: Box<dyn World + 'a>,
@@ -126,7 +128,7 @@ pub struct Driver<'a> {
     pub retries_lost: &'a dyn Fn(&str) -> bool,
 }
 
-/// What was done about one run.
+/// The action that was taken for one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovered {
     /// Its owner lives, or will start it.
@@ -188,17 +190,17 @@ pub fn recover(
     done
 }
 
-/// The deciding lock of a run's job, if it is free.
+/// Takes the deciding lock of a run's job, if it is free.
 fn lock_of(world: &dyn World, run: &RunRow) -> Result<Option<Box<dyn Any>>, StoreError> {
     let lock = world.try_lock(&run.project, &run.job_name);
     lock.map_err(|error| StoreError::Lock { why: whole(&error) })
 }
 
-/// Does what is due about one run, with the deciding lock of its job held by the caller: only now is
-/// what its row says final.
+/// Takes the action that is due for one run, with the deciding lock of its job held by the caller:
+/// only now is the run's row final.
 ///
 /// # Errors
-/// [`StoreError`].
+/// Returns a [`StoreError`].
 pub fn recover_locked(
     store: &mut Store,
     driver: &Driver<'_>,
@@ -245,7 +247,7 @@ fn end_before_admission(
     })
 }
 
-/// The owner of a run that is past its deadline and grace in this boot.
+/// Returns the owner of a run that is past its deadline and grace in this boot.
 fn overrun<'r>(
     world: &dyn World,
     run: &'r RunRow,
@@ -357,7 +359,7 @@ fn dead(
         .to_owned(),
         detail,
     };
-    // A run that stays stuck says so once, however often it is looked at.
+    // A run that stays stuck is reported once, however often it is examined.
     let said = store.events_of(&run.id)?;
     if !said
         .last()
@@ -417,13 +419,13 @@ fn dead(
 }
 
 enum Replay {
-    /// It is placed, and settled with this outcome.
+    /// The publication is complete, and the run is settled with this outcome.
     RolledForward(Outcome),
     /// It had recorded nothing.
     Nothing,
     /// Its project is gone, and its artifacts with it.
     Gone(Outcome),
-    /// It can never be placed: what is staged is a person's now.
+    /// The publication can never complete: the staged files are left to a person.
     Conflict(Outcome),
 }
 
@@ -460,8 +462,8 @@ fn replay(store: &mut Store, run: &RunRow, fence: Fence, now: Timestamp) -> Resu
                 .map(Replay::RolledForward)
                 .ok_or_else(|| "settled without an outcome".to_owned())
         }
-        // What stands in the way is somebody's, or what was staged is no more: no later try can mend
-        // that, a person must look.
+        // Another program's content is in the way, or a staged file no longer exists: no later try
+        // can fix that, a person must look.
         Err(error @ (PublishError::Conflict(_) | PublishError::Staged { .. })) => {
             let why = format!(
                 "{}; what was to be published is kept in {staging}",
@@ -517,7 +519,7 @@ pub fn sweep_all(
 ) -> Result<Vec<RunId>, StoreError> {
     let mut swept = Vec::new();
     for run in store.unswept()? {
-        // A lock that cannot be looked at is told of with the next run of its job.
+        // A lock that cannot be examined is reported with the next run of its job.
         if let Ok(Some(lock)) = lock_of(driver.world.as_ref(), &run) {
             let run = store.run(&run.id)?;
             sweep(store, &run, now)?;

@@ -1,14 +1,14 @@
-//! The only door through which a job writes.
+//! The only way for a job to write files.
 //!
 //! ```text
 //! open ──stage / remove, any number──> drafting ──finish──> Ready (placed by the caller)
 //!   └────────────── dropped ───────────────┴──> staging, which recovery discards
 //! ```
 //!
-//! A job names paths beneath a root; the scope lets those through that lie under an allowed
-//! prefix, resolves them in the kernel (no links, no mounts, never above the root), and writes to
-//! staging. It must never write to a target, never follow what a model or a repository put in its
-//! way, and never be told a prefix by either.
+//! A job names paths beneath a root. The scope accepts those that lie under an allowed prefix,
+//! resolves them in the kernel (no links, no mounts, never above the root), and writes them to
+//! staging. It must never write to a target, never follow a link that a model or a repository put
+//! in its way, and never take a prefix from either.
 
 use std::io;
 use std::path::Path;
@@ -27,18 +27,18 @@ use crate::publish::{
 use crate::recording::InputRecording;
 
 /// Its names on a recording: files that are read, files that are looked at, and whether there are any.
-const DOOR: &str = "file";
+const INPUT: &str = "file";
 const LOOK: &str = "look";
 const THERE: &str = "there";
 
-/// What a job expects to find at a target.
+/// The content that a job expects at a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// Nothing.
     Absent,
     /// A file with this content: what the job read when it decided.
     Digest(Digest),
-    /// Whatever is there now; only a change from now on is a conflict.
+    /// The current content, whatever it is; only a later change is a conflict.
     Current,
 }
 
@@ -71,12 +71,12 @@ pub enum ScopeError {
         /// The path.
         path: RelPath,
     },
-    /// What lies there is never read, replaced or removed.
+    /// The path is not a plain file. The scope never reads, replaces or removes it.
     #[error("{path} is {what}, not a plain file")]
     NotAFile {
         /// The path.
         path: RelPath,
-        /// What it is.
+        /// The kind of file that was found.
         what: &'static str,
     },
     /// The file has names elsewhere, which would keep the old content.
@@ -98,7 +98,7 @@ pub enum ScopeError {
     Unexpected {
         /// The path.
         path: RelPath,
-        /// What it holds.
+        /// The content that was found.
         found: PathState,
     },
     /// The run already has something for this target, or for a folder of this name.
@@ -106,7 +106,7 @@ pub enum ScopeError {
     Twice {
         /// The path.
         path: RelPath,
-        /// What is there already.
+        /// The path that already has an entry.
         other: RelPath,
     },
     /// A file is longer than the reader allows.
@@ -120,7 +120,7 @@ pub enum ScopeError {
     /// A run is gone through again, and could not read this then either; or did not.
     #[error("{why}")]
     Recorded {
-        /// What is on the recording, in words.
+        /// The recorded reason.
         why: String,
     },
     /// The disk refused.
@@ -138,12 +138,12 @@ pub struct Scope {
     recording: InputRecording,
 }
 
-/// A finished scope: what is to be placed and the disk to place it on.
+/// A finished scope: the manifest to publish and the disk to publish it on.
 #[derive(Debug)]
 pub struct FinishedScope {
     /// The held root.
     pub fs: RealFs,
-    /// What is to be done.
+    /// The changes to make.
     pub manifest: Manifest,
 }
 
@@ -188,11 +188,12 @@ impl Scope {
         self.stage_as(target, bytes, expect, None)
     }
 
-    /// As [`Scope::stage`], and the file gets these looks: one that is moved, or comes back, should
-    /// not seem to be new. They are part of what is placed.
+    /// Stages a file as [`Scope::stage`] does and gives it the attributes `looks`, so that a file
+    /// that is moved or restored does not appear to be new. The attributes are part of the
+    /// publication.
     ///
     /// # Errors
-    /// Those of [`Scope::stage`].
+    /// Returns the errors of [`Scope::stage`].
     pub fn stage_as(
         &mut self,
         target: &str,
@@ -214,7 +215,7 @@ impl Scope {
         let before = self.draft.entries().len();
         let mode = looks.map_or(mode, |looks| looks.mode);
         let digest = self.draft.put(&self.fs, target, found, bytes, mode)?;
-        // What is there already with this content makes no entry.
+        // A target that already has this content makes no entry.
         if let (Some(looks), Some(entry)) = (looks, self.draft.entries().get(before))
             && let Some(staged) = &entry.staged
         {
@@ -224,10 +225,11 @@ impl Scope {
         Ok(digest)
     }
 
-    /// A file of at most `limit` bytes with its looks; `None` when there is none.
+    /// Reads a file of at most `limit` bytes with its attributes; returns `None` when there is no
+    /// such file.
     ///
     /// # Errors
-    /// `Path`, `NotAFile`, `TooLong`, `Fs`.
+    /// Returns `Path`, `NotAFile`, `TooLong` or `Fs`.
     pub fn inspect(
         &self,
         path: &str,
@@ -246,7 +248,7 @@ impl Scope {
         done
     }
 
-    /// What a run that is gone through again saw then.
+    /// Returns the content and attributes that the recorded run read, when a run is replayed.
     fn looked(&self, path: &RelPath) -> Result<Option<(Vec<u8>, FileLook)>, ScopeError> {
         let recorded = |why: String| ScopeError::Recorded { why };
         let answer = self.recording.recall(LOOK, path.as_str());
@@ -272,12 +274,12 @@ impl Scope {
         })
     }
 
-    /// Whether anything is there, a link too.
+    /// Returns whether anything exists at the path, including a link.
     pub fn is_there(&self, path: &str) -> bool {
         self.is(path, "something", |found| !matches!(found, Ok(None)))
     }
 
-    /// Whether a plain file is there.
+    /// Returns whether a plain file exists at the path.
     pub fn is_file(&self, path: &str) -> bool {
         self.is(path, "a file", |found| matches!(found, Ok(Some(_))))
     }
@@ -342,11 +344,11 @@ impl Scope {
         let done = self.read_now(path, limit);
         match &done {
             _ if !self.recording.records() => {}
-            Ok(bytes) => self.recording.note(DOOR, path, Value::Null, Some(bytes)),
+            Ok(bytes) => self.recording.note(INPUT, path, Value::Null, Some(bytes)),
             Err(error) => {
                 let why = whole(error);
                 let facts = json!({ "missing": is_missing(error), "why": why });
-                self.recording.note(DOOR, path, facts, None);
+                self.recording.note(INPUT, path, facts, None);
             }
         }
         done
@@ -354,7 +356,7 @@ impl Scope {
 
     fn recalled(&self, path: &RelPath) -> Result<Vec<u8>, ScopeError> {
         let recorded = |why: String| ScopeError::Recorded { why };
-        let answer = self.recording.recall(DOOR, path.as_str());
+        let answer = self.recording.recall(INPUT, path.as_str());
         let answer = answer.map_err(|error| recorded(error.to_string()))?;
         if let Some((_, bytes)) = answer.content {
             self.lay_down(path, &bytes)?;
@@ -406,7 +408,7 @@ impl Scope {
         })
     }
 
-    /// Whether the path may be written at all, and not twice.
+    /// Checks that the job may write the path and has no entry for it yet.
     fn admit(&self, target: &str) -> Result<RelPath, ScopeError> {
         let path = RelPath::new(target)?;
         if !self.allowed.iter().any(|prefix| path.is_within(prefix)) {
@@ -434,7 +436,7 @@ impl Scope {
         Ok(path)
     }
 
-    /// What the target holds and the permission bits for its successor.
+    /// Returns the digest of the target's content and the permission bits for its successor.
     fn examine(&self, path: &RelPath) -> Result<(Option<Digest>, u32), ScopeError> {
         let regular = self.regular(path)?;
         if self.fs.device(path)? != self.fs.device(&self.staging)? {
@@ -478,7 +480,6 @@ impl FinishedScope {
     }
 }
 
-/// Whether there is no such file.
 fn is_missing(error: &ScopeError) -> bool {
     matches!(error, ScopeError::Fs(error) if matches!(error.trouble, FsFailure::Missing))
 }

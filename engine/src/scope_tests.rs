@@ -22,7 +22,8 @@ struct Yard {
 }
 
 impl Yard {
-    /// A project with a secret beside it, and everything that should not be followed.
+    /// Creates a project with a secret next to it, and with links and other files that a scope must
+    /// not follow.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let yard = Self { folder };
@@ -48,7 +49,7 @@ impl Yard {
         Scope::open(&self.root(), &ALLOWED, STAGING).unwrap()
     }
 
-    /// Every name under the folder with its kind and content.
+    /// Lists every name under the folder with its kind and content.
     fn all(&self) -> Vec<String> {
         let mut all = Vec::new();
         let mut folders = vec![self.folder.path().to_owned()];
@@ -161,7 +162,7 @@ fn no_escape_is_let_through_and_none_leaves_a_trace() {
         "/proc/self/root/etc/passwd",
         "proc/self/root/etc/passwd",
         "dreams/magic",
-        // What is no plain file of one name.
+        // These are not plain files with a single name.
         "dreams/hard.md",
         "dreams/fifo",
         "dreams/socket",

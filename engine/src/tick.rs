@@ -26,7 +26,7 @@ use crate::time::ClockReading;
 /// The job that every project has: the report of a night.
 pub const REPORT_JOB: &str = "report";
 
-/// What a tick did and what the caller must start now.
+/// The result of a tick and the runs that the caller must start now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
     /// Runs to spawn, oldest first; the caller answers for them until they are settled.
@@ -36,13 +36,13 @@ pub struct Tick {
     /// Settled runs that nobody had swept after: their process died before it could bring their
     /// failmark in line.
     pub swept: Vec<RunId>,
-    /// What could not be done for one run or one job, while everything else was done.
+    /// Problems that concerned one run or one job while the rest of the tick succeeded.
     pub troubles: Vec<String>,
     /// Runs that were settled for their dead owners, with the word of their outcome.
     pub settled: Vec<(RunId, String)>,
 }
 
-/// The job row that every project has for its nights' reports.
+/// Returns the job row that every project has for its nights' reports.
 pub fn report_job() -> NewJob {
     NewJob {
         name: REPORT_JOB.to_owned(),
@@ -89,7 +89,7 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
         tick.troubles.push(why);
     }
     if record_due(store, None, now.wall, &mut tick.troubles)? {
-        // What is replaced by a later moment need not live until the next tick.
+        // A run that a later scheduled time replaces is asked to end in this tick already.
         let live = store.live()?;
         ask_to_end(store, &live, now, &mut tick.end)?;
     }
@@ -99,11 +99,11 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
     Ok(tick)
 }
 
-/// Records what clocks have made due, of all jobs or of one; false when nothing was. What cannot be
-/// said of one job goes to `troubles`.
+/// Records the scheduled times that clocks have made due, of all jobs or of one; returns false when
+/// there were none. Problems of a single job are added to `troubles`.
 ///
 /// # Errors
-/// [`StoreError`].
+/// Returns [`StoreError`].
 pub fn record_due(
     store: &mut Store,
     only: Option<JobId>,
@@ -161,8 +161,8 @@ fn ask_to_end(
     Ok(())
 }
 
-/// What a job's clock made due: first the scheduled times of a pause that is over, which are never run,
-/// then the others by its own rule.
+/// Returns the scheduled times that a job's clock made due: first those of a pause that is over,
+/// which are never run, then the others by the job's own rule.
 fn due_of(due_job: &DueJob, now: Timestamp) -> Result<(Option<Missed>, Due), UnknownZone> {
     let job = &due_job.job;
     let mut watermark = due_job.watermark;
@@ -176,13 +176,15 @@ fn due_of(due_job: &DueJob, now: Timestamp) -> Result<(Option<Missed>, Due), Unk
     Ok((paused, due))
 }
 
-/// All of a job's scheduled times up to now as one stretch of missed ones: nothing can run them.
+/// Returns all of a job's scheduled times up to now as one missed stretch, because nothing can run
+/// them.
 fn all_missed(due_job: &DueJob, now: Timestamp) -> Result<(Due, Option<Missed>), UnknownZone> {
     let (missed, due) = passed_over(&due_job.job.schedule, due_job.watermark, now)?;
     Ok((due, missed))
 }
 
-/// All scheduled times of a schedule up to `until` as one stretch that is not run, and what is due after it.
+/// Returns all scheduled times of a schedule up to `until` as one stretch that is not run, and the
+/// next due time after it.
 pub(crate) fn passed_over(
     schedule: &Schedule,
     watermark: Timestamp,
@@ -230,7 +232,7 @@ pub fn close_nights(
     Ok(runs)
 }
 
-/// The civil date of a moment in a zone; UTC's where the zone is unknown.
+/// Returns the civil date of a timestamp in a zone, or in UTC if the zone is unknown.
 pub fn civil_date(at: jiff::Timestamp, zone: &str) -> String {
     let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
     at.to_zoned(zone).date().to_string()

@@ -1,7 +1,8 @@
-//! The clock: the only place that reads one.
+//! The clock: the only module that reads one.
 //!
-//! Schedules run on wall time; deadlines run on boot time, which counts suspend and never jumps.
-//! Everything that decides takes the moment as an argument; only the program makes a [`Clock`].
+//! Schedules use wall time; deadlines use boot time, which counts suspend and never jumps. Every
+//! function that decides something takes the time as an argument; only the program creates a
+//! [`Clock`].
 
 use std::fmt;
 use std::path::PathBuf;
@@ -81,7 +82,7 @@ impl Clock {
     }
 }
 
-/// Time since boot, suspend included: what every deadline is measured with.
+/// Returns the time since boot, including suspend. Every deadline is measured with it.
 pub fn boot_time() -> Duration {
     let spec = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(spec.tv_sec).unwrap_or(0);
@@ -93,7 +94,7 @@ const SLEPT: Duration = Duration::from_secs(30);
 /// Clocks that part by this much tell that the wall clock was set; slewing is far slower.
 const SET: SignedDuration = SignedDuration::from_secs(2);
 
-/// What two readings of the clocks, made by one process, say about the time between them.
+/// The change between two readings of the clocks by one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockChange {
     /// The host slept, or this process did not get to run: nothing was looked at for so long.
@@ -109,7 +110,7 @@ pub enum ClockChange {
 }
 
 impl ClockChange {
-    /// The word for it in the database's events.
+    /// Returns the name used in the database's events.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Slept { .. } => "slept",

@@ -29,7 +29,7 @@ use random::Random;
 const SEED: u64 = 0x62_7564_6765_7473;
 /// How many histories there are at scale 1.
 const HISTORIES: f64 = 1_000.0;
-/// How many a planted bug has, at most, to be found in.
+/// Maximum number of histories in which an injected bug must be found.
 const PLANTED: u64 = 100;
 
 #[allow(clippy::disallowed_methods)]

@@ -1,7 +1,7 @@
 //! The crash simulation of publications: every operation, every damage, every crash of a recovery.
 //!
 //! `RUNNER_TEST_SCALE` multiplies the drawn samples, `RUNNER_TEST_SEED` repeats a run.
-//! `docs/RELIABILITY.md` tells what is modelled.
+//! `docs/RELIABILITY.md` describes the model.
 
 // A test: it may stop at what it did not expect, and its figures are its result.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
@@ -45,7 +45,7 @@ use trial::{Counts, SUITES, Trial};
 /// The seed of an ordinary run: failures should be found by enumeration, not by luck.
 const SEED: u64 = 0x6e69_6768_7473;
 
-/// A number from the environment, for a test that has no other caller.
+/// Reads a number from the environment, because a test has no other input.
 #[allow(clippy::disallowed_methods)]
 fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
     match std::env::var(name) {
@@ -56,7 +56,7 @@ fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
     }
 }
 
-/// One scenario's suites; the first failure.
+/// Runs the suites of one scenario and returns the first failure.
 fn examine(
     index: usize,
     plant: Option<InjectedFault>,

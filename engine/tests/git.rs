@@ -1,5 +1,5 @@
-//! Git asked about real repositories: what changed, commits of named files, pushes; with each git that
-//! this host has. What a planted program does is the hostile suite's.
+//! Tests of git queries on real repositories: changes, commits of named files and pushes, with
+//! every git on this host. The hostile suite tests programs that a project names for git to run.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
@@ -14,7 +14,7 @@ use runner_engine::git::{Git, GitError, Read};
 use runner_engine::process::Cancel;
 use tempfile::TempDir;
 
-/// The folder of each git on this host, without repeats.
+/// Returns the folder of each git on this host, without repeats.
 fn gits() -> Vec<PathBuf> {
     let folders = ["/usr/local/bin", "/usr/bin", "/opt/git/bin"].map(PathBuf::from);
     let mut seen = Vec::new();
@@ -62,7 +62,7 @@ impl Place {
         .into()
     }
 
-    /// What a person does: with an identity, and without this host's configuration.
+    /// Runs git as a person would: with an identity, and without this host's configuration.
     fn git(&self, args: &[&str]) -> String {
         let done = Command::new(&self.git)
             .args(["-c", "user.name=a", "-c", "user.email=a@b"])
@@ -94,7 +94,7 @@ impl Place {
         changes.into_iter().collect()
     }
 
-    /// The paths of `git status`, which must be the ones that we find.
+    /// Returns the paths of `git status`, which must be the ones that we find.
     fn status(&self) -> Vec<String> {
         let out = self.git(&["status", "--porcelain", "-z", "--no-renames"]);
         let mut paths: Vec<String> = out
@@ -204,7 +204,7 @@ fn conflicts_and_subfolders_are_seen() {
     }
 }
 
-/// A filter never runs, and a tree that needs one is not dirty for ever.
+/// Checks that a filter never runs, and that a tree that needs one does not stay dirty.
 #[test]
 fn converted_files_are_compared_by_stat_data() {
     for git in gits() {
@@ -249,7 +249,7 @@ fn line_ends_alone_are_no_change() {
     }
 }
 
-/// Each form that an index can have.
+/// Checks that every form of the index can be read.
 #[test]
 fn forms_of_the_index_are_read() {
     for git in gits() {
@@ -473,7 +473,8 @@ fn history_has_one_line_a_commit() {
     }
 }
 
-/// Git follows a link when it appends to a log, and would write into a hook.
+/// Checks that a linked log stops a commit: git follows a link when it appends to a log, and would
+/// write into a hook.
 #[test]
 fn a_linked_log_stops_a_commit() {
     for git in gits() {
@@ -523,7 +524,7 @@ fn a_linked_log_stops_a_commit() {
     }
 }
 
-/// The entries that runner's own commit leaves in the index have no stat data.
+/// Checks the index entries that runner's own commit leaves without stat data.
 #[test]
 fn an_entry_without_stat_data_is_compared() {
     for git in gits() {

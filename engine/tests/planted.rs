@@ -1,10 +1,10 @@
-//! Programs that a project names in git's configuration, attributes, hooks and links, and the promise
-//! that none of them starts when runner asks git or commits.
+//! Programs that a project names in git's configuration, attributes, hooks and links, and the
+//! guarantee that none of them starts when runner queries git or commits.
 //!
-//! Each door is a way that git has to run a program, planted as an agent could plant it. A canary is
-//! watched for being opened: the kernel opens a program to start it, so what could not write anything
-//! is noticed all the same. A control opens the same doors with git as people call it, which shows
-//! that the canaries work.
+//! Each `Door` is a way in which git can start a program, prepared as an agent could prepare it. A
+//! canary is watched for being opened: the kernel opens a program to start it, so even a program
+//! that could not write anything is noticed. A control runs git with the same setup as people call
+//! it, which shows that the canaries work.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
@@ -23,8 +23,8 @@ use runner_engine::process::{Cancel, Stdin};
 use rustix::fs::inotify;
 use tempfile::TempDir;
 
-/// A way to have a program started: its name, the lines of `.git/config` and what else is planted.
-/// `{}` becomes the canary's path.
+/// A way to start a program: its name, the lines of `.git/config` and a function for the rest of
+/// the setup. `{}` becomes the canary's path.
 struct Door {
     name: &'static str,
     config: &'static str,
@@ -291,7 +291,8 @@ const DOORS: &[Door] = &[
     },
 ];
 
-/// A repository in the project's work tree whose files have a filter, changed after they were added.
+/// Creates a repository in the project's work tree whose files have a filter and were changed after
+/// they were added.
 fn submodule(place: &Place, canary: &str, at: &str) {
     let folder = place.root().join(at);
     fs::create_dir_all(&folder).unwrap();
@@ -439,12 +440,12 @@ impl Place {
         String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
     }
 
-    /// Plants these doors, and begins to watch their canaries.
+    /// Sets up these entries and begins to watch their canaries.
     fn plant(&self, doors: &[&Door]) {
         let folder = self.folder.path().join("canary");
         for door in doors {
             let canary = folder.join(door.name);
-            // It says yes to whatever it is asked and ends.
+            // The canary succeeds whatever it is asked.
             fs::write(&canary, "#!/bin/sh\nexit 0\n").unwrap();
             fs::set_permissions(&canary, fs::Permissions::from_mode(0o755)).unwrap();
             let canary = canary.to_str().unwrap();
@@ -467,7 +468,7 @@ impl Place {
         inotify::add_watch(&self.watch, &folder, inotify::WatchFlags::OPEN).unwrap();
     }
 
-    /// The canaries that were opened since the last look.
+    /// Returns the canaries that were opened since the last call.
     fn started(&self) -> BTreeSet<String> {
         let mut buffer = [std::mem::MaybeUninit::uninit(); 8192];
         let mut reader = inotify::Reader::new(&self.watch, &mut buffer);
@@ -480,7 +481,7 @@ impl Place {
         found
     }
 
-    /// Everything that runner ever asks of git, and its commit.
+    /// Runs every git query of runner, and its commit.
     fn ask_everything(&self) {
         for root in [self.root(), self.root().join("tree")] {
             if !root.exists() {
@@ -531,7 +532,7 @@ fn gits() -> Vec<PathBuf> {
     found
 }
 
-/// Git as people call it: what the doors are there for.
+/// Runs git as people call it, which must start the programs.
 fn as_people_do(place: &Place) {
     let doors: [&[&str]; 12] = [
         &["status"],
@@ -585,7 +586,7 @@ fn no_door_opens_for_runner() {
     assert!(open.len() >= 20, "the canaries do not work: {open:?}");
 }
 
-/// A push runs the user's programs, and none that the project names.
+/// Checks that a push runs the user's programs, and none that the project names.
 #[test]
 fn a_push_runs_nothing_of_the_project() {
     for git in gits() {
@@ -611,7 +612,7 @@ fn a_push_runs_nothing_of_the_project() {
     }
 }
 
-/// Any number of doors at once, with settings that bend git's own behaviour.
+/// Checks any number of entries at once, with settings that change git's own behaviour.
 #[test]
 fn generated_projects_start_nothing() {
     const SETTINGS: [&str; 14] = [
@@ -646,7 +647,7 @@ fn generated_projects_start_nothing() {
             (state % most as u64) as usize
         };
         let place = Place::new(&gits[draw(gits.len())]);
-        // Doors that move or break the repository are planted alone, above.
+        // These entries move or break the repository and are tested alone, above.
         let usable: Vec<&Door> = DOORS
             .iter()
             .filter(|door| !matches!(door.name, "git-file" | "common-folder" | "linked-worktree"))

@@ -42,7 +42,8 @@ fn spec(test: &str, script: &str) -> ChildSpec {
     }
 }
 
-/// The same, in a folder of its own whose file `pid` names a process that the script started.
+/// Builds the same spec in a folder of its own, whose file `pid` names a process that the script
+/// started.
 fn spec_in(place: &Path, test: &str, script: &str) -> ChildSpec {
     ChildSpec {
         cwd: place.into(),
@@ -431,13 +432,13 @@ fn what_cannot_start_says_what_and_where() {
     assert!(text.contains("interpreter or loader"), "{text}");
 }
 
-/// A process whose launcher is dead, as recovery finds it.
+/// Starts a process whose launcher is dead, as recovery finds it.
 fn left_behind(marker: &str, script: &str) -> (Child, u32, u64) {
     let mut child = Command::new("/bin/sh");
     child.args(["-c", script]).env(MARKER_VARIABLE, marker);
     let child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
     let pid = child.id();
-    // Whoever starts it may be told so a moment before it has given up the image of its parent.
+    // The spawn may return shortly before the process has left the image of its parent.
     let ours = fs::read_link("/proc/self/exe").unwrap();
     while fs::read_link(format!("/proc/{pid}/exe")).unwrap() == ours {
         std::thread::yield_now();

@@ -39,7 +39,7 @@ fn now() -> Timestamp {
     "2026-11-21T22:00:00Z".parse().unwrap()
 }
 
-/// A process that lived once.
+/// Returns the identity of a process that no longer exists.
 fn nobody() -> ProcessIdentity {
     ProcessIdentity {
         pid: 4_000_000,
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// A run that died with its artifacts staged.
+    /// Creates a run that died with its artifacts staged.
     fn staged(&mut self, job: &str) -> (Admitted, FinishedScope) {
         let run = self.request(job, &nobody(), false);
         let admitted = self.admit(&run, &nobody(), boot_time());
@@ -301,14 +301,15 @@ fn a_run_whose_lock_is_held_is_left_alone_within_its_time() {
     ));
 }
 
-/// A stopped process that holds the lock past its deadline is killed, by its own name only.
+/// Checks that a stopped process that holds the lock past its deadline is killed, and no other
+/// process.
 #[test]
 fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
     let mut world = world();
     let path = job_lock_path(&world.folder.path().join("state"), &world.project, "dream");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "").unwrap();
-    // The holder: takes the lock with flock(1), says so, and stops itself.
+    // The holder takes the lock with flock(1), reports that and stops itself.
     let mut holder = Command::new("flock")
         .arg("--no-fork")
         .arg(&path)

@@ -18,7 +18,7 @@ mod transitions;
 
 use std::io::Write as _;
 
-/// A number from the environment, for a test that has no other caller.
+/// Reads a number from the environment, because a test has no other input.
 #[allow(clippy::disallowed_methods)]
 fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
     match std::env::var(name) {
@@ -29,7 +29,7 @@ fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
     }
 }
 
-/// Not captured: the figures belong in every log.
+/// Prints a line that the test harness does not capture, because the figures belong in every log.
 fn print_line(line: &str) {
     let mut stderr = std::io::stderr().lock();
     writeln!(stderr, "{line}").unwrap();
@@ -47,7 +47,7 @@ impl Random {
         (z ^ (z >> 31)) % below
     }
 
-    /// From `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.roll(high - low + 1)
     }

@@ -1,7 +1,7 @@
-//! Years of the real engine on a simulated host.
+//! Simulated years of the real engine on a simulated host.
 //!
 //! `RUNNER_TEST_SCALE` multiplies the years (1: a thousand), `RUNNER_TEST_SEED` repeats a run and
-//! `RUNNER_TEST_YEAR` one year of it. `docs/RELIABILITY.md` tells what is modelled.
+//! `RUNNER_TEST_YEAR` one year of it. `docs/RELIABILITY.md` describes the model.
 
 // A test: it may stop at what it did not expect, and its figures are its result.
 #![allow(
@@ -51,7 +51,7 @@ const YEARS: f64 = 1_000.0;
 /// The scale of an ordinary run, which must stay short.
 const SCALE: f64 = 0.03;
 
-/// A number from the environment, for a test that has no other caller.
+/// Reads a number from the environment, because a test has no other input.
 #[allow(clippy::disallowed_methods)]
 fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
@@ -61,7 +61,7 @@ fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
     }
 }
 
-/// Lives one year, and says what is wrong with it.
+/// Simulates one year and returns its counts, or a description of the first problem.
 fn live(seed: u64, number: u64, bug: Option<Bug>) -> Result<Counts, String> {
     let seed = Random(seed ^ (number << 32)).next();
     let lived = catch_unwind(AssertUnwindSafe(|| {
@@ -77,7 +77,7 @@ fn live(seed: u64, number: u64, bug: Option<Bug>) -> Result<Counts, String> {
     })
 }
 
-/// Years that a planted bug has, at most, to be found in.
+/// Maximum number of years in which an injected bug must be found.
 const PLANTED: u64 = 40;
 
 #[test]

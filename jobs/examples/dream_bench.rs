@@ -29,7 +29,7 @@ fn main() -> Done {
     }
 }
 
-/// The second of two passes, as far as it goes when nothing has changed.
+/// Measures the second of two passes when nothing has changed.
 fn unchanged(root: &Path) -> Done {
     let spec = DreamSpec::default();
     let folder = std::env::temp_dir().join(format!("dream-bench-{}", std::process::id()));
@@ -106,7 +106,7 @@ fn unchanged(root: &Path) -> Done {
     Ok(())
 }
 
-/// The most memory that this process ever had, in MB.
+/// Returns the peak memory of this process, in MB.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status

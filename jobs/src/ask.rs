@@ -79,7 +79,7 @@ impl From<AskError> for crate::JobError {
 /// A request that is reserved, and not settled yet.
 struct OpenRequest {
     id: RequestId,
-    /// What is reserved for it.
+    /// The amounts reserved for the request.
     want: Amounts,
     price: Option<Price>,
     /// When it was asked.
@@ -128,9 +128,10 @@ impl Context<'_> {
         }
     }
 
-    /// Asks the backend, and again after a moment where it was turned away unpaid and said nothing:
-    /// an API that is overloaded or not there for a blink, or that names a limit which ends at once. Each attempt is a request of the run's
-    /// budget, reserved and settled by itself; a longer wait is the job's own to make.
+    /// Asks the backend, and asks again after a short wait if it refused without charge and
+    /// returned no answer: an API that is overloaded or briefly unavailable, or that reports a
+    /// limit which ends at once. Each attempt is a request of the run's budget, reserved and
+    /// settled separately. A longer wait is left to the job.
     fn ask_patiently(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         // Seeded, so that a run can be followed.
         let mut waits = ExponentialBuilder::default()
@@ -153,7 +154,7 @@ impl Context<'_> {
                 {
                     wait
                 }
-                // A limit that ends in a moment is waited for here; a longer one is a deferral.
+                // A limit that ends soon is waited for here; a longer one is a deferral.
                 (Err(AskError::Limited { until, .. }), Some(wait)) if unpaid => {
                     match Duration::try_from(until.duration_since(self.wall())) {
                         Ok(left) if left <= SHORT_LIMIT => wait.max(left),
@@ -170,13 +171,13 @@ impl Context<'_> {
         }
     }
 
-    /// Asks the backend, inside the run's budget: reserve, ask, settle. `ideas` is how many of
-    /// whatever the job counts its work in this request covers. Usage that the backend does not
-    /// state is charged at what was reserved; a request that goes beyond that is stopped. Says also
-    /// whether it was turned away, so that nobody is paid.
+    /// Asks the backend within the run's budget: reserve, ask, settle. `ideas` is the number of
+    /// work items, in the job's own unit, that the request covers. Usage that the backend does not
+    /// state is charged at the reserved amount; a request that exceeds it is stopped. Also returns
+    /// whether the backend refused without charge.
     ///
     /// # Errors
-    /// [`AskError::OverBudget`] before anything is asked; the others after.
+    /// Returns [`AskError::OverBudget`] before anything is asked, and the other errors after.
     fn ask_one(
         &mut self,
         request: &Request,
@@ -212,7 +213,7 @@ impl Context<'_> {
         })
     }
 
-    /// Settles a request, and says what its answer, or none, means.
+    /// Settles a request and evaluates its answer, or the lack of one.
     fn close(
         &mut self,
         spending: &Spending,
@@ -229,10 +230,10 @@ impl Context<'_> {
         Ok(self.conclude(spending, answer, heard, open.at))
     }
 
-    /// Reserves what a request is charged at most, and says how much that is.
+    /// Reserves the maximum charge of a request and returns its amounts.
     ///
     /// # Errors
-    /// [`AskError::OverBudget`], [`AskError::Ledger`].
+    /// Returns [`AskError::OverBudget`] or [`AskError::Ledger`].
     pub(crate) fn reserve(
         &mut self,
         request: &Request,
@@ -331,8 +332,8 @@ impl Context<'_> {
         (answer, heard)
     }
 
-    /// The one place in the house where a future is waited for. The error is that there is no
-    /// runtime.
+    /// Waits for a future, at the only place that does so. Returns an error if no runtime can be
+    /// created.
     fn block_on<T>(&self, future: impl Future<Output = T>) -> std::io::Result<T> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -340,7 +341,7 @@ impl Context<'_> {
         Ok(runtime.block_on(future))
     }
 
-    /// What an answer, or none, means for the run and for all others of its pool.
+    /// Applies an answer, or the lack of one, to the run and to all others of its pool.
     fn conclude(
         &mut self,
         spending: &Spending,
@@ -350,7 +351,7 @@ impl Context<'_> {
     ) -> Result<Reply, AskError> {
         let limit = heard.limit.filter(|limit| limit.reached);
         match (answer, heard.breach) {
-            // What was paid beyond the subscription is told even where an answer came of it.
+            // Charges beyond the subscription are reported even if an answer came of them.
             (_, Some(LimitExceeded::Overage)) => {
                 let until = heard.limit.and_then(|limit| limit.until);
                 self.note_limit(
@@ -389,7 +390,7 @@ impl Context<'_> {
         }
     }
 
-    /// How a run goes on that was refused: it waits, and takes none of its attempts for that.
+    /// Decides how a refused run continues: it waits, and the wait uses none of its attempts.
     fn refused(
         &mut self,
         spending: &Spending,
@@ -412,7 +413,7 @@ impl Context<'_> {
                 why,
             }));
         }
-        // What ends in a moment is waited for, and so is not spread.
+        // The run waits for a limit that ends soon, so its end is not spread.
         let until = match Duration::try_from(until.duration_since(now)) {
             Ok(left) if left <= SHORT_LIMIT => until,
             _ => quota::spread(until, self.admitted.run().as_str()),

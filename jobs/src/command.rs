@@ -2,8 +2,9 @@
 //!
 //! The program runs in the project's folder and leaves its artifacts in the private folder that it
 //! finds in `RUNNER_OUT`. An exit code proves nothing: the run has succeeded when the program ended
-//! with 0 *and* every declared artifact is there and parses. What is placed are bytes that we read
-//! after its whole tree was dead; a file of the child's is never moved into place.
+//! with 0 *and* every declared artifact exists and parses. The published bytes are the ones that we
+//! read after the program's whole process tree was dead; a file of the child is never moved into
+//! place.
 
 use std::ffi::OsString;
 use std::fs;
@@ -29,12 +30,12 @@ use crate::{Context, Finished, JobError};
 const PROGRAM: &str = "program";
 const LEFT: &str = "left";
 
-/// The largest artifact that is placed, in bytes.
+/// Maximum size of a published artifact, in bytes.
 const LARGEST: u64 = 64 * 1024 * 1024;
 /// How much of a program's last words a report shows, in characters.
 const LAST_WORDS: usize = 400;
 
-/// What to run and what it must leave.
+/// The program to run and the artifacts that it must leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandSpec {
@@ -46,10 +47,11 @@ pub struct CommandSpec {
     /// Names of variables that it may see besides the ordinary ones.
     #[serde(default)]
     pub env: Vec<String>,
-    /// What it must leave.
+    /// The artifacts that the program must leave.
     #[serde(default)]
     pub artifacts: Vec<Artifact>,
-    /// What of the project it may write itself, besides; `.` is nearly all.
+    /// The paths of the project that the program may also write itself; `.` is nearly the whole
+    /// project.
     #[serde(default)]
     pub writes: Option<Vec<String>>,
 }
@@ -60,7 +62,7 @@ pub struct CommandSpec {
 pub struct Artifact {
     /// Where the program leaves it, below `RUNNER_OUT`.
     pub from: String,
-    /// Where it is placed, below the project.
+    /// The path at which the artifact is published, relative to the project.
     pub to: String,
 }
 
@@ -112,7 +114,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
     Ok(finished)
 }
 
-/// How the program ended when the run was recorded: it is not started again.
+/// Returns how the program ended in the recorded run, instead of starting it again.
 fn recalled(recording: &InputRecording) -> Result<usize, JobError> {
     let facts = recording.recall(PROGRAM, "").map_err(unrecorded)?.facts;
     if let Some(killed) = facts["killed"].as_u64() {
@@ -121,7 +123,7 @@ fn recalled(recording: &InputRecording) -> Result<usize, JobError> {
     Err(failure(&facts))
 }
 
-/// A failure as it stands on a recording. Others have no class: a run that was cancelled is not recorded.
+/// Records a failure. Other errors have no class: a run that was cancelled is not recorded.
 fn note_failure(recording: &InputRecording, door: &str, question: &str, error: &JobError) {
     if let JobError::Failed { class, why } = error {
         let facts = json!({ "class": class, "why": why });
@@ -135,7 +137,7 @@ fn failure(facts: &Value) -> JobError {
     JobError::failed(class, why)
 }
 
-/// What a program left, noted.
+/// Records an artifact that a program left, or the failure to read it.
 fn noted(
     recording: &InputRecording,
     from: &str,
@@ -148,7 +150,7 @@ fn noted(
     left
 }
 
-/// What it left then.
+/// Returns the artifact that the program left in the recorded run.
 fn left_then(recording: &InputRecording, from: &str) -> Result<Vec<u8>, JobError> {
     let answer = recording.recall(LEFT, from).map_err(unrecorded)?;
     match answer.content {
@@ -161,7 +163,8 @@ fn unrecorded(error: UnrecordedInput) -> JobError {
     JobError::failed(Class::ArtifactMissing, error.to_string())
 }
 
-/// Runs the program to its good end, and says how many processes it left behind.
+/// Runs the program until it ends successfully and returns the number of processes that it left
+/// behind.
 fn start(ctx: &mut Context<'_>, spec: &CommandSpec, out: &Path) -> Result<usize, JobError> {
     fs::create_dir_all(out).map_err(|source| JobError::Io {
         doing: "create",
@@ -258,7 +261,7 @@ fn judge(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
     }
 }
 
-/// The end of what a program said, on one line.
+/// Returns the end of a program's output on one line.
 fn last_words(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -305,7 +308,7 @@ fn collect(out: &std::path::Path, from: &str) -> Result<Vec<u8>, JobError> {
     Ok(bytes)
 }
 
-/// What a file of this name must be, where its ending says.
+/// Returns the format that a file of this name must have, if its extension determines one.
 pub(crate) fn form(to: &str) -> Option<&'static str> {
     let (_, ending) = to.rsplit('/').next()?.rsplit_once('.')?;
     match ending {
@@ -316,7 +319,7 @@ pub(crate) fn form(to: &str) -> Option<&'static str> {
     }
 }
 
-/// Formats that we know are checked before they are placed.
+/// Checks that the artifact parses, if its format is known, before it is published.
 fn parses(to: &str, bytes: &[u8]) -> Result<(), JobError> {
     let bad = |why: String| Err(JobError::failed(Class::Malformed, format!("{to}: {why}")));
     match form(to) {

@@ -1,4 +1,4 @@
-//! What a run works with: the only doors for writing and for spending.
+//! The context of a run: its only means of writing and of spending.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,9 +29,9 @@ pub const CHILD_FOLDER: &str = "child";
 /// The part in which a command leaves its artifacts.
 pub const OUT_FOLDER: &str = "out";
 
-/// Where a run tells how far it is.
+/// A receiver for a run's progress.
 pub trait Progress {
-    /// `done` of `total` steps of `what` are over; a total of 0 is not known yet.
+    /// Reports that `done` of `total` steps of `what` are over; a total of 0 is not known yet.
     fn step(&mut self, what: &str, done: u64, total: u64);
 }
 
@@ -43,7 +43,7 @@ impl Progress for Silent {
     fn step(&mut self, _what: &str, _done: u64, _total: u64) {}
 }
 
-/// What an admitted run works with.
+/// The context of an admitted run.
 pub struct Context<'a> {
     /// Proof of admission, with fence, deadline and seed.
     pub admitted: &'a Admitted,
@@ -53,7 +53,7 @@ pub struct Context<'a> {
     pub cache: &'a Path,
     /// A private folder of this run, for a child's files.
     pub run_dir: &'a Path,
-    /// The only door for writes.
+    /// The only way to write files.
     pub scope: Scope,
     /// Questions to git.
     pub git: Git,
@@ -61,26 +61,26 @@ pub struct Context<'a> {
     pub now: Timestamp,
     /// Pulled when the run must end.
     pub cancel: Cancel,
-    /// Where it tells how far it is.
+    /// The receiver for the run's progress.
     pub progress: &'a mut dyn Progress,
     /// Hides secrets at every sink.
     pub redactor: Redactor,
     /// The environment that children may have.
     pub env: &'a std::collections::BTreeMap<String, String>,
-    /// What a program of the job itself starts behind.
+    /// The sandbox for a program that the job itself starts.
     pub sandbox_start: Option<&'a SandboxedStart>,
     /// The folder of runner's own state, for the locks of what a run changes before its work.
     pub(crate) state: Option<&'a Path>,
-    /// What held the last of them, in words, and what that did not cover.
+    /// The sandbox of the last such program, as text, and the parts that it did not cover.
     pub(crate) held: Option<(String, Vec<&'static str>)>,
     pub(crate) clock: &'a Clock,
     pub(crate) store: &'a mut Store,
     pub(crate) backend: Arc<dyn Backend>,
-    /// Who is asked next when the backend cannot answer.
+    /// The backends that are asked next when the current one cannot answer.
     pub(crate) fallbacks: Chain<(Arc<dyn Backend>, Spending)>,
-    /// Who was not asked, and why.
+    /// Backends that were not asked, each with the reason.
     passed: Vec<String>,
-    /// Who did not answer, and why.
+    /// Backends that did not answer, each with the reason.
     pub(crate) fell: Vec<String>,
     pub(crate) spending: Spending,
     pub(crate) asked: bool,
@@ -94,13 +94,13 @@ pub struct Context<'a> {
     pub(crate) steps: Option<StepsFile>,
     /// Why there are no such records.
     pub(crate) unrecorded: Option<String>,
-    /// What is committed once everything is placed.
+    /// The commit to make once everything is published.
     pub(crate) publish: Option<Publish>,
-    /// What it reads and makes is put on this.
+    /// The recording of everything that the run reads and makes.
     pub(crate) recording: InputRecording,
     /// Where it is recorded.
     pub(crate) recorder: Option<recording::Recorder>,
-    /// What was asked so far, of a run that is recorded.
+    /// The exchanges so far of a run that is recorded.
     pub(crate) asked_for: Vec<Exchange>,
     /// Kept until the run is settled, and dropped with it.
     pub(crate) files: Option<JobLock>,
@@ -115,12 +115,12 @@ pub struct Spending {
     pub pool: String,
     /// Whether it may be billed beyond a subscription.
     pub overage: bool,
-    /// What tokens cost where nobody states it.
+    /// Prices of tokens, for backends that do not state a cost.
     pub prices: Prices,
 }
 
 impl<'a> Context<'a> {
-    /// Everything that an admitted run gets.
+    /// Creates the context of an admitted run.
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         admitted: &'a Admitted,
@@ -178,8 +178,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// With others to ask, in order, when the backend cannot answer; `passed` are those that were
-    /// passed over and are never asked, with the reason.
+    /// Sets the fallback backends, which are asked in order when the backend cannot answer.
+    /// `passed` lists backends that were passed over and are never asked, with the reason.
     #[must_use]
     pub fn with_fallbacks(
         mut self,
@@ -191,46 +191,45 @@ impl<'a> Context<'a> {
         self
     }
 
-    /// With others who are each asked for a report of their own.
+    /// Sets the panel of councillors, each of which is asked for a report of its own.
     #[must_use]
     pub fn hearing(mut self, voices: Panel) -> Self {
         self.voices = voices;
         self
     }
 
-    /// Who was asked nothing although the chain names it, and why.
+    /// Returns the backends in the chain that were not asked, each with the reason.
     pub fn passed(&self) -> &[String] {
         &self.passed
     }
 
-    /// The same, with the folder of runner's own state, where locks lie.
+    /// Sets the folder of runner's own state, which contains the locks.
     #[must_use]
     pub fn in_state(mut self, state: &'a Path) -> Self {
         self.state = Some(state);
         self
     }
 
-    /// Who did not answer so that another was asked, and why.
+    /// Returns the backends that did not answer, so that another was asked, each with the reason.
     pub fn fell(&self) -> &[String] {
         &self.fell
     }
 
-    /// The same, on a machine that is kept awake until the run is settled.
+    /// Sets the inhibitor that keeps the machine awake until the run is settled.
     #[must_use]
     pub fn kept_awake(mut self, keeper: Option<Inhibitor>) -> Self {
         self.keeper = keeper;
         self
     }
 
-    /// The same, paying like this.
+    /// Sets how the run pays.
     #[must_use]
     pub fn paying(mut self, spending: Spending) -> Self {
         self.spending = spending;
         self
     }
 
-    /// The same for a run that is only gone through: its database is a copy, and nothing may be asked
-    /// or kept.
+    /// Marks the run as a dry run: its database is a copy, and nothing may be asked or kept.
     #[must_use]
     pub fn dry_running(mut self) -> Self {
         self.rehearsal = true;
@@ -242,40 +241,42 @@ impl<'a> Context<'a> {
         self.held = containment.map(|it| (it.to_string(), it.gaps()));
     }
 
-    /// Where a child of a backend works: the only part of the run's folder that it may write.
+    /// Returns the folder in which a child of a backend works, the only part of the run's folder
+    /// that the child may write.
     pub fn child_dir(&self) -> PathBuf {
         self.run_dir.join(CHILD_FOLDER)
     }
 
-    /// Whether the backend was asked anything.
+    /// Returns whether the backend was asked anything.
     pub fn asked(&self) -> bool {
         self.asked
     }
 
-    /// How many uses of tools failed for those that were asked; what the sandbox refuses is among them.
+    /// Counts the tool uses that failed for the backends that were asked, including those that the
+    /// sandbox refused.
     pub fn failed_tools(&self) -> u64 {
         self.failed_tools
     }
 
-    /// How long the run may still take.
+    /// Returns the time that the run has left.
     pub fn left(&self) -> Duration {
         self.admitted
             .deadline()
             .saturating_sub(runner_engine::time::boot_time())
     }
 
-    /// The name of the backend that answers.
+    /// Returns the name of the backend that answers.
     pub fn backend_name(&self) -> &str {
         self.backend.name()
     }
 
-    /// Whether the backend only gives back the answer by rule, so that evidence need not be worded
-    /// for it.
+    /// Returns the backend's kind. A backend may only return the rule-based answer, so that
+    /// evidence need not be worded for it.
     pub fn backend_kind(&self) -> String {
         self.backend.describe().kind
     }
 
-    /// The wall clock as the run's own bookkeeping needs it; jobs use `now`.
+    /// Reads the wall clock for the run's own bookkeeping; jobs use `now`.
     pub(crate) fn wall(&self) -> Timestamp {
         self.clock
             .read()
@@ -295,23 +296,23 @@ pub struct Workplace<'a> {
     pub run_dir: &'a Path,
 }
 
-/// What a run is lent by the program.
+/// The tools that the program lends to a run.
 pub struct Tools<'a> {
     /// Pulled when the run must end.
     pub cancel: Cancel,
-    /// Where it tells how far it is.
+    /// The receiver for the run's progress.
     pub progress: &'a mut dyn Progress,
     /// Hides secrets.
     pub redactor: Redactor,
     /// The environment that children may have.
     pub env: &'a std::collections::BTreeMap<String, String>,
-    /// What a program of the job itself starts behind.
+    /// The sandbox for a program that the job itself starts.
     pub sandbox_start: Option<&'a SandboxedStart>,
     /// Both clocks.
     pub clock: &'a Clock,
 }
 
-/// A path below the project's root, for messages.
+/// Returns the path relative to the project's root, for messages.
 pub fn below(root: &Path, path: &Path) -> PathBuf {
     path.strip_prefix(root).unwrap_or(path).to_owned()
 }

@@ -19,16 +19,16 @@ use crate::{
     Context, JobError, JobSpec, KindSpec, command, curator, dream, overnight, prompt, report,
 };
 
-/// What a run would do.
+/// The actions that a run would take.
 #[derive(Clone, Debug, Default)]
 pub struct DryRunPlan {
-    /// What would be asked, in this order.
+    /// The questions that the run would ask, in this order.
     pub requests: Vec<PlannedQuestion>,
     /// The program that would be started.
     pub child: Option<PlannedChild>,
-    /// How what comes back is checked before any of it is placed.
+    /// The checks that a reply must pass before any of it is published.
     pub checks: Vec<String>,
-    /// What else is known by now.
+    /// Further facts that are known in advance.
     pub notes: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ pub struct PlannedChild {
 }
 
 impl DryRunPlan {
-    /// The most that all questions together are charged.
+    /// Returns the maximum budget usage of all questions together.
     pub fn at_most(&self) -> Amounts {
         self.requests
             .iter()

@@ -23,12 +23,12 @@ use crate::{
     report,
 };
 
-/// What a run came to, once it is settled.
+/// The result of a settled run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettledRun {
     /// How it ended.
     pub outcome: Outcome,
-    /// What it left for people.
+    /// The run's report for people.
     pub summary: RunSummary,
 }
 
@@ -63,7 +63,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         KindSpec::Work(own) => work::run(&mut ctx, own),
         KindSpec::Curator(own) => curator::run(&mut ctx, own),
     };
-    // Of a run that did nothing there is nothing to go through again.
+    // A run that did nothing has nothing to replay.
     let take = match &done {
         Err(JobError::Nothing(_) | JobError::Wait { .. } | JobError::Cancelled { .. }) => None,
         _ => ctx.take(spec),
@@ -155,7 +155,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         .manifest
         .entries
         .iter()
-        // What is taken away is no artifact.
+        // A removed file is not an artifact.
         .filter(|entry| entry.staged.is_some())
         .map(|entry| entry.target.to_string())
         .collect();
@@ -174,7 +174,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
             let Err(why) = committed else {
                 return Ok(SettledRun { outcome, summary });
             };
-            // The artifacts stand; that they are not committed is told of the settled run.
+            // The artifacts remain published; the settled run reports that they are not committed.
             let why = redactor.redact(&why).into_owned();
             tracing::warn!(why, "not published");
             summary.lines.push(why.clone());
@@ -191,7 +191,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
     }
 }
 
-/// Each of these once, in their order.
+/// Joins the strings in their order, each once.
 fn joined<'a>(all: impl Iterator<Item = &'a String>) -> String {
     let mut own: Vec<&str> = Vec::new();
     for one in all {
@@ -216,8 +216,8 @@ fn publish_artifacts(
     Ok(())
 }
 
-/// Whether the manifest is recorded, so that only a publication may settle the run. A conflict is
-/// final in any case.
+/// Checks whether the manifest is recorded, so that only a publication may settle the run. A
+/// conflict is final in any case.
 fn recorded(store: &mut Store, run: &RunId, error: &PublishError) -> bool {
     let log = store.publish_log(None, jiff::Timestamp::UNIX_EPOCH);
     !matches!(
@@ -226,7 +226,8 @@ fn recorded(store: &mut Store, run: &RunId, error: &PublishError) -> bool {
     ) && !matches!(log.manifest(run), Ok(None))
 }
 
-/// Who was not asked, who did not answer, and what those who were asked could not do.
+/// Returns the notes on the backends: those that were not asked, those that did not answer, and the
+/// tool uses that failed.
 fn backend_notes(ctx: &Context<'_>) -> Vec<String> {
     let passed = ctx.passed().iter();
     let passed = passed.map(|one| format!("was not asked: {one}"));
@@ -243,7 +244,8 @@ fn backend_notes(ctx: &Context<'_>) -> Vec<String> {
     lines
 }
 
-/// The answer by rule in the place of a model's is less than was wanted; `instead` is of whom, and why.
+/// Marks a result as degraded if the answer by rule replaced a model's answer. `instead` names the
+/// model and the reason.
 fn by_rule_instead(mut finished: Finished, instead: Option<String>) -> Finished {
     if let Some(last) = instead {
         let why = format!("answered by rule: {last}");
@@ -252,7 +254,7 @@ fn by_rule_instead(mut finished: Finished, instead: Option<String>) -> Finished 
     finished
 }
 
-/// Moves the job's words into the summary, redacted, and says how the run ends.
+/// Moves the job's texts into the summary, redacted, and returns the run's outcome.
 fn take_words(
     finished: Finished,
     summary: &mut RunSummary,

@@ -1,8 +1,9 @@
-//! Failmarks: the file that says a job is broken, where its people will see it.
+//! Failmarks: a file that marks a job as broken, in a place where its people will see it.
 //!
-//! Written when a run failed, removed by the next that placed something. A dream's lies where its
-//! contract puts it (`dreams/.failed`), any other job's under `.runner/failed/`. Must never hold a
-//! secret: its text comes from outcomes that are redacted already.
+//! It is written when a run fails, and removed by the next run that publishes something. The
+//! failmark of a dream is where its contract puts it (`dreams/.failed`), that of any other job is
+//! under `.runner/failed/`. It must never contain a secret: its text comes from outcomes that are
+//! already redacted.
 
 use std::fs;
 use std::io;
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{JobSpec, KindSpec};
 
-/// What a failmark says.
+/// The content of a failmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failmark {
     /// When.
@@ -26,15 +27,15 @@ pub struct Failmark {
     pub job: String,
     /// The class of the failure, or the word of the outcome where it has none.
     pub class: String,
-    /// What, where, why.
+    /// The error, its place and its cause.
     pub message: String,
-    /// What to do.
+    /// The advice for the person.
     pub hint: String,
     /// The run.
     pub run_id: RunId,
 }
 
-/// Where the failmark of a job lies, below the project.
+/// Returns the path of a job's failmark, relative to the project.
 pub fn path(spec: &JobSpec) -> PathBuf {
     match &spec.kind {
         KindSpec::Dream(dream) => Path::new(&dream.dreams).join(".failed"),
@@ -42,7 +43,7 @@ pub fn path(spec: &JobSpec) -> PathBuf {
     }
 }
 
-/// Where that of a job lies whose contract names no other place.
+/// Returns the path of the failmark of a job whose contract names no other place.
 pub fn of_job(name: &str) -> PathBuf {
     Path::new(".runner/failed").join(format!("{name}.json"))
 }
@@ -116,7 +117,7 @@ pub fn read_at(root: &Path, path: &Path) -> Option<Failmark> {
     serde_json::from_slice(&read_in(root, path, SMALL).ok()?).ok()
 }
 
-/// What to do about it, in one line.
+/// Returns the advice for an outcome, in one line.
 pub fn hint(outcome: &Outcome) -> &'static str {
     match outcome.class() {
         Some(Class::Auth) => {

@@ -1,7 +1,7 @@
-//! What is run: the kinds of jobs, and the context in which each does its work.
+//! The work that runner does: the kinds of jobs, and the context in which each does its work.
 //!
 //! A job is a plain function from its specification and a [`Context`] to a [`Finished`] or a
-//! [`JobError`]. It must never write but through the context's scope, never spend but through
+//! [`JobError`]. It must never write except through the context's scope, never spend except through
 //! [`Context::ask`], and never read a clock, the environment or the network.
 
 #![cfg_attr(

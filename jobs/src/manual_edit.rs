@@ -1,13 +1,14 @@
-//! What a person, or a run before its work, changes in a project at once: an act, placed by the process
-//! that was asked.
+//! An immediate change to a project by a person, or by a run before its work: an act, published by
+//! the process that was asked.
 //!
 //! ```text
-//! lock of the job ──> bury the dead ──> (caller reads and decides) ──> enter ──> admit ──> stage ──> place
+//! lock of the job ──> recover stale runs ──> (caller reads and decides) ──> enter ──> admit ──> stage ──> publish
 //! ```
 //!
-//! An act is a run like any other, manually and with a budget of nothing, of a job that stands in no
-//! file; why it is no journal of its own is told in [`crate::dream::review`]. Every tick rolls a
-//! half-done act forward. Must never ask a model, and never replace what was not read under its lock.
+//! An act is a run like any other: it is manual, has an empty budget, and belongs to a job that is
+//! in no file. [`crate::dream::review`] explains why it has no journal of its own. Every tick rolls
+//! a partly published act forward. This module must never ask a model, and never replace content
+//! that was not read under its lock.
 
 use std::path::Path;
 use std::time::Duration;
@@ -38,7 +39,7 @@ pub const STAGING: &str = ".runner/staging";
 /// The longest that one may take before whoever recovers takes it for hanging.
 const TOTAL: Duration = Duration::from_secs(60);
 
-/// Why an act placed nothing.
+/// The reason why an act published nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ManualEditError {
     /// Another act of this job is at work.
@@ -50,7 +51,8 @@ pub enum ManualEditError {
     /// The scope refused, or a file changed while it was replaced.
     #[error("{0}")]
     Guard(String),
-    /// Somebody else changed a target in the midst of it; what was to be placed is kept.
+    /// A target was changed by somebody else during the publication; the content that was to be
+    /// published is kept.
     #[error("{0}")]
     Conflict(String),
     /// The disk or the host refused.
@@ -61,7 +63,7 @@ pub enum ManualEditError {
     Unfinished {
         /// The act's run.
         run: RunId,
-        /// What stood in its way.
+        /// The cause.
         why: String,
     },
     /// The database could not be used.
@@ -82,7 +84,7 @@ impl From<ScopeError> for ManualEditError {
     }
 }
 
-/// Who acts, and on what.
+/// The actor of a manual edit, and the project that it edits.
 pub struct EditActor<'h> {
     /// The project's canonical root.
     pub root: &'h Path,
@@ -96,14 +98,14 @@ pub struct EditActor<'h> {
     pub me: &'h ProcessIdentity,
     /// The database.
     pub store: &'h mut Store,
-    /// What is free on the project's file system, in bytes.
+    /// Free space on the project's file system, in bytes.
     pub free_bytes: u64,
 }
 
 /// The lock of an act's job, held from the first look to the end.
 pub struct HeldJobLock(JobLock);
 
-/// What is told of an act.
+/// The description of an act.
 pub struct ManualEdit<'a> {
     /// Its job.
     pub job: &'a str,
@@ -118,10 +120,12 @@ pub struct ManualEdit<'a> {
 }
 
 impl EditActor<'_> {
-    /// Takes the lock of a job and finishes what a dead act of it left half placed.
+    /// Takes the lock of a job and completes an act of the job that a dead process left partly
+    /// published.
     ///
     /// # Errors
-    /// [`ManualEditError`]: somebody has it, or what is half placed cannot be finished.
+    /// Returns a [`ManualEditError`] if the lock is taken, or if the partly published act cannot be
+    /// completed.
     pub fn lock(&mut self, job: &str) -> Result<HeldJobLock, ManualEditError> {
         let held = self.take(job)?;
         self.recover_stale(job)?;
@@ -140,7 +144,7 @@ impl EditActor<'_> {
         }
     }
 
-    /// Finishes what a dead act of a job, whose lock is held, left half placed.
+    /// Completes an act that a dead process left partly published. The caller holds the job's lock.
     pub(crate) fn recover_stale(&mut self, job: &str) -> Result<(), ManualEditError> {
         let now = self
             .clock
@@ -169,10 +173,11 @@ impl EditActor<'_> {
         Ok(())
     }
 
-    /// Places what `stage` stages.
+    /// Publishes the changes that `stage` stages.
     ///
     /// # Errors
-    /// [`ManualEditError`]; but for `Conflict` and `Unfinished` nothing is placed.
+    /// Returns a [`ManualEditError`]; except for `Conflict` and `Unfinished`, nothing is published
+    /// then.
     pub fn place(
         &mut self,
         held: &mut HeldJobLock,
@@ -297,7 +302,7 @@ impl EditActor<'_> {
         }
     }
 
-    /// Settles an admitted act that placed nothing.
+    /// Settles an admitted act that published nothing.
     fn nothing(
         &mut self,
         admitted: &Admitted,

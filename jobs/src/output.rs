@@ -1,7 +1,7 @@
-//! What a job's program says, redacted and kept as it comes, in `stdout` and `stderr` of the run's
-//! folder: for `runner runs logs`, and for whoever follows.
+//! The output of a job's program, redacted and stored as it arrives, in `stdout` and `stderr` of
+//! the run's folder: for `runner runs logs`, and for clients that follow the run.
 //!
-//! Must never hold up the program: what cannot be kept is told at the end.
+//! This module must never hold up the program: output that cannot be stored is reported at the end.
 
 use std::fs::File;
 use std::io::Write as _;

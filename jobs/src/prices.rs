@@ -1,8 +1,8 @@
-//! What tokens cost, where a backend states tokens and no money.
+//! Prices of tokens, for backends that state tokens and no money.
 //!
-//! Pure: a list of prices by model is handed in. Amounts are rounded up, so that a sum of small
-//! requests is never charged too little. A model that the list does not have has no price, and
-//! what it costs is charged at what was reserved: no price is ever guessed.
+//! Pure: the caller passes a list of prices by model. Amounts are rounded up, so that a sum of
+//! small requests is never charged too little. A model that is not in the list has no price, and
+//! its requests are charged the reserved amount: no price is ever guessed.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +27,9 @@ pub struct Prices(pub BTreeMap<String, Price>);
 const PARTS: u128 = 1_000_000;
 
 impl Price {
-    /// What this usage costs, in millionths of a dollar, rounded up. Cached tokens are a part of
-    /// those read; more of them than were read are taken for all.
+    /// Returns the cost of a usage in millionths of a dollar, rounded up. Cached tokens are a part
+    /// of the input tokens; if there are more of them than input tokens, all input tokens count as
+    /// cached.
     pub fn cost(self, usage: &Usage) -> u64 {
         let cached = usage.cached_input_tokens.min(usage.input_tokens);
         let fresh = usage.input_tokens - cached;
@@ -45,7 +46,7 @@ impl Price {
 }
 
 impl Prices {
-    /// The name under which the price of a model stands, if it has one.
+    /// Returns the name under which a model's price is listed, if it has one.
     pub fn name_of<'m>(&self, model: &'m str) -> Option<&'m str> {
         [Some(model), undated(model)]
             .into_iter()
@@ -53,13 +54,13 @@ impl Prices {
             .find(|name| self.0.contains_key(*name))
     }
 
-    /// The price of a model: by its name, else by its name without the date at its end.
+    /// Returns the price of a model, by its name or else by its name without the date at its end.
     pub fn of(&self, model: &str) -> Option<Price> {
         self.0.get(self.name_of(model)?).copied()
     }
 }
 
-/// `name-20250929` and `name-2025-09-29` as `name`.
+/// Removes the date from the end of a name: `name-20250929` and `name-2025-09-29` become `name`.
 fn undated(model: &str) -> Option<&str> {
     let digits =
         |text: &str, count| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());

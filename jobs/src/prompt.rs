@@ -18,7 +18,7 @@ use crate::{Context, Finished, JobError};
 /// The largest source, in bytes; longer ones are left out and named.
 const LARGEST: u64 = 256 * 1024;
 
-/// What to ask, about what, and where the answer goes.
+/// The question, the files that are shown with it, and the file that gets the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PromptSpec {
@@ -68,7 +68,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
     Ok(finished)
 }
 
-/// What is asked.
+/// The question of a prompt job.
 pub(crate) struct PromptQuestion {
     /// The request.
     pub(crate) request: Request,
@@ -119,7 +119,7 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<PromptQue
     Ok(PromptQuestion { request, left_out })
 }
 
-/// The answer by rule: what was asked, and what there is to answer it from.
+/// Returns the answer by rule: the question, and the files that could answer it.
 fn index(prompt: &str, texts: &[(&str, String)]) -> String {
     let mut out = format!("No model was asked. The question was: {prompt}\n");
     for (path, text) in texts {

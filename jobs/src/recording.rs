@@ -1,13 +1,14 @@
-//! What a run read, asked and made, as a file: enough to go through it again without the project.
+//! Recordings of runs: the reads, requests and artifacts of a run as a file, from which the run can
+//! be replayed without the project.
 //!
 //! ```text
 //! Context::recorded ──> recording + exchanges ──job's work──> Take ──redact──> recordings/RUN.jsonl
 //!                                                         └─ skipped, deferred, cancelled: nothing
 //! ```
 //!
-//! Written when the job's work is done, before anything of it is placed. A recording that cannot be
-//! written costs the record and never the run. Must never hold a secret, and never be what a decision
-//! rests on.
+//! A recording is written when the job's work is done, before any of its results are published. A
+//! recording that cannot be written costs the record and never the run. A recording never holds a
+//! secret, and no decision depends on it.
 
 mod given;
 
@@ -42,12 +43,12 @@ pub const LARGEST: u64 = 32 * 1024 * 1024;
 
 const ENDING: &str = ".jsonl";
 
-/// The name of a run's recording in [`FOLDER`].
+/// Returns the file name of a run's recording in [`FOLDER`].
 pub fn name_of(run: &RunId) -> String {
     format!("{run}{ENDING}")
 }
 
-/// The run whose recording has this name.
+/// Returns the run whose recording has this file name.
 pub fn run_named(name: &str) -> Option<RunId> {
     name.strip_suffix(ENDING)?.parse().ok()
 }
@@ -65,7 +66,7 @@ pub struct Recorder {
     pub staging: String,
 }
 
-/// What a recording is of.
+/// The header of a recording: the run that it belongs to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordingHeader {
     /// The run.
@@ -76,7 +77,7 @@ pub struct RecordingHeader {
     pub root: PathBuf,
     /// The job, with all its settings.
     pub spec: JobSpec,
-    /// What it was told besides.
+    /// The inputs that are not settings.
     #[serde(default)]
     pub given: GivenInputs,
     /// The one `now` of the run.
@@ -86,15 +87,15 @@ pub struct RecordingHeader {
     pub seed: u64,
     /// Whether a person asked for it.
     pub by_hand: bool,
-    /// What it had reserved.
+    /// The amounts that the run had reserved.
     pub reserved: Amounts,
     /// The commit that was checked out.
     pub head: Option<String>,
-    /// Who answered, or would have.
+    /// The backend that answered, or would have answered.
     pub backend: String,
-    /// What that is.
+    /// The description of the backend.
     pub described: Description,
-    /// Who was not asked, or did not answer, and why.
+    /// The backends that were not asked or did not answer, each with the reason.
     pub passed: Vec<String>,
     /// Prefixes that it may write.
     pub writes: Vec<String>,
@@ -105,11 +106,10 @@ pub struct RecordingHeader {
 /// A recording, read.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// What it is of.
     pub head: RecordingHeader,
-    /// What was read and made.
+    /// The recorded reads and artifacts.
     pub data: RecordingData,
-    /// What was asked.
+    /// The recorded requests and replies.
     pub asked: Vec<Exchange>,
     /// How the work ended.
     pub outcome: Outcome,
@@ -126,7 +126,7 @@ pub enum RecordingError {
     /// The run read more than is kept.
     #[error("the run read {bytes} bytes, and {most} are kept: it cannot be gone through again")]
     TooLong {
-        /// What it read.
+        /// Number of bytes that the run read.
         bytes: u64,
         /// The cap.
         most: u64,
@@ -191,7 +191,7 @@ impl Recording {
     }
 }
 
-/// What a run took, until it is known how it ended.
+/// The recording of a run whose outcome is not known yet.
 #[derive(Debug)]
 pub(crate) struct PendingRecording {
     recorder: Recorder,
@@ -208,7 +208,7 @@ impl Context<'_> {
         self.with_recording(InputRecording::recording(LARGEST))
     }
 
-    /// Puts all its doors on a recording.
+    /// Connects all inputs of the run to a recording.
     #[must_use]
     pub(crate) fn with_recording(mut self, recording: InputRecording) -> Self {
         self.scope.start_recording(recording.clone());
@@ -242,7 +242,7 @@ impl Context<'_> {
         self.asked_for.push(exchange);
     }
 
-    /// What the run took, where it is recorded.
+    /// Returns the recording of the run, if the run is recorded.
     pub(crate) fn take(&mut self, spec: &JobSpec) -> Option<PendingRecording> {
         let recorder = self.recorder.take()?;
         self.note_head();
@@ -273,7 +273,7 @@ impl Context<'_> {
         })
     }
 
-    /// The commit that is checked out, if the run never asked for it itself: for its recording.
+    /// Adds the commit that is checked out to the recording, if the run never asked for it itself.
     fn note_head(&self) {
         if self.recording.records() && head_of(&self.recording.data()).is_none() {
             // It is on the recording; a project without commits, or without git, has none.
@@ -282,7 +282,7 @@ impl Context<'_> {
     }
 }
 
-/// The commit that a run was told of.
+/// Returns the checked-out commit that a run was given.
 fn head_of(data: &RecordingData) -> Option<String> {
     let reported = |read: &&runner_engine::recording::RecordedRead| read.question == HEAD;
     let digest = data.reads.iter().find(reported)?.content?;
@@ -291,7 +291,7 @@ fn head_of(data: &RecordingData) -> Option<String> {
 }
 
 impl PendingRecording {
-    /// Writes it, unless there is nothing to go through again. What fails is only logged.
+    /// Writes the recording, unless there is nothing to replay. A failure is only logged.
     pub(crate) fn write(self, outcome: &Outcome, redactor: &Redactor) {
         use Outcome::{Cancelled, Deferred, Lost, Skipped};
         if matches!(

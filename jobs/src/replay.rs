@@ -39,7 +39,7 @@ pub struct Scratch<'a> {
     pub run_dir: &'a Path,
 }
 
-/// What came of it.
+/// The result of a replay.
 #[derive(Clone, Debug, Serialize)]
 pub struct Replayed {
     /// Everything is as it was.
@@ -169,7 +169,7 @@ pub fn replay(
     })
 }
 
-/// What somebody changed in the recording since it was made.
+/// Lists the replies that were edited since the recording was made.
 fn edited(recording: &Recording) -> Vec<String> {
     let replies = recording.asked.iter().enumerate().filter_map(|(at, one)| {
         let text = &one.reply.as_ref()?.text;
@@ -179,7 +179,7 @@ fn edited(recording: &Recording) -> Vec<String> {
     replies.collect()
 }
 
-/// All artifacts of both, in the order in which they were made.
+/// Compares all artifacts of both recordings, in the order in which they were made.
 fn compare(then: &RecordingData, now: &RecordingData) -> Vec<Compared> {
     let content = |data: &RecordingData, target: &str| {
         let mut all = data.made.iter().filter(|made| made.target == target);
@@ -209,7 +209,7 @@ fn compare(then: &RecordingData, now: &RecordingData) -> Vec<Compared> {
     compared.collect()
 }
 
-/// Where two contents differ first.
+/// Describes where two contents first differ.
 fn first_difference(
     then: &RecordingData,
     now: &RecordingData,

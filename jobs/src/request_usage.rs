@@ -1,7 +1,7 @@
-//! What a request may cost at most, and what it is charged in the end.
+//! The maximum cost of a request, and its final charge.
 //!
-//! Pure: nothing here asks, reserves or settles. What nobody states is charged as it was reserved,
-//! never as nothing.
+//! Pure: nothing here sends, reserves or settles a request. An amount that is not stated is charged
+//! as it was reserved, never as zero.
 
 use runner_backends::{BackendError, Reply, Request, Usage};
 use runner_engine::store::{Amounts, Money, RequestUsage};
@@ -9,15 +9,16 @@ use runner_engine::store::{Amounts, Money, RequestUsage};
 use crate::prices::Price;
 use crate::usage_meter::{self, ObservedUsage};
 
-/// About how many tokens a request has: four bytes a token.
+/// Estimates the number of tokens of a request, at four bytes a token.
 pub(crate) fn tokens_of(request: &Request) -> u64 {
     serde_json::to_vec(request).map_or(0, |text| text.len() as u64) / 4
 }
 
-/// The most that one request may use, and is charged where nobody says what it used: the call, and
-/// of tokens and money an even share of what the run has left, which is never nothing; of tokens at
-/// least its text and its longest answer (four bytes a token). A backend that is `free` asks nobody.
-/// Nothing is clamped to what is left: a request that may need more is refused before it is made.
+/// Returns the most that one request may use, which is also its charge if its usage is not stated.
+/// This is one call, and an even share of the tokens and the money that the run has left, which is
+/// never zero. The tokens are at least the request's text and its longest answer, at four bytes a
+/// token. A `free` backend uses no tokens and no money. Nothing is clamped to the amounts left: a
+/// request that may need more is refused before it is made.
 pub fn most(request: &Request, left: Amounts, ideas: u64, free: bool) -> Amounts {
     let needed = tokens_of(request).saturating_add(request.limits.max_output_tokens);
     let share = |left: u64, calls: u64| left / calls.max(1);
@@ -38,9 +39,9 @@ pub fn most(request: &Request, left: Amounts, ideas: u64, free: bool) -> Amounts
     }
 }
 
-/// What a request is charged, and why so.
+/// The charge for a request, and its reason.
 pub(crate) struct RequestCharge {
-    /// What is taken from the budget usage.
+    /// The amounts that are added to the budget usage.
     pub(crate) spent: RequestUsage,
     /// Where the sum of money comes from.
     pub(crate) money: Option<Money>,
@@ -48,9 +49,9 @@ pub(crate) struct RequestCharge {
     pub(crate) note: String,
 }
 
-/// What a request is charged for which `want` was reserved: what was stated of it, where that is its
-/// whole cost, and else the reservation. What was heard on the way counts where it is more than what
-/// was said in the end.
+/// Returns the charge for a request that reserved `want`: the stated usage if that is the whole
+/// cost, or else the reservation. Usage that was observed during the request counts if it is higher
+/// than the final statement.
 pub(crate) fn charge(
     answer: &Result<Reply, BackendError>,
     heard: &ObservedUsage,
@@ -117,12 +118,12 @@ pub(crate) fn charge(
             money: None,
             note: "not installed".to_owned(),
         },
-        // What failed is charged as it was stated where the statement is whole: the adapter tells of a
-        // sum only when whoever bills it has closed the account, so there is nothing left for the
-        // reservation to stand for, and to charge it would take from the night what nobody spent.
-        // Anything less than that (a stream that was cut, an agent that was killed) may be billed for
-        // more than was heard, and is charged as reserved. What was heard before counts where it is
-        // more, for a child that takes back what it said is not believed.
+        // A failed request is charged as stated if the statement is complete. The adapter reports a
+        // total only after the provider has closed its bill, so the reservation covers nothing
+        // more, and charging it would take from the night an amount that was never spent. With less
+        // than that (a stream that was cut, an agent that was killed), more may be billed than was
+        // observed, so the charge is the reservation. Usage that was observed earlier counts if it
+        // is higher, because a child that lowers its figures is not trusted.
         Err(error) if heard.total.is_some_and(used_something) => {
             let total = heard.total.unwrap_or_default();
             let whole = heard
@@ -135,7 +136,7 @@ pub(crate) fn charge(
                 note: why(error),
             }
         }
-        // Refused at the door: a call, and nothing was read or written.
+        // The request was refused before any work: one call, and nothing was read or written.
         Err(error) if !heard.spoke && used_nothing(error, heard) => RequestCharge {
             spent: RequestUsage::Known(Amounts {
                 calls: 1,
@@ -152,8 +153,9 @@ fn used_something(usage: Usage) -> bool {
     usage_meter::tokens(&usage) > 0 || usage.cost_micros.unwrap_or(0) > 0
 }
 
-/// Whether a request that failed used nothing: it was refused before anything was done, or whoever
-/// failed said so in the end. One that was cut off while it went on has said nothing for good.
+/// Returns true if a failed request used nothing: it was refused before any work, or its final
+/// statement reports no usage. A request that was cut off in its course has made no final
+/// statement.
 fn used_nothing(error: &BackendError, heard: &ObservedUsage) -> bool {
     let stated = heard.usage.map(|usage| !used_something(usage));
     match error {

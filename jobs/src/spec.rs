@@ -1,4 +1,4 @@
-//! What a job is told and what it says: specification, end and failure.
+//! The interface of a job: its specification, its end and its failure.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +25,6 @@ use crate::{command::CommandSpec, curator::CuratorSpec, dream::DreamSpec, prompt
 pub struct JobSpec {
     /// Its name within the project.
     pub name: String,
-    /// What it does.
     pub kind: KindSpec,
     /// The backend that answers it.
     pub backend: String,
@@ -35,7 +34,7 @@ pub struct JobSpec {
     pub total: Duration,
 }
 
-/// What a job does, with that kind's own settings.
+/// The kind of a job, with that kind's own settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KindSpec {
@@ -64,7 +63,7 @@ pub enum KindSpec {
 }
 
 impl KindSpec {
-    /// The word in the configuration and in listings.
+    /// Returns the name in the configuration and in listings.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Dream(_) => "dream",
@@ -80,7 +79,8 @@ impl KindSpec {
         }
     }
 
-    /// What its agent does, where it is one that works: a job of that kind, or a cycle whose turn it is.
+    /// Returns the work of the job's agent, if the job is of that kind or is a cycle whose current
+    /// state is work.
     pub fn work(&self) -> Option<WorkSpec> {
         match self {
             Self::Work(work) => Some(work.clone()),
@@ -93,7 +93,8 @@ impl KindSpec {
         }
     }
 
-    /// Why runs of a kind are not recorded, and so cannot be gone through again; most can.
+    /// Returns why runs of a kind are not recorded and therefore cannot be replayed. It is `None`
+    /// for most kinds.
     pub fn unrecorded(word: &str) -> Option<&'static str> {
         match word {
             crate::overnight::KIND => Some(
@@ -108,15 +109,15 @@ impl KindSpec {
         }
     }
 
-    /// Whether a run whose process died without any model call is tried once more. A command may
-    /// have done half of something that must not be done twice.
+    /// Returns true if a run whose process died without any model call is tried once more. A
+    /// command may have done half of something that must not be done twice.
     pub fn retries_lost(word: &str) -> bool {
         // An act was a person's: they see that it is not decided, and decide again.
         !matches!(word, "command" | crate::dream::review::KIND)
     }
 }
 
-/// What a run achieved. The artifacts are what it staged through its scope.
+/// The result of a run. Its artifacts are the files that the run staged through its scope.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finished {
     /// Why this is less than what was asked for; none means that it is all.
@@ -129,7 +130,7 @@ pub struct Finished {
     pub facts: Map<String, Value>,
 }
 
-/// Why a run placed nothing.
+/// The reason why a run published nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// A backend gave no answer.
@@ -152,21 +153,20 @@ pub enum JobError {
     /// A person or a shutdown ended it.
     #[error("{why}")]
     Cancelled {
-        /// Who or what.
+        /// The person or event that cancelled the run.
         why: String,
     },
     /// Its total deadline passed.
     #[error("{why}")]
     TimedOut {
-        /// What was going on.
+        /// The work that was in progress.
         why: String,
     },
-    /// Any other failure, with the class that says who must act.
+    /// Any other failure, with the class that states who must act.
     #[error("{why}")]
     Failed {
-        /// Who must act.
         class: Class,
-        /// What, where, why.
+        /// The failed action, its place and its cause.
         why: String,
     },
     /// A file could not be read or staged.
@@ -191,7 +191,7 @@ pub enum JobError {
 }
 
 impl JobError {
-    /// A failure of a class.
+    /// Makes a failure of a class.
     pub fn failed(class: Class, why: impl Into<String>) -> Self {
         Self::Failed {
             class,
@@ -199,7 +199,7 @@ impl JobError {
         }
     }
 
-    /// How a run that met this ends.
+    /// Returns the outcome of a run that met this error.
     pub fn outcome(&self, now: Timestamp) -> Outcome {
         let why = self.whole();
         match self {
@@ -232,7 +232,7 @@ impl JobError {
         }
     }
 
-    /// The error and all its causes in one line.
+    /// Returns the error and all its causes in one line.
     pub fn whole(&self) -> String {
         whole(self)
     }
@@ -244,7 +244,7 @@ impl From<UnrecordedInput> for JobError {
     }
 }
 
-/// Whether the disk refused, and not the guard.
+/// Returns true if the disk refused the write, and not the guard.
 fn disk(error: &ScopeError) -> bool {
     matches!(error, ScopeError::Fs(_))
 }

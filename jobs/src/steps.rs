@@ -50,13 +50,11 @@ pub struct ToolStep {
     /// Which tool.
     #[serde(default)]
     pub tool: String,
-    /// What it worked on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Args>,
     /// 0 where it did what it was asked.
     #[serde(default)]
     pub exit_code: i64,
-    /// What it said of its failure.
     #[serde(default)]
     pub error: Option<String>,
     /// How long it took.
@@ -70,7 +68,7 @@ pub struct ToolStep {
     pub agent: Option<String>,
 }
 
-/// What a tool worked on: one of the three.
+/// The input of a tool: one of the three fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Args {
     /// A file or folder; below the project without its root.
@@ -79,13 +77,14 @@ pub struct Args {
     /// A command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cmd: Option<String>,
-    /// Anything else it was told.
+    /// Any other input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<String>,
 }
 
 impl ToolStep {
-    /// A row about a use of `tool`, for a project at `root`. Its number is given when it is written.
+    /// Makes a row about a use of `tool`, for a project at `root`. The row gets its number when it
+    /// is written.
     pub fn of(tool: &str, target: Option<Target<'_>>, root: &Path, redactor: &Redactor) -> Self {
         let args = target.map(|target| match target {
             Target::Path(path) => Args {
@@ -108,7 +107,7 @@ impl ToolStep {
         }
     }
 
-    /// The row with how the tool came back.
+    /// Adds the result of the tool to the row.
     #[must_use]
     pub fn came_back(mut self, result: &ToolResult<'_>, redactor: &Redactor) -> Self {
         self.exit_code = result.exit_code.unwrap_or(i64::from(result.failed));
@@ -119,7 +118,8 @@ impl ToolStep {
         self
     }
 
-    /// What the sleeper sees of it: the tool, what it touched cut at 80 characters, how it ended.
+    /// Formats the row for the sleeper: the tool, its input cut at 80 characters, and its exit
+    /// code.
     pub fn line(&self) -> String {
         let args = self.args.as_ref();
         let target = args.and_then(|args| {
@@ -134,7 +134,7 @@ impl ToolStep {
     }
 }
 
-/// Redacted, and no longer than a row may hold.
+/// Redacts a text, and cuts it to the length that a row may hold.
 fn clean(text: &str, redactor: &Redactor) -> String {
     let text = redactor.redact(text);
     match text.floor_char_boundary(LONGEST) {
@@ -143,7 +143,7 @@ fn clean(text: &str, redactor: &Redactor) -> String {
     }
 }
 
-/// A path as the project knows it.
+/// Returns a path relative to the project.
 fn below(root: &Path, path: &str) -> String {
     let inner = Path::new(path).strip_prefix(root).ok();
     inner.and_then(Path::to_str).unwrap_or(path).to_owned()
@@ -163,7 +163,7 @@ pub struct StepsFile {
 }
 
 impl StepsFile {
-    /// The project's own, at the default cap.
+    /// Makes the project's own file, at the default cap.
     pub fn new(root: &Path, path: &str, agent: Option<&str>) -> Self {
         Self {
             root: root.to_owned(),
@@ -173,12 +173,13 @@ impl StepsFile {
         }
     }
 
-    /// The file, made if it is not there and turned if it is full; it is not turned again while what
-    /// this returns lives. So it is there, and the same one, while the sandbox keeps a child from it: in the
-    /// place of what is missing they put a folder, and nobody could make the file then.
+    /// Opens the file, creates it if it is missing, and rotates it if it is full. The file is not
+    /// rotated again while the returned handle lives. It therefore exists and stays the same file
+    /// while the sandbox keeps a child away from it: the sandbox puts a folder in the position of a
+    /// missing path, and then no process could create the file.
     ///
     /// # Errors
-    /// As [`append`](Self::append).
+    /// Returns the same errors as [`append`](Self::append).
     pub fn hold_lock(&self) -> io::Result<File> {
         let file = self.turned()?;
         flock(&file, FlockOperation::LockShared)?;
@@ -233,8 +234,8 @@ impl StepsFile {
         Ok(file)
     }
 
-    /// Puts a full file aside, if it is still the file of this name and nobody else is at it. Whoever
-    /// has it open yet writes on into the older one: no row is lost.
+    /// Moves a full file aside, if it is still the file of this name and no other process holds it.
+    /// A process that still has it open goes on writing to the older file, so no row is lost.
     fn turn(&self, file: &File) -> io::Result<bool> {
         if flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(false);
@@ -251,10 +252,11 @@ impl StepsFile {
         Ok(true)
     }
 
-    /// The last `count` rows, oldest first; lines that are none are passed over. No file, no rows.
+    /// Returns the last `count` rows, the oldest first. Lines that are no rows are skipped. Without
+    /// a file there are no rows.
     ///
     /// # Errors
-    /// It is there and cannot be read.
+    /// Returns an error if the file exists and cannot be read.
     pub fn last(&self, count: usize) -> io::Result<Vec<ToolStep>> {
         let mut rows = self.rows_of(&self.full())?;
         if rows.len() < count {
@@ -288,7 +290,8 @@ impl StepsFile {
     }
 }
 
-/// How many lines a file has, and whether the last one is whole: it is never much larger than its cap.
+/// Returns the number of lines in a file, and whether the last one is whole. The file is never much
+/// larger than its cap.
 fn rows(file: &mut File) -> io::Result<(u64, bool)> {
     file.seek(SeekFrom::Start(0))?;
     let mut buffer = vec![0; 64 * 1024];
@@ -359,7 +362,7 @@ impl Recorder {
         }
     }
 
-    /// The stream is over: whatever did not come back is recorded too.
+    /// Ends the stream, and also records the uses that did not come back.
     pub fn ended(&mut self, now: Timestamp) {
         let mut left: Vec<(ToolStep, Timestamp)> = self.begun.drain().map(|(_, it)| it).collect();
         left.sort_by_key(|(_, since)| *since);
@@ -375,17 +378,18 @@ impl Recorder {
     }
 }
 
-/// A use whose end nobody told.
+/// Marks a use whose end was never reported.
 fn unanswered(mut step: ToolStep) -> ToolStep {
     step.exit_code = -1;
     step.error = Some("it did not come back".to_owned());
     step
 }
 
-/// A row out of what Claude Code tells its hook after a tool, and the folder that the session works in.
+/// Makes a row from the payload that Claude Code gives its hook after a tool, and from the folder
+/// that the session works in.
 ///
 /// # Errors
-/// What of the payload is not as it should be.
+/// Returns a description of the part of the payload that is not valid.
 pub fn of_hook(payload: &[u8], root: &Path, redactor: &Redactor) -> Result<ToolStep, String> {
     let payload: serde_json::Value = serde_json::from_slice(payload)
         .map_err(|error| format!("the payload is not JSON: {error}"))?;

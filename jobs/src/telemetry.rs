@@ -1,12 +1,13 @@
-//! What a backend told while it answered, one JSON line each: `events.jsonl` in the run's folder.
+//! The events that a backend reports while it answers, one JSON line each: `events.jsonl` in the
+//! run's folder.
 //!
 //! ```text
 //! Event ──redact, cut──> row ──> events.jsonl, up to its bound; then one last row says so
 //!    └──────────────────────────> Tally, for reports
 //! ```
 //!
-//! For people and meters. A file that cannot be written costs the record and never the run. Must
-//! never hold a secret, never grow without bound, and never be what a decision rests on.
+//! The file is for people and meters. A file that cannot be written costs the record and never the
+//! run. The file never holds a secret and never grows without limit, and no decision depends on it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -36,14 +37,12 @@ pub struct TelemetryRow {
     pub at: Timestamp,
     /// Which request.
     pub request: String,
-    /// Who answered.
     pub backend: String,
-    /// What.
     #[serde(flatten)]
     pub what: TelemetryEvent,
 }
 
-/// What was told.
+/// One event of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum TelemetryEvent {
@@ -56,7 +55,7 @@ pub enum TelemetryEvent {
         /// How long it was.
         bytes: usize,
     },
-    /// What it cost so far; each of a request replaces the one before.
+    /// The cost so far; each event of a request replaces the one before.
     Usage(Usage),
     /// A remark.
     Note {
@@ -75,7 +74,7 @@ pub enum TelemetryEvent {
     },
     /// It was turned away, or never got there: nobody is paid for it.
     NotBilled,
-    /// What was said of the account's limits.
+    /// The provider's statement about its limits.
     Limit {
         /// When it is reset.
         until: Option<Timestamp>,
@@ -105,7 +104,7 @@ pub struct Telemetry<'a> {
 }
 
 impl<'a> Telemetry<'a> {
-    /// For one attempt at one request of a run whose folder this is.
+    /// Opens the telemetry of one attempt at one request, for the run with this folder.
     pub fn new(
         run_dir: &Path,
         request: &'a str,
@@ -133,14 +132,14 @@ impl<'a> Telemetry<'a> {
         telemetry
     }
 
-    /// The same, and each tool that is used is a row of the project's own record too.
+    /// Adds the project's own record, in which each tool that is used is a row too.
     #[must_use]
     pub fn with_steps(mut self, steps: Recorder) -> Self {
         self.steps = Some(steps);
         self
     }
 
-    /// The answer is there, or why it is not.
+    /// Records the end of the request: an answer, or the error in its place.
     pub fn ended(mut self, error: Option<&str>) {
         if let Some(mut steps) = self.steps.take() {
             steps.ended((self.now)());
@@ -218,7 +217,7 @@ impl Sink for Telemetry<'_> {
     }
 }
 
-/// What a run's events come to.
+/// The totals of a run's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// How often somebody was asked.
@@ -227,7 +226,7 @@ pub struct Tally {
     pub tools: BTreeMap<String, u64>,
     /// Uses that failed or were not permitted.
     pub tools_failed: u64,
-    /// What was stated of the cost.
+    /// The cost that was stated.
     pub usage: Usage,
     /// Attempts whose cost nobody stated.
     pub unstated: u64,
@@ -236,8 +235,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Of the run whose folder this is; `None` where nothing was recorded. Lines that cannot be read
-    /// are passed over.
+    /// Adds up the events of the run with this folder, or returns `None` if nothing was recorded.
+    /// Lines that cannot be read are skipped.
     pub fn of(run_dir: &Path) -> Option<Self> {
         let file = open_host(run_dir.join(FILE)).ok()?;
         let mut tally = Self::default();

@@ -1,4 +1,5 @@
-//! What a request spends, heard while it runs: more than was reserved, and it is stopped.
+//! The usage of a request, observed while it runs: a request that spends more than it reserved is
+//! stopped.
 //!
 //! ```text
 //! usage so far ──within──> on
@@ -7,9 +8,10 @@
 //!       └──reached────────────> cancel            nothing more would be answered
 //! ```
 //!
-//! What is heard comes from a child: it may lie, repeat itself or come out of order. Only the most
-//! of each figure counts, so that no order of them can take anything back. Must never be taken for
-//! an answer, and must hand on everything to the sink behind it.
+//! The events come from a child process: it may lie, repeat itself or send them out of order. Only
+//! the highest value of each figure counts, so that no order of events can take anything back. The
+//! observed usage is never taken for an answer, and every event is passed on to the sink behind the
+//! meter.
 
 use runner_backends::{Event, Limit, Sink, Usage};
 use runner_engine::process::Cancel;
@@ -56,10 +58,10 @@ impl std::fmt::Display for LimitExceeded {
     }
 }
 
-/// What was heard of one request.
+/// The usage that was observed for one request.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ObservedUsage {
-    /// The most of each figure of its usage, if any was told.
+    /// The highest value of each figure of its usage, if any was reported.
     pub usage: Option<Usage>,
     /// The last word on what all of it cost, if it came.
     pub total: Option<Usage>,
@@ -69,7 +71,7 @@ pub struct ObservedUsage {
     pub failed_tools: u64,
     /// Why it had to stop.
     pub breach: Option<LimitExceeded>,
-    /// The provider's last word on the account.
+    /// The provider's last statement about its limits.
     pub limit: Option<Limit>,
     /// The request was turned away, or never got there.
     pub not_billed: bool,
@@ -86,8 +88,8 @@ pub struct UsageMeter<'a> {
 }
 
 impl<'a> UsageMeter<'a> {
-    /// Over a request for which this much is `reserved`. `cancel` is the request's own token;
-    /// `overage` allows what is billed beyond a subscription.
+    /// Makes a meter for a request with this amount `reserved`. `cancel` is the request's own
+    /// token; `overage` allows usage that is billed beyond a subscription.
     pub fn new(
         reserved: Amounts,
         price: Option<Price>,
@@ -113,7 +115,7 @@ impl<'a> UsageMeter<'a> {
         }
     }
 
-    /// Everything that was heard.
+    /// Returns everything that was observed.
     pub fn observed(self) -> ObservedUsage {
         self.heard
     }
@@ -169,12 +171,13 @@ impl Sink for UsageMeter<'_> {
     }
 }
 
-/// All tokens, in and out.
+/// Returns the number of all tokens, input and output.
 pub fn tokens(usage: &Usage) -> u64 {
     usage.input_tokens.saturating_add(usage.output_tokens)
 }
 
-/// The money of a usage, and whether it was stated; `None` where neither it nor a price is known.
+/// Returns the cost of a usage and whether it was stated, or `None` if neither the cost nor a price
+/// is known.
 pub fn micros(usage: &Usage, price: Option<Price>) -> Option<(u64, bool)> {
     match (usage.cost_micros, price) {
         (Some(stated), _) => Some((stated, true)),
@@ -183,7 +186,8 @@ pub fn micros(usage: &Usage, price: Option<Price>) -> Option<(u64, bool)> {
     }
 }
 
-/// The most of each figure; of tokens from a cache the least, for they are the cheaper ones.
+/// Returns the highest value of each figure, except for tokens from a cache: their lowest value
+/// counts, because they are the cheaper ones.
 pub fn most(a: Usage, b: Usage) -> Usage {
     Usage {
         input_tokens: a.input_tokens.max(b.input_tokens),

@@ -31,7 +31,8 @@ fn limit(reached: bool, overage: bool) -> Event<'static> {
     })
 }
 
-/// What is heard of these events, and whether the request was stopped.
+/// Returns the usage that is observed from these events, and the token that shows whether the
+/// request was stopped.
 fn heard(reserved: Amounts, overage: bool, events: &[Event<'_>]) -> (ObservedUsage, Cancel) {
     let cancel = Cancel::new().unwrap();
     let mut sink = NullSink;
@@ -89,7 +90,7 @@ fn overage_stops_with_its_own_words_unless_it_is_wanted() {
     assert!(cancel.is_cancelled(), "nothing more would be answered");
 }
 
-/// A running total, or what a broken child says instead.
+/// Generates a running total, or a value that a broken child reports in its place.
 fn figure() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0_u64..2_000,
@@ -103,8 +104,8 @@ fn figure() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(scaled(20_000)))]
 
-    /// Whatever the order, repetition and nonsense of what is told, the first event that is over
-    /// stops the request, none before it does, and nothing told later takes anything back.
+    /// Checks that, in any order and with any repetition or nonsense, the first event over the
+    /// limit stops the request, none before it does, and no later event takes anything back.
     #[test]
     fn no_order_of_events_goes_further_than_the_first_that_is_over(
         reported in prop::collection::vec((figure(), figure(), prop::option::of(figure())), 0..20),

@@ -29,7 +29,7 @@ const BEGIN_WITHIN: Duration = Duration::from_secs(45);
 pub fn run(home: &Env, beat: bool) -> Result<Exit, Failure> {
     let began = boot_time();
     if beat {
-        // What it comes to is the receiver's to notice: that is what it is for.
+        // The result is ignored: the receiver exists to notice a missing heartbeat.
         let _unheard = heartbeat::send(home);
     }
     let Some(_lock) = Delivering::take(home)? else {
@@ -55,7 +55,6 @@ pub fn run(home: &Env, beat: bool) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What is known of a project that messages are about.
 struct KnownProject {
     root: PathBuf,
     notify: Result<Notify, String>,
@@ -132,13 +131,13 @@ pub fn send(home: &Env, channel: &Channel, message: &Message) -> Result<(), Stri
     sent.map_err(|why| redacted(&why))
 }
 
-/// A text that no secret of a known shape is left in, of bounded length.
+/// Removes every secret of a known shape from a text, and limits its length.
 fn redacted(text: &str) -> String {
     let clean = Redactor::new(Vec::new()).redact(text).into_owned();
     clean.chars().take(400).collect()
 }
 
-/// What an address is now.
+/// Returns the current value of an address.
 pub(super) fn resolved(address: &Address) -> Result<String, String> {
     match address {
         Address::Given(text) => Ok(text.clone()),
@@ -149,7 +148,7 @@ pub(super) fn resolved(address: &Address) -> Result<String, String> {
     }
 }
 
-/// A path that may begin with `~/`.
+/// Expands a leading `~/` of a path.
 pub(super) fn expanded(home: &Env, path: &std::path::Path) -> Result<PathBuf, String> {
     match path.strip_prefix("~") {
         Ok(below) => home

@@ -1,7 +1,8 @@
-//! The dead man's bell: something else notices when it stops.
+//! The heartbeat: an external receiver notices when it stops.
 //!
-//! After a good tick, at most once a minute, an address is asked or a file is written. Whoever ticks
-//! only claims the minute; the process that delivers does it. Must never stand for a tick that failed.
+//! After a good tick, at most once a minute, an address is requested or a file is written. The tick
+//! only claims the minute; the process that delivers alerts does the rest. A failed tick never
+//! sends a heartbeat.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::files::{DOCUMENT, SMALL, read_text_host, write_atomic};
@@ -16,7 +17,7 @@ use crate::env::Env;
 /// At most so often.
 const EVERY: SignedDuration = SignedDuration::from_secs(60);
 
-/// Whether this tick is to be told of; it is then not told of again for a minute.
+/// Returns true if this tick is to be reported. The next report is then at least a minute later.
 pub fn claim(home: &Env, now: Timestamp) -> bool {
     let stamp = home.state.join("heartbeat.stamp");
     let last: Option<Timestamp> = read_text_host(&stamp, SMALL)
@@ -38,7 +39,7 @@ fn configured(home: &Env) -> Option<Heartbeat> {
     config::load(&home.stack(None)).ok()?.notify.heartbeat
 }
 
-/// Tells of a good tick.
+/// Sends the heartbeat of a good tick.
 pub fn send(home: &Env) -> Result<(), String> {
     match configured(home) {
         None => Ok(()),

@@ -12,7 +12,7 @@ const WORD: usize = 45;
 /// The columns of a line of base64.
 const COLUMNS: usize = 76;
 
-/// What a mail is made of.
+/// The parts of a mail.
 #[derive(Clone, Copy, Debug)]
 pub struct Mail<'a> {
     /// To whom.
@@ -31,7 +31,7 @@ pub struct Mail<'a> {
     pub at: Timestamp,
 }
 
-/// The mail as a program like sendmail reads it: lines end in a line feed.
+/// Formats the mail for a program like sendmail: lines end in a line feed.
 pub fn bytes(mail: &Mail<'_>) -> Vec<u8> {
     let mut out = String::new();
     if let Some(sender) = mail.sender {
@@ -58,16 +58,16 @@ pub fn bytes(mail: &Mail<'_>) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Without anything that could end a header or begin another part of one.
+/// Removes every character that could end a header or begin another part of one.
 fn token(text: &str) -> String {
     let plain = |c: &char| c.is_ascii_graphic() && !"<>,;:()[]\\\"".contains(*c);
     text.chars().filter(plain).collect()
 }
 
-/// A subject: as it stands where that is plain and short, else as encoded words, one a line.
+/// Encodes a subject: unchanged if it is plain and short, else as encoded words, one on each line.
 fn encode_subject(text: &str) -> String {
     let plain = |c: char| c == ' ' || c.is_ascii_graphic();
-    // What looks like an encoded word would be read as one.
+    // A text that looks like an encoded word would be decoded as one.
     if text.len() <= 60 && text.chars().all(plain) && !text.contains("=?") {
         return text.trim().to_owned();
     }
@@ -97,7 +97,7 @@ mod tests {
         "",
     ];
 
-    /// The headers as a reader takes them apart, and the text.
+    /// Parses a mail as a reader does, into its headers and its text.
     fn read(mail: &[u8]) -> (Vec<(String, String)>, String) {
         let whole = std::str::from_utf8(mail).unwrap();
         assert!(whole.is_ascii() && !whole.contains('\r'), "{whole}");

@@ -1,8 +1,8 @@
-//! A message in words and as data: subject and text from templates or plain, JSON for programs.
+//! A message as text and as data: subject and text from templates or plain, JSON for programs.
 //!
-//! Whatever comes from runs is data: it is redacted, cut to a bounded length and kept out of the way
-//! of the formats that it is put into. A template that cannot be used never stops a message: the plain
-//! words go out instead and say so.
+//! Input from runs is data: it is redacted, cut to a maximum length and kept from breaking the
+//! formats that contain it. A template that cannot be used never stops a message: the plain text is
+//! sent in its place and mentions the problem.
 
 use std::path::Path;
 
@@ -26,13 +26,11 @@ const TEXT: usize = 8_000;
 /// The templates of a project, where it has any.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Templates<'a> {
-    /// Of the subject.
     pub subject: Option<&'a str>,
-    /// Of the text.
     pub body: Option<&'a str>,
 }
 
-/// What templates may name; the same names are the keys of the JSON.
+/// The fields that templates may name; the same names are the keys of the JSON.
 #[derive(Clone, Debug, Serialize)]
 struct Fields {
     schema_version: u32,
@@ -53,7 +51,7 @@ struct Fields {
     hint: String,
 }
 
-/// What is sent.
+/// A message to be sent.
 #[derive(Clone, Debug, Serialize)]
 pub struct Message {
     #[serde(flatten)]
@@ -68,7 +66,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Of what is to be delivered.
+    /// Makes the message for a delivery.
     pub fn of(delivery: &Delivery, root: &Path, templates: &Templates<'_>) -> Self {
         let kinds: Vec<String> = delivery
             .kinds
@@ -101,7 +99,7 @@ impl Message {
         Self::with(fields, root, templates, |fields| plain(fields, delivery))
     }
 
-    /// One that only tries a channel.
+    /// Makes a message that only tests a channel.
     pub fn test(root: &Path, now: Timestamp, templates: &Templates<'_>) -> Self {
         let id = MessageId::new(now).to_string();
         let fields = Fields {
@@ -170,22 +168,21 @@ impl Message {
         }
     }
 
-    /// The id: the same when the message is sent once more.
+    /// Returns the id, which stays the same when the message is sent once more.
     pub fn id(&self) -> &str {
         &self.fields.id
     }
 
-    /// When it was made.
+    /// Returns the time at which the message was made.
     pub fn at(&self) -> Timestamp {
         self.fields.at
     }
 
-    /// The machine that it is from.
     pub fn host(&self) -> &str {
         &self.fields.host
     }
 
-    /// As JSON, without a line break.
+    /// Formats the message as JSON, without a line break.
     pub fn json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a message has string keys only")
     }
@@ -201,7 +198,7 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// As templates see it.
+    /// Returns the values that templates see.
     fn values(&self) -> Value {
         let json = serde_json::to_value(self).unwrap_or_default();
         let pairs = json.as_object().into_iter().flatten();
@@ -209,7 +206,6 @@ impl Context<'_> {
     }
 }
 
-/// A field as a template sees it.
 fn template_value(value: &serde_json::Value) -> Value {
     match value {
         serde_json::Value::String(text) => Value::from(text.as_str()),
@@ -299,7 +295,7 @@ fn host() -> String {
         .into_owned()
 }
 
-/// Without secrets of a known shape and without control characters, of bounded length.
+/// Removes secrets of a known shape and control characters from a text, and limits its length.
 fn clean(text: &str, most: usize) -> String {
     let redacted = Redactor::new(Vec::new()).redact(text).into_owned();
     let plain = |c: &char| *c == '\n' || *c == '\t' || !(c.is_control() || steers(*c));
@@ -310,7 +306,7 @@ fn clean(text: &str, most: usize) -> String {
     kept
 }
 
-/// Whether a character turns the direction of what follows.
+/// Returns true if a character changes the direction of the text after it.
 fn steers(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
 }

@@ -7,10 +7,10 @@
 //!                              database <──try written down── send ──its end written down──┘
 //! ```
 //!
-//! What alerts are and when they are told is drawn in `runner_engine::alerts`. Nothing here is ever
-//! waited for by a run, a tick or a night: the process that delivers is started and left alone, and a
-//! receiver that hangs hangs only that. Killed at any moment, at most one message is sent twice, with
-//! the same id, and none is lost.
+//! The module `runner_engine::alerts` describes what alerts are and when they are sent. No run,
+//! tick or night ever waits for anything here: the process that delivers is started and left alone,
+//! and a receiver that hangs blocks only that process. If it is killed at any time, at most one
+//! message is sent twice, with the same id, and none is lost.
 
 pub mod deliver;
 mod heartbeat;
@@ -36,8 +36,8 @@ use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use crate::project::projection::Projection;
 
-/// Decides what is news since the last tick and has it delivered. What could not be done is said:
-/// no tick fails over it.
+/// Decides which news there is since the last tick, and starts its delivery. Returns a line for a
+/// failed action, because no tick fails over it.
 pub fn after_tick(home: &Env, store: &mut Store, good: bool) -> Result<Vec<String>, Failure> {
     match queue_messages(home, store, good) {
         Ok(()) => Ok(Vec::new()),
@@ -62,7 +62,8 @@ fn queue_messages(home: &Env, store: &mut Store, good: bool) -> Result<(), Failu
     Ok(())
 }
 
-/// What the configurations of projects say, as it was when they were last read.
+/// Returns the alert rules from the projects' configurations, as they were when they were last
+/// read.
 fn rules(
     home: &Env,
     store: &Store,
@@ -79,7 +80,7 @@ fn rules(
             .and_then(|text| Projection::read(text));
         let rules = match kept.and_then(|kept| kept.alerts) {
             Some(rules) => rules,
-            // What cannot be read is told of as the user's own words say.
+            // If a project's configuration cannot be read, the user's own settings apply.
             None => LoadedProject::at(home, Some(store), &project.path)
                 .map(|here| here.config)
                 .or_else(|_| config::load(&home.stack(None)))
@@ -147,7 +148,7 @@ impl Drop for Delivering {
     }
 }
 
-/// Whether another process is at it.
+/// Returns true if another process is delivering.
 fn is_delivering(home: &Env) -> bool {
     matches!(Delivering::take(home), Ok(None))
 }

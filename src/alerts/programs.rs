@@ -1,8 +1,9 @@
-//! Channels that are programs: a notification of the desktop, a command, a mail.
+//! Channels that are programs: a desktop notification, a command, a mail.
 //!
-//! What is said is data: it stands in an argument of its own behind everything that could be an
-//! option, or on standard input. A program of the user's choosing starts inside the sandbox like any other
-//! child; those of the desktop, which we choose, must reach its bus. Must never go through a shell.
+//! The message is data: it is an argument of its own behind everything that could be an option, or
+//! it goes to standard input. A program of the user's choice starts inside the sandbox like any
+//! other child; the desktop's programs, which runner chooses, must reach its bus. No program is
+//! started through a shell.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,7 +27,7 @@ use crate::env::{self, Env};
 const TOTAL: Duration = Duration::from_secs(20);
 /// How much it may say.
 const OUTPUT: usize = 1 << 20;
-/// How much of its last words is told.
+/// Maximum length of the program's last output in a report, in characters.
 const LAST_WORDS: usize = 200;
 /// Where a desktop's notifications are taken.
 const DESKTOP: [&str; 4] = [
@@ -156,7 +157,7 @@ fn own(home: &Env, program: &Program, message: &Message, input: Vec<u8>) -> Resu
     child.run()
 }
 
-/// It may write nothing but temporary files, and use the network.
+/// Makes a sandbox in which the program may write only temporary files and may use the network.
 fn sandbox_start(home: &Env, off: bool) -> Result<SandboxedStart, String> {
     let cannot = |error: std::io::Error| format!("cannot make a folder for it: {error}");
     let temp = home.state.join("alerts");
@@ -175,7 +176,6 @@ fn sandbox_start(home: &Env, off: bool) -> Result<SandboxedStart, String> {
     })
 }
 
-/// What is started.
 struct ChannelProgram {
     program: PathBuf,
     args: Vec<String>,

@@ -63,7 +63,7 @@ pub fn ping(address: &Address) -> Result<(), String> {
     request(Method::GET, url, Vec::new(), Vec::new())
 }
 
-/// HMAC-SHA256 over the timestamp, a dot and the body, in hex.
+/// Returns the HMAC-SHA256 over the timestamp, a dot and the body, in hex.
 fn sign(key: &[u8], timestamp: &str, body: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length is one");
     mac.update(timestamp.as_bytes());
@@ -91,7 +91,7 @@ fn key(home: &Env, secret: &Secret) -> Result<Vec<u8>, String> {
     }
 }
 
-/// What a file holds that only its owner may open, without the line break at its end.
+/// Reads a key from a file that only its owner may open, without the line break at its end.
 fn key_file(path: &Path) -> Result<Vec<u8>, String> {
     let shown = path.display();
     let cannot = |error: std::io::Error| format!("cannot read {shown}: {error}");

@@ -13,7 +13,7 @@ pub enum AlertsCommand {
         /// Also what is over
         #[arg(long)]
         over: bool,
-        /// Of all projects
+        /// List the alerts of all projects
         #[arg(long)]
         all: bool,
         #[command(flatten)]
@@ -36,8 +36,8 @@ pub enum AlertsCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Silence an alert: nobody is told of it again before it is over; `runner jobs reset` says that a job is
-    /// mended
+    /// Silence an alert: no message is sent about it again before it is over; `runner jobs reset`
+    /// records that a job is fixed
     #[command(after_help = "Example: runner alerts ack dream")]
     Ack {
         /// Its id, an unambiguous beginning of it, or a job of the project: all its open alerts

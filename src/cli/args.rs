@@ -50,8 +50,7 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
     })
 }
 
-/// The night shift for coding agents: runs jobs on time, inside limits, and tells the story in the
-/// morning.
+/// The night shift for coding agents: runs jobs on time, within limits, and reports in the morning.
 #[derive(Debug, Parser)]
 #[command(
     name = "runner",
@@ -84,12 +83,11 @@ pub struct Args {
     /// Say only what went wrong
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// What to do
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands of `runner`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make the folder a project: its runner.toml, its folders, its lines in .git/info/exclude
@@ -107,7 +105,7 @@ pub enum Command {
         /// Where to make it; the folder must not exist
         #[arg(default_value = "runner-demo")]
         dir: PathBuf,
-        /// Who works in the agent's cycle
+        /// The agent that works in the cycle
         #[arg(long, value_enum, default_value = "scripted")]
         agent: super::lifecycle::DemoAgent,
     },
@@ -131,7 +129,7 @@ pub enum Command {
         /// Run it once for this key, however often it is asked for
         #[arg(long)]
         key: Option<String>,
-        /// Print its log, and what its program says, on standard output while it runs
+        /// Print the run's log and its program's output on standard output while it runs
         #[arg(long, conflicts_with = "json")]
         follow: bool,
         /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
@@ -151,7 +149,7 @@ pub enum Command {
         /// A setting of the job that holds for this run only; may be given several times
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
-        /// Not before this moment: 2026-11-22T02:30:00Z, "2026-11-22 02:30" or 02:30 in the job's
+        /// Not before this time: 2026-11-22T02:30:00Z, "2026-11-22 02:30" or 02:30 in the job's
         /// zone, or "2h" from now
         #[arg(long, value_name = "WHEN")]
         at: Option<String>,
@@ -183,8 +181,8 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Start nothing of a job, or of anything, for a while; what runs goes on, what is asked for by
-    /// hand is run
+    /// Start nothing of a job, or of anything, for a while; live runs continue, and manual requests
+    /// are still run
     #[command(after_help = "Example: runner pause dream --until '2026-11-23 08:00'")]
     Pause {
         /// The job's name in runner.toml
@@ -193,7 +191,7 @@ pub enum Command {
         /// Everything, in all projects
         #[arg(long, conflicts_with = "job")]
         all: bool,
-        /// Until this moment, written as for `enqueue --at` [default: until `runner resume`]
+        /// Until this time, written as for `enqueue --at` [default: until `runner resume`]
         #[arg(long, value_name = "WHEN")]
         until: Option<String>,
         #[command(flatten)]
@@ -229,7 +227,8 @@ pub enum Command {
         after_help = "Example: runner setup --at 02:30 --apply && runner doctor --as-scheduler"
     )]
     Setup(SetupArgs),
-    /// What keeps the nights from happening: each finding with the command that mends it
+    /// Check what keeps the nights from happening; each finding comes with the command that fixes
+    /// it
     ///
     /// Exit code 1 when something is wrong.
     #[command(after_help = "Example: runner doctor --json | jq -r '.findings[].mend'")]
@@ -251,8 +250,8 @@ pub enum Command {
     /// the next of these at once. HUP reads all configuration again.
     #[command(after_help = "Example: runner daemon --drain 5m")]
     Daemon {
-        /// How long live runs may go on when it is told to end [default: `drain` in the table
-        /// `[daemon]` of the user's configuration file, or 30s]
+        /// How long live runs may continue when the daemon is asked to end [default: `drain` in the
+        /// table `[daemon]` of the user's configuration file, or 30s]
         #[arg(long, value_name = "DURATION")]
         drain: Option<String>,
     },
@@ -268,13 +267,13 @@ pub enum Command {
         after_help = "Example: runner runs --job dream --limit 5"
     )]
     Runs {
-        /// What to look at [default: the list]
+        /// The subcommand [default: the list]
         #[command(subcommand)]
         command: Option<RunsCommand>,
         /// Only this job's
         #[arg(long)]
         job: Option<String>,
-        /// Of all projects
+        /// List the runs of all projects
         #[arg(long)]
         all: bool,
         /// At most so many; 0 means all
@@ -283,7 +282,7 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
-    /// What is going on: last night, next due, what failed, what runs, waits and is paused
+    /// Show the current state: last night, next due, failures, and what runs, waits and is paused
     #[command(after_help = "Example: runner status --watch")]
     Status {
         /// Keep looking: drawn anew on a terminal, elsewhere printed again when something changed
@@ -301,7 +300,7 @@ pub enum Command {
         after_help = "Example: runner projects --json | jq -r '.[] | select(.standing != \"known\") | .path'"
     )]
     Projects {
-        /// What to do [default: list]
+        /// The subcommand [default: list]
         #[command(subcommand)]
         command: Option<ProjectsCommand>,
         #[command(flatten)]
@@ -312,13 +311,12 @@ pub enum Command {
     /// It is made again from the database and the night's artifacts, in whichever form.
     #[command(after_help = "Example: runner report --night 2026-11-21 --open")]
     Report(super::report::ReportArgs),
-    /// What may still be spent, what was, and one-off extras [default: show]
+    /// Show what may still be spent and what was spent, or grant an extra once [default: show]
     #[command(
         args_conflicts_with_subcommands = true,
         after_help = "Example: runner budget --json | jq '.accounts[] | {label, left}'"
     )]
     Budget {
-        /// What to do
         #[command(subcommand)]
         command: Option<BudgetCommand>,
         #[command(flatten)]
@@ -330,7 +328,6 @@ pub enum Command {
         after_help = "Example: runner jobs --json | jq -r '.[] | select(.failures > 0) | .job'"
     )]
     Jobs {
-        /// What to do
         #[command(subcommand)]
         command: Option<JobsCommand>,
         #[command(flatten)]
@@ -339,41 +336,37 @@ pub enum Command {
     /// When jobs are due: the next scheduled times, in words, or what a stretch of time would bring
     #[command(after_help = "Example: runner schedule next dream")]
     Schedule {
-        /// What to do
         #[command(subcommand)]
         command: ScheduleCommand,
     },
     /// The settings: look at them with their sources, check them, change one
     #[command(after_help = "Example: runner config show --origin")]
     Config {
-        /// What to do
         #[command(subcommand)]
         command: ConfigCommand,
     },
     /// The database: check it, copy it, put a copy in its place, prune what is old
     #[command(after_help = "Example: runner db check")]
     Db {
-        /// What to do
         #[command(subcommand)]
         command: DbCommand,
     },
     /// The dream pass over changed ideas, and the review of what it proposes
     #[command(after_help = "Example: runner dream run --dry-run")]
     Dream {
-        /// What to do
         #[command(subcommand)]
         command: DreamCommand,
     },
     /// The journal: what was dreamt between the runs, what came of it, and why an entry is missing
     #[command(after_help = "Example: runner journal --json | jq '.items[0]'")]
     Journal {
-        /// What becomes of it [default: it is shown]
+        /// The subcommand [default: show the journal]
         #[command(subcommand)]
         command: Option<JournalCommand>,
         #[command(flatten)]
         listing: Listing,
     },
-    /// What an agent's program calls by itself
+    /// The hooks that an agent's program calls by itself
     #[command(after_help = "Example: runner hook post-tool-use < payload.json")]
     Hook {
         /// Which hook
@@ -383,21 +376,18 @@ pub enum Command {
     /// The board of tasks: look at it, apply the newest dream's verdicts, pick, add, finish
     #[command(after_help = "Example: runner board show")]
     Board {
-        /// What to do
         #[command(subcommand)]
         command: BoardCommand,
     },
     /// The cycle of an agent: its states, where it stands, one manual step
     #[command(after_help = "Example: runner lifecycle show")]
     Lifecycle {
-        /// What to do
         #[command(subcommand)]
         command: LifecycleCommand,
     },
-    /// Who answers: list the backends, or look whether one is ready
+    /// List the backends, or check whether one is ready
     #[command(after_help = "Example: runner backends check claude")]
     Backends {
-        /// What to do
         #[command(subcommand)]
         command: BackendsCommand,
     },
@@ -419,13 +409,13 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         into: PathBuf,
     },
-    /// What people were told of without asking, whether it arrived; try a channel, silence one alert
+    /// List the alerts that were sent and whether they arrived; try a channel, silence one alert
     #[command(
         args_conflicts_with_subcommands = true,
         after_help = "Example: runner alerts --json | jq -r '.[].why'"
     )]
     Alerts {
-        /// What to do [default: list]
+        /// The subcommand [default: list]
         #[command(subcommand)]
         command: Option<AlertsCommand>,
         #[command(flatten)]
@@ -443,7 +433,6 @@ pub enum Command {
         after_help = "Example: runner curator enqueue --kind lint-wiki && runner curator work"
     )]
     Curator {
-        /// What to do
         #[command(subcommand)]
         command: CuratorCommand,
     },
@@ -452,22 +441,19 @@ pub enum Command {
     /// Whether something may be written: an agent's hook, and questions about paths
     #[command(after_help = "Example: runner guard leak dreams/state.json")]
     Guard {
-        /// What to ask
         #[command(subcommand)]
         command: GuardCommand,
     },
-    /// The night over the corpus below .agents: it learns, puts in order, measures, and says what to
-    /// begin with
+    /// The night over the corpus below .agents: it learns, puts in order, measures, and proposes
+    /// what to begin with
     #[command(after_help = "Example: runner overnight start --goal 'fewer flaky tests'")]
     Overnight {
-        /// What to do
         #[command(subcommand)]
         command: OvernightCommand,
     },
     /// The corpus below .agents, step by step: health, bench, promotion, order, brief, harvest
     #[command(after_help = "Example: runner corpus health")]
     Corpus {
-        /// What to do
         #[command(subcommand)]
         command: CorpusCommand,
     },
@@ -498,11 +484,12 @@ pub enum BackendsCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// What the tokens of each backend's model cost, and where that is known from
+    /// Show what the tokens of each backend's model cost, and where each price comes from
     ///
-    /// Our own dated list comes first, over it `prices.json` beside your config.toml, which is read as
-    /// LiteLLM writes it (model_prices_and_context_window.json), and over both the prices that config.toml sets.
-    /// A model that is in none of them has no price: each request is charged the money reserved for it.
+    /// The prices come from runner's own dated list. The file `prices.json` beside your config.toml
+    /// overrides it and is read as LiteLLM writes it (model_prices_and_context_window.json). The
+    /// prices that config.toml sets override both. A model that is in none of them has no price:
+    /// each request is charged the money reserved for it.
     #[command(after_help = "Example: runner backends prices --json | jq '.backends'")]
     Prices {
         #[command(flatten)]

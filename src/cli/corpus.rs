@@ -9,9 +9,10 @@ use super::args::Listing;
 /// Looks at the corpus below `.agents/`, or puts it in order manually.
 #[derive(Debug, Subcommand)]
 pub enum CorpusCommand {
-    /// How fit it is: each metric with its floor, what is stale, repeated, unconnected or unreadable
+    /// Show how fit the corpus is: each metric with its minimum, and stale, repeated, unconnected
+    /// or unreadable nodes
     ///
-    /// Exit code 1 when a metric is below its floor.
+    /// Exit code 1 when a metric is below its minimum.
     #[command(after_help = "Example: runner corpus health --json | jq .composite")]
     Health {
         #[command(flatten)]
@@ -20,14 +21,14 @@ pub enum CorpusCommand {
     /// How well it answers a fixed set of questions: precision of the first three, and mean reciprocal rank
     #[command(after_help = "Example: runner corpus bench --live --json")]
     Bench {
-        /// Of the learnings of this project (the default)
+        /// Use the learnings of this project (the default)
         #[arg(long, conflicts_with_all = ["corpus", "global"])]
         live: bool,
-        /// Of another corpus: a folder with `learnings/`, and perhaps a `bench.json` of questions with
-        /// the ids that answer them
+        /// Use another corpus: a folder with `learnings/`, and perhaps a `bench.json` of questions
+        /// with the ids that answer them
         #[arg(long, value_name = "DIR")]
         corpus: Option<PathBuf>,
-        /// Of the learnings in the home folder's .agents
+        /// Use the learnings in the home folder's .agents
         #[arg(long, conflicts_with = "corpus")]
         global: bool,
         #[command(flatten)]
@@ -63,7 +64,7 @@ pub enum CorpusCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// What it knows of a goal; each line cites the node that says it
+    /// Show what the corpus knows of a goal; each line cites the node it comes from
     #[command(after_help = "Example: runner corpus brief --goal 'fewer flaky tests'")]
     Brief {
         /// The goal

@@ -16,7 +16,7 @@ pub enum CuratorCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// What keeps it from working: each finding with the command that mends it
+    /// Check what keeps the curator from working; each finding comes with the command that fixes it
     ///
     /// Exit code 1 when something is wrong.
     #[command(after_help = "Example: runner curator diagnose --json | jq -r '.[].mend'")]
@@ -32,7 +32,7 @@ pub enum CuratorCommand {
         /// lint-wiki, dream-seed or ingest-claude-session
         #[arg(long)]
         kind: String,
-        /// What it is about: a note, a transcript
+        /// The file that the job is about: a note, a transcript
         #[arg(long, value_name = "PATH")]
         source: Option<std::path::PathBuf>,
         /// The first line, from 1
@@ -75,16 +75,16 @@ pub enum CuratorCommand {
         after_help = "Example: runner curator event --source ci --severity warn --desired-action 'look at the flaky test' --escalation-target claude --budget 2"
     )]
     Event {
-        /// Who raises it
+        /// The source that raises the event
         #[arg(long)]
         source: String,
         /// How bad it is
         #[arg(long)]
         severity: SeverityArg,
-        /// What should be done
+        /// The action that should be taken
         #[arg(long, value_name = "WORDS")]
         desired_action: String,
-        /// Who should do it: the name of a backend, or a person
+        /// The name of the backend, or the person, that should take the action
         #[arg(long, value_name = "WHO")]
         escalation_target: String,
         /// The most model calls that may ever come of it
@@ -102,7 +102,6 @@ pub enum CuratorCommand {
         after_help = "Example: runner curator events --json | jq '.[] | {id, left}'"
     )]
     Events {
-        /// What to do
         #[command(subcommand)]
         command: Option<EventsCommand>,
         /// Also those that are over
@@ -111,7 +110,7 @@ pub enum CuratorCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// What makes it run: the settings, shown; --apply writes them into runner.toml
+    /// Show the settings that make the curator run; --apply writes them into runner.toml
     #[command(after_help = "Example: runner curator setup --apply && runner curator diagnose")]
     Setup {
         /// Write them

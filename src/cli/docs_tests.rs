@@ -54,8 +54,8 @@ fn blocks() -> Vec<Block> {
     all
 }
 
-/// The simple commands of a shell's text, as words; what a shell would put in their place is left as
-/// it stands.
+/// Splits a shell text into its simple commands, each a list of words. Expansions such as `$NAME`
+/// stay as they are written.
 pub fn commands(text: &str) -> Vec<Vec<String>> {
     let mut all = vec![Vec::new()];
     let (mut word, mut quote, mut begun) = (String::new(), None, false);
@@ -97,7 +97,7 @@ pub fn commands(text: &str) -> Vec<Vec<String>> {
     all
 }
 
-/// What of a command is this program's line, if it is one.
+/// Returns the command as a `runner` command line, or `None` if it starts another program.
 pub fn line_of(words: &[String]) -> Option<Vec<String>> {
     let runner = "runner".to_owned();
     match words {
@@ -129,7 +129,7 @@ fn every_command_line_of_the_documentation_parses() {
     for block in blocks() {
         let text = match block.language.as_str() {
             "sh" => block.text,
-            // What a person types stands behind a prompt.
+            // Only the lines behind a prompt are input; the others are output.
             "console" => block
                 .text
                 .lines()
@@ -166,7 +166,7 @@ fn every_block_of_settings_in_the_documentation_loads() {
     let overrides = Overrides::default();
     let mut count = 0;
     for block in blocks().iter().filter(|block| block.language == "toml") {
-        // What belongs into the user's own file says so in its first line.
+        // The first line of an example names the user's file if the example belongs there.
         let own = block.text.starts_with("# ~/.config/runner/config.toml");
         fs::write(&user, if own { &block.text } else { "" }).unwrap();
         fs::write(&project, if own { "" } else { &block.text }).unwrap();

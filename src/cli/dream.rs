@@ -92,7 +92,7 @@ pub enum DreamCommand {
     Amend {
         #[command(flatten)]
         one: ProposalArg,
-        /// What to do
+        /// Action to take
         #[arg(long, value_enum)]
         action: ActionWord,
         /// The idea to merge into [default: the proposal's]
@@ -152,7 +152,7 @@ pub struct ProposalArg {
     pub which: DreamJobArg,
 }
 
-/// What the person says about it.
+/// The person's note on a decision.
 #[derive(Clone, Debug, Args)]
 pub struct DecisionNote {
     /// Why; it is kept with the decision
@@ -202,11 +202,11 @@ macro_rules! words {
 }
 
 words!(
-    /// What may be done with an idea.
+    /// An action on an idea.
     ActionWord for Action { Archive, Merge, Promote, MarkBlog, Keep }
 );
 words!(
-    /// What an idea was found to be.
+    /// The status that an assessment gave an idea.
     StatusWord for IdeaStatus { Implemented, Duplicate, Meritorious, Sidenote, BlogCandidate }
 );
 words!(

@@ -1,4 +1,4 @@
-//! An error as a person meets it: what, where, why, and the command that mends it.
+//! The error type for users: the problem, its place, its cause and the command that fixes it.
 
 use std::fmt;
 use std::path::Path;
@@ -19,12 +19,13 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Whether the database is damaged, so that nothing may run until a person has acted.
+    /// Reports whether the database is damaged, in which case nothing may run until a person has
+    /// acted.
     pub fn is_damage(&self) -> bool {
         self.damage
     }
 
-    /// What is damaged is a copy and not the database.
+    /// Marks the damage as that of a copy, so that the database itself counts as sound.
     pub fn of_a_copy(mut self) -> Self {
         self.damage = false;
         self
@@ -40,58 +41,57 @@ impl Failure {
         }
     }
 
-    /// The surroundings are wrong.
+    /// Creates a failure for a problem in the environment of the program.
     pub fn environment(what: impl Into<String>) -> Self {
         Self::new(Exit::Configuration, what)
     }
 
-    /// The configuration is wrong.
+    /// Creates a failure for an error in the configuration.
     pub fn configuration(what: impl Into<String>) -> Self {
         Self::new(Exit::Configuration, what)
     }
 
-    /// Input is wrong.
+    /// Creates a failure for invalid input.
     pub fn data(what: impl Into<String>) -> Self {
         Self::new(Exit::Data, what)
     }
 
-    /// The command line is wrong in a way that only its meaning shows.
+    /// Creates a usage failure for arguments that parse but make no sense together.
     pub fn usage(what: impl Into<String>) -> Self {
         Self::new(Exit::Usage, what)
     }
 
-    /// A file cannot be written.
     pub fn cannot_write(what: impl Into<String>) -> Self {
         Self::new(Exit::CannotWrite, what)
     }
 
-    /// A guard said no.
+    /// Creates a failure for an action that a guard refused.
     pub fn refused(what: impl Into<String>) -> Self {
         Self::new(Exit::Failed, what)
     }
 
-    /// Somebody else is at it.
+    /// Creates a failure for a resource that another process uses now.
     pub fn later(what: impl Into<String>) -> Self {
         Self::new(Exit::TryLater, what)
     }
 
-    /// Something is not installed here, or not of this system.
+    /// Creates a failure for a program or feature that this system lacks.
     pub fn unavailable(what: impl Into<String>) -> Self {
         Self::new(Exit::Unavailable, what)
     }
 
-    /// A fault of our own.
+    /// Creates a failure for a bug in this program.
     pub fn internal(what: impl Into<String>) -> Self {
         Self::new(Exit::Internal, what)
     }
 
-    /// With the lines of a file that it is about, the place marked.
+    /// Adds a drawing of the file's lines in question, with the place marked.
     pub fn drawn(mut self, drawing: impl Into<String>) -> Self {
         self.drawing = Some(drawing.into());
         self
     }
 
-    /// For a person at a terminal: with the drawing, which logs and JSON go without.
+    /// Returns the text for a terminal. It includes the drawing, which logs and JSON leave out.
     pub fn message(&self) -> String {
         let mut text = self.what.clone();
         if let Some(drawing) = &self.drawing {
@@ -105,12 +105,12 @@ impl Failure {
         text
     }
 
-    /// What is wrong, and the command that mends it.
+    /// Returns the problem and the command that fixes it.
     pub fn parts(&self) -> (String, Option<String>) {
         (self.what.clone(), self.hint.clone())
     }
 
-    /// With the command that mends it.
+    /// Adds the command that fixes the problem.
     pub fn hint(mut self, command: impl Into<String>) -> Self {
         self.hint = Some(command.into());
         self
@@ -183,8 +183,9 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// The command that puts a database aside with what belongs to it, so that the next command makes a new
-/// one. It names only what is there, for `mv` fails over anything else.
+/// Returns the command that moves a database and its related folders aside, so that the next
+/// command creates a new one. The command names only paths that exist, because `mv` fails on any
+/// other.
 pub fn aside(store: &Path) -> String {
     let state = store.parent().unwrap_or(store);
     let beside: String = ["runs", "backups"]

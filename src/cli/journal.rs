@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-/// What becomes of the journal.
+/// The subcommands of `runner journal`.
 #[derive(Debug, Subcommand)]
 pub enum JournalCommand {
     /// Write it as one static page, which needs no script and no network
@@ -15,7 +15,7 @@ pub enum JournalCommand {
     },
 }
 
-/// What an agent's program calls by itself.
+/// The subcommands that an agent's program calls through its hooks.
 #[derive(Debug, Subcommand)]
 pub enum HookCommand {
     /// Record one tool: the PostToolUse hook's payload on standard input, one row in _steps.jsonl

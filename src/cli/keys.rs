@@ -1,4 +1,4 @@
-//! What the bytes of a terminal mean: keys out of what was read, however it was cut into pieces.
+//! Decodes terminal input into keys, however the bytes were split between reads.
 //!
 //! ```text
 //!  byte            a letter, Enter, Backspace, control-C …    one key
@@ -7,7 +7,7 @@
 //!  a torn piece    of a sequence or of a letter               waits for the rest
 //! ```
 //!
-//! Pure: must never read anything itself.
+//! This module is pure: it must never read anything itself.
 
 use super::screen::Input;
 
@@ -17,7 +17,7 @@ pub struct Keys {
     torn: Vec<u8>,
 }
 
-/// What a byte, or some of them, came to.
+/// The meaning of one or more input bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// Something that a person did.
@@ -27,7 +27,7 @@ pub enum Key {
 }
 
 impl Keys {
-    /// Takes what was read and says which keys it was.
+    /// Adds the bytes that were read and returns the complete keys.
     pub fn take(&mut self, read: &[u8]) -> Vec<Key> {
         self.torn.extend_from_slice(read);
         let mut keys = Vec::new();
@@ -40,13 +40,14 @@ impl Keys {
         keys
     }
 
-    /// The rest of a torn piece did not come: it is none.
+    /// Drops an incomplete sequence whose rest did not arrive.
     pub fn forget(&mut self) {
         self.torn.clear();
     }
 }
 
-/// The first key and its length in bytes; `None` where more must come.
+/// Returns the first key and its length in bytes, or `None` if more bytes are needed. The inner
+/// `None` is a sequence without a meaning.
 fn first(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
     let does = |input| Some(Key::Does(input));
     Some(match bytes {
@@ -68,9 +69,9 @@ fn first(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
     })
 }
 
-/// A key with a name, by the numbers and the last byte of its sequence.
+/// Returns the named key for the numbers and the last byte of an escape sequence.
 fn named(numbers: &[u8], last: u8) -> Option<Key> {
-    // What is held down with it stands behind a semicolon.
+    // The number behind a semicolon describes the modifier keys.
     let number = numbers.split(|byte| *byte == b';').next().unwrap_or(b"");
     Some(Key::Does(match (number, last) {
         (_, b'A') => Input::Up,
@@ -84,7 +85,7 @@ fn named(numbers: &[u8], last: u8) -> Option<Key> {
     }))
 }
 
-/// A letter in UTF-8; what is none is passed over.
+/// Decodes one UTF-8 letter and its length. Invalid bytes are skipped.
 fn letter(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
     let piece = &bytes[..bytes.len().min(4)];
     let valid = match std::str::from_utf8(piece) {
@@ -141,7 +142,7 @@ mod tests {
             let mut keys = Keys::default();
             let mut taken = keys.take(one);
             taken.extend(keys.take(two));
-            // What ends with an escape is the key of that name.
+            // A piece that ends with an escape byte yields the Escape key.
             if one.last() != Some(&0x1b) {
                 assert_eq!(taken, expected(), "cut at {cut}");
             }

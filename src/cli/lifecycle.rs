@@ -18,7 +18,8 @@ pub enum BoardCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// What verdicts could not act on: headings twice, unknown keywords; exit code 1 when there is any
+    /// List verdicts that had no effect: duplicate headings, unknown keywords; exit code 1 when
+    /// there is any
     #[command(after_help = "Example: runner board lint || $EDITOR plan.org")]
     Lint {
         #[command(flatten)]
@@ -62,7 +63,7 @@ pub enum BoardCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// What was moved, when, by which run and for which entry, the newest first
+    /// List the moves on the board: task, time, run and entry, the newest first
     #[command(after_help = "Example: runner board history --limit 5")]
     History {
         /// At most so many; 0 means all
@@ -129,10 +130,10 @@ pub enum LifecycleCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// What a waking run reads first, in 60 lines at most
+    /// Show the text that a waking run reads first, in 60 lines at most
     #[command(after_help = "Example: runner lifecycle orient --kind audit")]
     Orient {
-        /// What the run is for
+        /// Purpose of the run
         #[arg(long, value_enum, default_value = "wake")]
         kind: AgentArg,
         #[command(flatten)]
@@ -166,7 +167,7 @@ pub struct Agent {
     pub agent: String,
 }
 
-/// Who works in the demo's cycle.
+/// The agent that works in the demo's cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DemoAgent {
     /// A script that does what a model would do
@@ -175,7 +176,7 @@ pub enum DemoAgent {
     Builtin,
 }
 
-/// What a waking run is for.
+/// The purpose of a waking run.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum AgentArg {
     /// Working

@@ -59,10 +59,10 @@ pub enum OvernightCommand {
     },
 }
 
-/// How one night differs from what runner.toml says.
+/// Settings of one night that differ from runner.toml.
 #[derive(Debug, Args)]
 pub struct StartArgs {
-    /// What the night is for
+    /// Goal of the night
     #[arg(long, value_name = "TEXT")]
     pub goal: Option<String>,
     /// Where its artifacts go, below the project
@@ -95,7 +95,7 @@ pub struct StartArgs {
     /// So many of those in a row are a plateau; 2 at the least
     #[arg(long, value_name = "K")]
     pub plateau_window: Option<u64>,
-    /// Spend a rescue where a strict night would halt [default: as the job says]
+    /// Spend a rescue where a strict night would halt [default: the job's setting]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub warn_only: Option<bool>,
     /// The most that a staged copy of the corpus may take

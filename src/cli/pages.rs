@@ -21,10 +21,10 @@ pub struct Page {
     pub text: Vec<u8>,
 }
 
-/// All pages, the program's own first.
+/// Renders all manual pages, the program's own page first.
 ///
 /// # Errors
-/// A page could not be made.
+/// Returns an error if a page cannot be rendered.
 pub fn manual() -> io::Result<Vec<Page>> {
     every(&Args::command())
         .into_iter()
@@ -49,14 +49,14 @@ pub fn manual() -> io::Result<Vec<Page>> {
         .collect()
 }
 
-/// The script that completes command lines of `shell`.
+/// Returns the completion script for `shell`.
 pub fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     generate(shell, &mut Args::command(), "runner", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// The program and all its commands that are shown, each with the words that call it.
+/// Lists the program and all its visible commands, each with the words that call it.
 fn every(program: &Command) -> Vec<(Vec<String>, Command)> {
     fn walk(words: &[String], command: &Command, all: &mut Vec<(Vec<String>, Command)>) {
         let mut own = words.to_vec();

@@ -12,7 +12,7 @@ pub struct ReportArgs {
     pub form: ReportFormat,
 }
 
-/// In which form; markdown unless told otherwise.
+/// The output format, which is markdown by default.
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[group(multiple = false)]
 pub struct ReportFormat {

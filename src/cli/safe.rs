@@ -1,7 +1,7 @@
 //! Other people's text on a terminal: nothing that it holds is obeyed, and what cannot be seen is
 //! shown. Ideas, file names and models' words all go through here.
 
-/// One line: control characters and what turns the order of writing around become escapes.
+/// Returns the text as one line in which control characters and direction marks are escaped.
 pub fn line(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -14,7 +14,7 @@ pub fn line(text: &str) -> String {
     safe
 }
 
-/// Whether a terminal would obey it, or a reader be misled by it.
+/// Reports whether a terminal would interpret `c`, or whether `c` could mislead a reader.
 fn hidden(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -26,7 +26,7 @@ fn hidden(c: char) -> bool {
         )
 }
 
-/// A text of several lines, each safe.
+/// Splits a text into lines and escapes each with [`line`].
 pub fn lines(bytes: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(bytes).lines().map(line).collect()
 }

@@ -25,22 +25,20 @@ use super::keys::{Key, Keys};
 pub enum CellStyle {
     /// As it is.
     Plain,
-    /// What matters most.
     Strong,
-    /// What matters less.
     Faint,
     /// A bar.
     Bar,
-    /// What comes in, what is well.
+    /// Additions and good states.
     Good,
-    /// What is in the way.
+    /// Problems.
     Bad,
 }
 
 /// One row, from left to right.
 pub type Row = Vec<(CellStyle, String)>;
 
-/// What a person did, or what happened to the terminal.
+/// An action of the person, or an event of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A letter.
@@ -69,7 +67,7 @@ pub enum Input {
     Stop,
 }
 
-/// Whether there is a terminal to read keys from and to paint on.
+/// Reports whether standard input and standard output are both terminals.
 pub fn there_is_one() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
@@ -93,7 +91,7 @@ const LOOK: Timespec = Timespec {
 };
 
 impl Screen {
-    /// Takes the terminal; `color` says whether colours are wanted.
+    /// Takes over the terminal. `color` enables colours.
     pub fn open(color: bool) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT, SIGHUP] {

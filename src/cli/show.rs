@@ -1,6 +1,6 @@
-//! What people see: standard output for results, standard error for everything else.
+//! Output for people: results go to standard output, everything else to standard error.
 //!
-//! The only place that prints. A closed pipe is the reader's choice and never an error.
+//! This is the only module that prints. A closed pipe is the reader's choice and never an error.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -18,7 +18,7 @@ use crate::env;
 
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Whether some of a result could not be written.
+/// Reports whether part of a result could not be written.
 pub fn lost() -> bool {
     LOST.load(Ordering::SeqCst)
 }
@@ -47,7 +47,7 @@ pub fn json(value: &impl Serialize) {
     out(&text);
 }
 
-/// A result as JSON text: over several lines, or as one of a stream of lines.
+/// Returns a result as JSON text: on one line for a stream, otherwise over several lines.
 pub fn json_line(value: &impl Serialize, stream: bool) -> String {
     let text = match stream {
         true => serde_json::to_string(value),
@@ -56,16 +56,17 @@ pub fn json_line(value: &impl Serialize, stream: bool) -> String {
     text.expect("results have string keys only") + "\n"
 }
 
-/// Whether standard output is a terminal that can be drawn on: one that knows how to go back.
+/// Reports whether standard output is a terminal whose cursor can move back.
 pub fn can_draw() -> bool {
     io::stdout().is_terminal() && env::setting("TERM").is_some_and(|term| term != "dumb")
 }
 
-/// Draws a text over the last one, from the upper left corner of the terminal: every line in its
-/// place, and what is left of the old ones taken away. What does not fit is cut, and said to be.
+/// Draws a text over the previous one, from the upper left corner of the terminal, and clears the
+/// rest of the old lines. A text that does not fit is cut, and the last line states how many lines
+/// are missing.
 pub fn draw(text: &str, first: bool) {
     let size = rustix::termios::tcgetwinsize(io::stdout());
-    // A size of nothing is one that nobody has told the terminal.
+    // A size of 0 means that the terminal does not know its size.
     let reported = |reported: u16, usual: usize| match reported {
         0 => usual,
         reported => usize::from(reported),
@@ -83,8 +84,8 @@ pub fn draw(text: &str, first: bool) {
     out(&frame);
 }
 
-/// The lines of a text that fit, each ended by a command to clear the rest of its row. The last row
-/// stays free, so that the cursor does not move the picture.
+/// Returns the lines of a text that fit, each followed by the command that clears the rest of its
+/// row. The last row stays free, so that the cursor does not scroll the picture.
 fn fitted(text: &str, rows: usize, columns: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let room = rows - 1;
@@ -109,14 +110,14 @@ fn fitted(text: &str, rows: usize, columns: usize) -> String {
     frame
 }
 
-/// Says something by the way, on standard error.
+/// Prints a notice on standard error unless `quiet` is set.
 pub fn info(quiet: bool, text: &str) {
     if !quiet {
         complain_raw(&plain(text));
     }
 }
 
-/// Says what went wrong.
+/// Prints an error on standard error.
 pub fn complain(text: &str) {
     complain_raw(&format!("runner: {}", plain(text)));
 }
@@ -126,7 +127,8 @@ fn complain_raw(text: &str) {
     let _closed = writeln!(stderr, "{}", printable(text));
 }
 
-/// The text without what a terminal would obey: names, lock files and models' words are shown here.
+/// Replaces control characters in the text, because names, lock files and models' answers are
+/// printed here.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
     if text.contains(obeyed) {
@@ -136,15 +138,15 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A moment for people: their own zone, to the second.
+/// Formats a time for people: in the system's time zone, to the second.
 pub fn format_time(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system())
         .strftime("%Y-%m-%d %H:%M:%S %Z")
         .to_string()
 }
 
-/// A moment for people in a zone of its own, with the zone's abbreviation; that of the machine where
-/// the name means nothing.
+/// Formats a time for people in the given zone, with the zone's abbreviation. An unknown zone name
+/// falls back to the system's zone.
 pub fn format_time_in(at: Timestamp, zone: &str) -> String {
     let zone = jiff::tz::TimeZone::get(zone).unwrap_or_else(|_| jiff::tz::TimeZone::system());
     at.to_zoned(zone)
@@ -152,7 +154,7 @@ pub fn format_time_in(at: Timestamp, zone: &str) -> String {
         .to_string()
 }
 
-/// "1 run", "2 runs".
+/// Formats a count with its noun, such as "1 run" or "2 runs".
 pub fn count(count: u64, what: &str) -> String {
     runner_text::counted(count, what)
 }
@@ -208,7 +210,6 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// For a run of `job`.
     pub fn new(job: &str, quiet: bool, verbose: bool) -> Self {
         let shown = io::stderr().is_terminal() && !quiet;
         let target = if shown {

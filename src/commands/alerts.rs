@@ -1,4 +1,5 @@
-//! `alerts`: what people were told of, whether it arrived, and no more of it.
+//! `alerts`: shows the alerts and the delivery of their messages, and acknowledges an alert so that
+//! its messages end.
 
 use std::path::Path;
 
@@ -50,7 +51,7 @@ struct MessageJson {
     /// While it waits.
     next: Option<Timestamp>,
     over: Option<Timestamp>,
-    /// What went wrong with the last try.
+    /// The error of the last try.
     said: String,
 }
 
@@ -120,7 +121,7 @@ fn list(home: &Env, here: &Path, over: bool, all: bool, listing: Listing) -> Res
     Ok(Exit::Done)
 }
 
-/// How an alert stands, in words.
+/// Describes the state of an alert.
 fn stands(alert: &AlertRow, messages: &[MessageRow]) -> String {
     if let Some((_, how)) = &alert.ended {
         return match how.as_str() {
@@ -177,7 +178,6 @@ fn one(home: &Env, wanted: &str, listing: Listing) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What became of a message, in words.
 fn delivery_text(message: &MessageRow) -> String {
     let tries = show::count(u64::from(message.tries), "time");
     let stands = match message.state {
@@ -304,7 +304,7 @@ fn ack(
     Ok(Exit::Done)
 }
 
-/// The one alert whose id begins so.
+/// Returns the only alert whose id begins with `wanted`.
 fn find(store: &Store, wanted: &str) -> Result<AlertRow, Failure> {
     let start = wanted.to_ascii_uppercase();
     let mut found: Vec<AlertRow> = store

@@ -30,11 +30,10 @@ struct Listed<'a> {
     program: Option<String>,
     containment: Option<String>,
     fallback: &'a [String],
-    /// What a preflight says.
+    /// The result of the preflight, if it failed.
     problem: Option<String>,
 }
 
-/// What a check came to.
 #[derive(Debug, Serialize)]
 struct CheckResult<'a> {
     name: &'a str,
@@ -154,7 +153,7 @@ fn check(home: &Env, here: &LoadedProject, name: &str, listing: Listing) -> Resu
     }))
 }
 
-/// Whether runner's own folder can be written.
+/// Checks that runner's own folder can be written.
 fn state(home: &Env) -> CheckItem {
     let there = home.state.ancestors().find(|path| path.exists());
     let there = there.unwrap_or(Path::new("/"));
@@ -169,7 +168,7 @@ fn state(home: &Env) -> CheckItem {
     }
 }
 
-/// What a run's sandbox would be made of. A backend within this program starts nothing.
+/// Describes the sandbox that a run would get. A backend within this program starts no process.
 fn describe_sandbox(kind: &str) -> CheckItem {
     let (said, missing) = match doctor::sandbox::describe() {
         Ok(said) => (said, false),

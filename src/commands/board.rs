@@ -65,7 +65,7 @@ pub fn run(home: &Env, here: &Path, command: &BoardCommand, quiet: bool) -> Resu
     }
 }
 
-/// The board that is meant: the one that is named, else that of the agent's jobs.
+/// Returns the path of the board that the arguments name, or else of the board of the agent's jobs.
 pub(super) fn path(here: &LoadedProject, which: &BoardArg) -> String {
     let of_agent = || {
         here.config.jobs.values().find_map(|job| {
@@ -243,7 +243,7 @@ fn change(
         .map_err(|error| failure(error, &path))
 }
 
-/// Who acts in a project for this command.
+/// Creates the actor that edits a project for this command.
 pub(super) fn hand<'h>(
     home: &'h Env,
     here: &'h LoadedProject,
@@ -323,7 +323,6 @@ fn history(here: &LoadedProject, limit: usize, listing: Listing) -> Result<Exit,
     Ok(Exit::Done)
 }
 
-/// Why a board was not changed, with what mends it.
 fn failure(error: BoardError, path: &str) -> Failure {
     let what = safe::line(&runner_engine::error_chain::whole(&error));
     match error {
@@ -341,7 +340,6 @@ fn failure(error: BoardError, path: &str) -> Failure {
     }
 }
 
-/// Why an act placed nothing.
 pub(super) fn act_failure(error: ManualEditError) -> Failure {
     let what = safe::line(&runner_engine::error_chain::whole(&error));
     match error {

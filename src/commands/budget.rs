@@ -52,7 +52,7 @@ pub fn run(
     }
 }
 
-/// One account as scripts see it: each unit by its name.
+/// The JSON form of one budget, with each unit under its name.
 #[derive(Debug, Serialize)]
 struct AccountJson {
     level: &'static str,
@@ -99,7 +99,7 @@ fn all(amounts: Amounts) -> Map<String, Value> {
     bounded(amounts.array().map(Some))
 }
 
-/// The accounts that exist now: the day, each job's, the open night, all pools.
+/// Lists the budgets that exist now: the day, each job's, the open night's, all pools.
 fn accounts(
     here: &LoadedProject,
     store: Option<&Store>,
@@ -208,7 +208,8 @@ fn shown(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Fai
     Ok(Exit::Done)
 }
 
-/// The pool of a limit; a backend without one has its own name.
+/// Returns the label of the pool of a limit. A backend without a pool is labelled with its own
+/// name.
 fn name_of(here: &LoadedProject, limit: &ProviderLimit) -> String {
     match limit.pool.strip_prefix(&format!("{} ", here.id)) {
         Some(backend) => format!("backend {backend}"),
@@ -430,7 +431,7 @@ fn grant(
     Ok(Exit::Done)
 }
 
-/// `calls=3`, `money=2.50`, `time=1h`.
+/// Parses amounts such as `calls=3`, `money=2.50` and `time=1h`.
 fn amounts(words: &[String]) -> Result<Amounts, Failure> {
     let mut sum = [0_u64; 5];
     for word in words {
@@ -471,7 +472,8 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
     Ok(Amounts::from_array(sum))
 }
 
-/// `day`, `night`, `job:NAME`, `pool:NAME:day`, `pool:NAME:week` or `pool:NAME:window`.
+/// Resolves a budget name: `day`, `night`, `job:NAME`, `pool:NAME:day`, `pool:NAME:week` or
+/// `pool:NAME:window`.
 fn named(
     here: &LoadedProject,
     store: &Store,

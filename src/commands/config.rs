@@ -79,7 +79,7 @@ pub fn run(home: &Env, here: &Path, command: &ConfigCommand, quiet: bool) -> Res
     }
 }
 
-/// The project's file, where there is a project.
+/// Returns the path of the project's file, or `None` outside of a project.
 fn file(here: &Path) -> Result<Option<PathBuf>, Failure> {
     // A folder that is not there is a mistake; one in no project is none.
     if !here.is_dir() {
@@ -108,7 +108,7 @@ fn origins(view: &View) -> Value {
     Value::Object(all)
 }
 
-/// The settings as TOML that can be read again, each table under its own header.
+/// Formats the settings as TOML that can be read again, each table under its own header.
 fn toml(view: &View, origin: bool) -> String {
     let rank = |entry: &ViewEntry| {
         let top = ORDER.iter().position(|name| *name == entry.path[0]);
@@ -181,7 +181,7 @@ pub(super) fn set(
     }
     write(&path, &old, &new)?;
     show::info(quiet, &format!("set {key} in {}", path.display()));
-    // What is mistaken elsewhere was told above; every tick tells it again.
+    // The mistakes that remain were printed above, and every tick reports them again.
     if let (0, Err(failure)) = (rest, register(home)) {
         show::complain(&format!(
             "it counts from the next tick on: {}",

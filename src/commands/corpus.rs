@@ -1,8 +1,8 @@
-//! `runner corpus`: each step over the corpus manually.
+//! `runner corpus`: runs each step over the corpus manually.
 //!
-//! A look honours the marker of commits: one that was begun by a process that died is finished first,
-//! one that is under way is waited for. A change takes the overnight lock, is placed by a commit of its
-//! own, and is refused while a night runs.
+//! A read honours the commit marker: it first finishes a commit that a dead process began, and
+//! waits for one that is under way. A change takes the overnight lock, is written in one commit of
+//! its own, and is refused while a night runs.
 
 use runner_text::counted;
 use std::fs;
@@ -73,7 +73,7 @@ pub fn run(home: &Env, here: &Path, command: &CorpusCommand, quiet: bool) -> Res
     }
 }
 
-/// The nearest folder at or above `from` that holds a corpus.
+/// Returns the nearest folder at or above `from` that holds a corpus.
 fn find(from: &Path) -> Result<PathBuf, Failure> {
     let from = fs::canonicalize(from)
         .map_err(|error| Failure::data(format!("{}: {error}", from.display())))?;
@@ -95,7 +95,7 @@ impl CorpusCommandContext<'_> {
         Ok(self.home.wall()?.to_zoned(TimeZone::UTC).date())
     }
 
-    /// The corpus, whole: never one that is half committed.
+    /// Reads the whole corpus, never a half-committed state.
     fn corpus(&self) -> Result<Corpus, Failure> {
         let whole = || {
             read(&self.root.join(FOLDER))

@@ -1,4 +1,4 @@
-//! `runner daemon`: in the foreground, until it is told to end.
+//! `runner daemon`: runs the daemon in the foreground until it is asked to end.
 
 use runner_engine::outcome::Exit;
 

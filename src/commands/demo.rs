@@ -57,7 +57,7 @@ const IDEAS: &[(&str, &str)] = &[
 
 /// The scripted agent.
 const AGENT: &str = include_str!("../../config/demo/agent.sh");
-/// Where it lies, below the project; git is told to ignore it.
+/// The agent's folder below the project, which git ignores.
 const AGENT_FOLDER: &str = ".demo-agent";
 /// How many steps a whole cycle has after its first.
 const STEPS: u32 = 5;
@@ -108,7 +108,7 @@ pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Ex
         );
     }
     cycle(&root, scripted)?;
-    // Its own account would stand in the report once more.
+    // The night's own output would repeat the report.
     let hushed = SpawnMode {
         quiet: true,
         ..manner
@@ -194,7 +194,8 @@ fn cycle(root: &Path, scripted: bool) -> Result<(), Failure> {
     fs::write(&settings, text).map_err(|error| cannot(&settings, error))
 }
 
-/// The history as `git fast-import` reads it: same commits, same hashes, on every machine.
+/// Converts the history to the input of `git fast-import`, with the same commits and hashes on
+/// every machine.
 fn fast_import(history: &str) -> String {
     let mut out = String::new();
     let mut commits = 0;
@@ -250,7 +251,8 @@ fn fast_import(history: &str) -> String {
     out
 }
 
-/// Git, writing: only here, and only into the folder that was made a moment ago.
+/// Runs a git command that writes. Only the demo uses it, and only in the folder that it just
+/// created.
 fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
     let mut env = env::child_environment();
     for (name, value) in [

@@ -74,7 +74,7 @@ fn go_there(home: &Env, here: &Path, listing: Listing) -> Result<Failure, Failur
     Ok(env::become_in(&arguments, &variables))
 }
 
-/// What a host scheduler sets by itself.
+/// Returns the environment variables that a host scheduler sets by itself.
 fn given_by(kind: SchedulerKind) -> BTreeMap<String, String> {
     let path = match kind {
         SchedulerKind::Cron => "/usr/bin:/bin",

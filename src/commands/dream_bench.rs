@@ -132,7 +132,7 @@ fn measure(
     })
 }
 
-/// The most memory that this process ever had.
+/// Returns the peak memory use of this process in bytes.
 fn peak() -> Option<u64> {
     let status = read_text_proc("/proc/self/status").ok()?;
     let line = status
@@ -259,7 +259,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// The confusion matrix: a row for what an idea is, a column for what it was called.
+/// Formats the confusion matrix: a row for each true class, a column for each assigned class.
 fn table(figures: &Figures) -> String {
     let confusion = &figures.classes.confusion;
     let mut called: Vec<&str> = confusion

@@ -98,7 +98,7 @@ fn bounds_of(home: &Env, here: &Path, job: &str) -> Result<WriteBounds, Failure>
     })
 }
 
-/// A refusal in the form that an agent's hook may print.
+/// Formats a refusal as an agent's hook prints it.
 fn decision(why: &str) -> serde_json::Value {
     serde_json::json!({
         "hookSpecificOutput": {
@@ -118,7 +118,6 @@ const LEAK: AnswerTexts = (
     "could leak",
 );
 
-/// What is said of one path.
 #[derive(Serialize)]
 struct GuardAnswer<'a> {
     path: &'a str,

@@ -1,5 +1,5 @@
-//! `runner init`: make a repository a project. Everything is checked before anything is written; it
-//! says what it writes, and a second time writes nothing.
+//! `runner init`: makes a repository a project. It checks everything before it writes anything, and
+//! prints what it writes. A second call writes nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ use crate::project::identity;
 use crate::project::registration::Registration;
 use crate::project::{self, LoadedProject};
 
-/// Folders that a project has, and whether git is told to ignore them: what runner writes is kept
-/// out of the repository's own business.
+/// The folders of a project, and whether git ignores them. Git ignores the files that runner itself
+/// writes.
 const FOLDERS: &[(&str, bool)] = &[
     ("ideas", false),
     ("dreams", true),
@@ -30,7 +30,7 @@ const FOLDERS: &[(&str, bool)] = &[
     (".runner/curator", false),
 ];
 
-/// Makes the repository around `dir` a project; of its own, where `new_id` says so.
+/// Makes the repository around `dir` a project. `new_id` gives it an id of its own.
 pub fn run(home: &Env, dir: &Path, new_id: bool, quiet: bool) -> Result<Exit, Failure> {
     let (root, written) = make(home, dir, new_id)?;
     for line in &written {
@@ -51,7 +51,7 @@ pub fn run(home: &Env, dir: &Path, new_id: bool, quiet: bool) -> Result<Exit, Fa
     Ok(Exit::Done)
 }
 
-/// One thing to write, and the line that tells of it.
+/// One thing to write, and the line that reports it.
 struct InitStep {
     line: String,
     what: InitAction,
@@ -63,7 +63,7 @@ enum InitAction {
     Own(ProjectId),
 }
 
-/// Does it, and says what was written.
+/// Creates the project and returns its root and the lines that report what was written.
 pub fn make(home: &Env, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<String>), Failure> {
     let git = Git::new(dir, &env::child_environment(), &env::marker()?);
     let root = match git.top() {
@@ -83,7 +83,7 @@ pub fn make(home: &Env, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<String
             root.display()
         )));
     }
-    // A mistake in any layer is told before there is a project that cannot run.
+    // A mistake in any layer is reported before there is a project that cannot run.
     let path = root.join(project::FILE);
     let config = config::load(&home.stack(Some(&path)))?;
     let old = config::file(&path)?;
@@ -92,7 +92,8 @@ pub fn make(home: &Env, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<String
         choose(home, store.as_ref(), &root, config.project.as_ref(), new_id)?
     };
     let mut steps = Vec::new();
-    // What a clone is born with is no more than a seed: it stays as it is.
+    // The id in the project's file is only a seed for a clone's own id, so an existing one stays
+    // unchanged.
     if config.project.is_none() || old.is_none() {
         steps.push(config_file(&path, old, &id)?);
     }
@@ -150,7 +151,7 @@ pub fn make(home: &Env, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<String
     Ok((root, written))
 }
 
-/// The id that this clone is to have, and whether it is to be written into its git folder.
+/// Chooses the id of this clone, and whether it is written into the clone's git folder.
 fn choose(
     home: &Env,
     store: Option<&Store>,
@@ -274,7 +275,7 @@ fn exclude(git: &Git, lines: &[String]) -> Result<Option<InitStep>, Failure> {
     }))
 }
 
-/// Whether a step can be carried out, as far as that can be told without doing it.
+/// Checks that a step can be carried out, as far as that is known without doing it.
 fn writable(root: &Path, what: &InitAction) -> Result<(), Failure> {
     let folder = match what {
         InitAction::File(path, _) | InitAction::Folder(path) => path.parent().map(Path::to_owned),

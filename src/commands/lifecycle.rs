@@ -95,7 +95,8 @@ pub fn run(
     }
 }
 
-/// The job that is the cycle of an agent, and its settings; without one the built-in cycle's.
+/// Returns the job that is the cycle of an agent, and its settings. Without such a job it returns
+/// the settings of the built-in cycle.
 fn of_agent(here: &LoadedProject, agent: &str) -> (Option<String>, CycleSpec) {
     let found = here
         .config
@@ -117,7 +118,7 @@ fn of_agent(here: &LoadedProject, agent: &str) -> (Option<String>, CycleSpec) {
     }
 }
 
-/// The same where there must be one.
+/// Returns the job that is the cycle of an agent, or an error if there is none.
 fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h CycleSpec), Failure> {
     let cycles = || {
         here.config
@@ -173,7 +174,7 @@ fn check(here: &LoadedProject, file: Option<&str>, listing: Listing) -> Result<E
     })
 }
 
-/// What of a cycle does not fit this project.
+/// Lists the parts of a cycle that do not fit this project.
 fn of_project(here: &LoadedProject, spec: &Spec) -> Vec<SpecError> {
     let mut found = Vec::new();
     for CycleState {
@@ -290,7 +291,7 @@ fn states(
     Ok(Exit::Done)
 }
 
-/// The steps, the newest first: what was made of each tick.
+/// Prints the steps of the cycle with the result of each tick, the newest first.
 fn history(
     home: &Env,
     here: &LoadedProject,
@@ -392,7 +393,7 @@ fn goto(
     };
     let run = hand
         .place(&mut held, &act, &mut |scope, _, _| {
-            // Whatever stands there: that is what is set anew.
+            // The position is set anew whatever the file contains now, even if it is invalid.
             let seen = scope.inspect(&path, 1 << 20)?;
             let expect = seen.map_or(Expect::Absent, |(bytes, _)| {
                 Expect::Digest(Digest::of(&bytes))

@@ -53,10 +53,10 @@ pub fn write(into: &Path, quiet: bool) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Whether a page is to be written: not when it is there just so.
+/// Reports whether a page must be written. A page that already has the same text need not be.
 ///
 /// # Errors
-/// Somebody else's file has its name.
+/// Returns an error if a file of another origin has the page's name.
 fn ours(path: &Path, text: &[u8]) -> Result<bool, Failure> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),

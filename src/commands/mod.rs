@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     done
 }
 
-/// Whether it must leave no trace, a mark of damage neither.
+/// Reports whether a command is a dry run, which must leave no trace, not even a mark of damage.
 fn is_dry(command: &Command) -> bool {
     match command {
         Command::Night { dry_run, .. }
@@ -95,7 +95,8 @@ fn is_dry(command: &Command) -> bool {
     }
 }
 
-/// What `--config` may change for a command; `None` where nothing that it does would follow it.
+/// Returns the settings that `--config` may change for a command, or `None` if the command uses
+/// none.
 fn reach(command: &Command) -> Option<OverrideScope> {
     match command {
         Command::Config {
@@ -298,8 +299,8 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     }
 }
 
-/// Tells of a database that cannot be used before a command writes anything else. An older one is brought
-/// to the present format when it is opened for writing.
+/// Checks that the database can be used, before a command writes anything else. An older format is
+/// accepted, because the database is migrated when it is opened for writing.
 fn usable(home: &Env) -> Result<(), Failure> {
     match home.store_to_read() {
         Ok(_) | Err(StoreError::Older { .. } | StoreError::HalfRestored { .. }) => Ok(()),

@@ -30,7 +30,8 @@ pub fn run(
     with_steps(home, here, &[], manner, awake, listing)
 }
 
-/// The same, in which some jobs run more than once: each of `steps` is such a job, and how often more.
+/// Runs a night in which some jobs run more than once: `steps` names each such job and the number
+/// of its additional runs.
 pub fn with_steps(
     home: &Env,
     here: &Path,
@@ -45,7 +46,7 @@ pub fn with_steps(
     store.check()?;
     project.register(&mut store, now)?;
     let me = ProcessIdentity::me();
-    // What a cycle does, it does when it is its turn; what follows another job comes after it.
+    // A job of a cycle runs when its turn comes, and a job that follows another one runs after it.
     let due: Vec<_> = (project.config.jobs.iter())
         .filter(|(_, job)| job.enabled)
         .filter(|(_, job)| {
@@ -65,8 +66,8 @@ pub fn with_steps(
         manner.quiet || listing.json,
         &format!("night {}", night.name),
     );
-    // All of them are recorded before the first begins: should this process die, the next tick
-    // carries on with the rest. What follows another job comes when that one has ended.
+    // All of them are recorded before the first begins: if this process dies, the next tick runs
+    // the rest. A job that follows another one is recorded when that one has ended.
     let mut queue = VecDeque::new();
     for (name, job) in due {
         let more = steps.iter().find(|(step, _)| step == name);
@@ -154,7 +155,8 @@ pub fn with_steps(
     Ok(worst)
 }
 
-/// A night in which nothing is due is none: it is not opened, so it has no report and misses none.
+/// Reports a night in which nothing is due. Such a night is not opened, so it has no report and
+/// does not count as missed.
 fn nothing_due(project: &LoadedProject, quiet: bool, listing: Listing) -> Exit {
     let why = match project.config.jobs.len() {
         0 => "this project has no job".to_owned(),

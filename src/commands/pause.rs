@@ -1,7 +1,7 @@
-//! `pause`, `resume`: holding a job, or everything, for a while.
+//! `pause`, `resume`: pause one job, or everything, for a while.
 //!
-//! Each is one step in the database, obeyed by every tick, host timer and daemon; what a person runs by
-//! hand is run all the same.
+//! Each is one step in the database that every tick, host timer and daemon obeys. A manual run
+//! starts all the same.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ pub fn pause(
             show::format_time(end)
         )));
     }
-    // What is due by now was due before the pause.
+    // Scheduled times up to now were due before the pause, so they are recorded first.
     let mut troubles = Vec::new();
     record_due(&mut store, id, now, &mut troubles)?;
     for trouble in troubles {
@@ -97,16 +97,16 @@ struct PauseJson<'a> {
     paused: bool,
     /// Until when; absent for one without an end.
     until: Option<Timestamp>,
-    /// What runs and goes on to its end.
+    /// The runs that are under way and continue to their end.
     live: Vec<&'a RunId>,
 }
 
-/// The end of a pause, if it has one.
+/// Returns the end of a pause, or `None` if it has no end.
 pub fn limited(end: Timestamp) -> Option<Timestamp> {
     (end < FOREVER).then_some(end)
 }
 
-/// The end of the pause of a job, or of everything, in words.
+/// Describes the end of the pause of a job, or of everything.
 pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
     limited(end).map_or_else(
         || format!("until `runner resume {}`", job.unwrap_or("--all")),
@@ -152,8 +152,8 @@ pub fn resume(
     Ok(Exit::Done)
 }
 
-/// The job as the database has it: brought up to date where the project's files can be read, and as it
-/// was where they cannot, for a job must be held back most of all then.
+/// Returns the job from the database. The row is updated if the project's files can be read, and
+/// stays as it was if they cannot, because a pause matters most in that case.
 fn of_job(home: &Env, here: &Path, store: &mut Store, job: &str) -> Result<JobRow, Failure> {
     let fresh = LoadedProject::load(home, here).and_then(|project| {
         project.register(store, home.wall()?)?;

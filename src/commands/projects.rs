@@ -121,7 +121,7 @@ fn list(home: &Env, listing: Listing) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The project that somebody names by its path, as it was or is, or by its id.
+/// Returns the project with the given id, or with the given present or former path.
 fn named(store: &Store, name: &Path) -> Result<Project, Failure> {
     let all = store.every_project()?;
     let text = name.to_string_lossy();
@@ -151,7 +151,6 @@ fn named(store: &Store, name: &Path) -> Result<Project, Failure> {
     }
 }
 
-/// What a move came to, for scripts.
 #[derive(Debug, Serialize)]
 struct MovedJson<'a> {
     id: &'a ProjectId,
@@ -263,7 +262,7 @@ fn absolute(home: &Env, path: &Path) -> PathBuf {
     home.here.join(path)
 }
 
-/// What forgetting takes away, for scripts.
+/// The records that `forget` removes, for scripts.
 #[derive(Debug, Serialize)]
 struct ForgetJson<'a> {
     id: &'a ProjectId,

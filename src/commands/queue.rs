@@ -23,7 +23,6 @@ use crate::daemon::client;
 use crate::env::Env;
 use crate::project::{FILE, LoadedProject};
 
-/// What somebody wants to be run.
 #[derive(Debug)]
 pub struct EnqueueRequest<'a> {
     /// The job's name.
@@ -159,7 +158,7 @@ fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
         .collect()
 }
 
-/// Wakes the daemon and says how a run that was put into the queue stands.
+/// Wakes the daemon and prints the state of a queued run.
 fn print_queued(
     home: &Env,
     store: &Store,

@@ -20,7 +20,6 @@ use crate::cli::replay::ReplayArgs;
 use crate::cli::show;
 use crate::env::Env;
 
-/// What scripts see.
 #[derive(Debug, Serialize)]
 struct ReplayJson<'a> {
     schema_version: u32,
@@ -103,7 +102,7 @@ fn print_comparison(recording: &Recording, replayed: &Replayed) {
     show::out(&text);
 }
 
-/// The file: one that was named, or that of a run.
+/// Returns the recording's path, given a file or a run.
 fn find(home: &Env, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
     if wanted.contains('/') || run_named(wanted).is_some() || wanted.ends_with(".jsonl") {
         return Ok(here.join(wanted));
@@ -132,7 +131,7 @@ fn find(home: &Env, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Why there is none: the run is not known, or it was not recorded.
+/// Creates the failure for a missing recording: the run is unknown, or it was not recorded.
 fn none(home: &Env, wanted: &str) -> Failure {
     let known = home.store_to_read().ok().flatten();
     match known.map(|store| runs::find(&store, wanted)) {
@@ -215,7 +214,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed now is removed with the daily pruning.
+        // The daily pruning removes anything that cannot be removed now.
         let _ = fs::remove_dir_all(&self.aside);
     }
 }

@@ -19,7 +19,7 @@ use crate::cli::show;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 
-/// What opens a page on this host.
+/// The program that opens a page on this host.
 const OPENER: &str = if cfg!(target_os = "macos") {
     "open"
 } else {
@@ -101,8 +101,9 @@ fn open(
     }
 }
 
-/// The page in a file: where the night's report lies, if it is the same there; else among runner's own,
-/// for a placed report is what the night said and is not written over by a look at it.
+/// Returns a file with the page: the night's published report if its content is the same, otherwise
+/// a file in runner's own folder. Viewing must not overwrite a published report, which is the
+/// record of the night.
 fn at_hand(
     home: &Env,
     project: &LoadedProject,

@@ -37,12 +37,11 @@ pub(super) fn run(
     once(home, &project, job, key, how)
 }
 
-/// How a manual run is made and told of.
+/// Options of a manual run.
 #[derive(Clone, Debug)]
 pub(super) struct RunArgs {
     /// How its process is started.
     pub manner: SpawnMode,
-    /// How it is told.
     pub listing: Listing,
     /// Its log is printed while it runs.
     pub follow: bool,
@@ -52,7 +51,7 @@ pub(super) struct RunArgs {
     pub settings: Vec<(String, String)>,
 }
 
-/// Runs one job of a project once and tells how it ended.
+/// Runs one job of a project once and prints its outcome.
 pub(super) fn once(
     home: &Env,
     project: &LoadedProject,
@@ -63,7 +62,8 @@ pub(super) fn once(
     settled(home, project, job, key, how).map(|(exit, _)| exit)
 }
 
-/// The same; also the outcome, where there is one.
+/// Runs one job of a project once, prints its outcome, and also returns the outcome if there is
+/// one.
 pub(super) fn settled(
     home: &Env,
     project: &LoadedProject,
@@ -113,7 +113,7 @@ pub(super) fn settled(
             return Ok((exit, outcome));
         }
     };
-    // What follows it waits in the queue.
+    // The jobs that follow this run wait in the queue.
     client::wake(home);
     print_outcome(&row, manner, listing);
     let exit = row
@@ -123,8 +123,8 @@ pub(super) fn settled(
     Ok((exit, row.outcome))
 }
 
-/// Runs one requested run to its end while its log, and what its program says, is printed. A log that cannot be followed, or that
-/// nobody reads any more, is no matter of the run's.
+/// Runs one requested run to its end and prints its log and its program's output meanwhile. The run
+/// is not affected if the log cannot be followed, or if its reader goes away.
 fn followed(
     home: &Env,
     store: &mut Store,
@@ -162,7 +162,7 @@ fn followed(
     })
 }
 
-/// Says how a run ended: results on standard output, what went wrong on standard error.
+/// Prints the outcome of a run: results on standard output, errors on standard error.
 pub fn print_outcome(row: &RunRow, manner: SpawnMode, listing: Listing) {
     if listing.json {
         show::json(&runs::RunJson::of(row));

@@ -54,12 +54,11 @@ pub struct RunJson {
     artifacts: Vec<String>,
     backend: String,
     containment: String,
-    /// What came of keeping the machine awake; null where that was not asked for.
+    /// The result of the request to keep the machine awake; null if there was no request.
     awake: Option<SleepInhibition>,
 }
 
 impl RunJson {
-    /// Of a row.
     pub fn of(row: &RunRow) -> Self {
         Self {
             id: row.id.clone(),
@@ -97,14 +96,14 @@ impl RunJson {
 struct ShowJson {
     #[serde(flatten)]
     run: RunJson,
-    /// What its backends told while they answered.
+    /// The tallies that its backends reported while they answered.
     #[serde(rename = "told")]
     reported: Option<Tally>,
     #[serde(flatten)]
     spending: spending::RunSpending,
 }
 
-/// The list, newest first.
+/// Lists the runs, newest first.
 pub fn list(
     home: &Env,
     here: &Path,
@@ -116,11 +115,11 @@ pub fn list(
     let mut rows = Vec::new();
     let store = home.store_to_read()?;
     if store.is_none() && !all {
-        // There is nothing to list; whether there is a project is told all the same.
+        // There is nothing to list, but a missing project is still an error.
         LoadedProject::load(home, here)?;
     }
     if let Some(store) = store {
-        // What ran is the database's to tell, also while the project's files are broken.
+        // The database knows the runs even if the project's files are broken.
         let project = match all {
             true => None,
             false => Some(project::kept(home, &store, here)?),
@@ -158,7 +157,8 @@ pub fn list(
             project: project.map(|project| project.id),
             job,
             limit,
-            // What people decided is in the decisions; asked for by name it is listed here too.
+            // Manual decisions have a list of their own; here they appear only if their job is
+            // named.
             but_kind: Some(review::KIND),
             ..RunFilter::default()
         };
@@ -194,7 +194,7 @@ pub fn list(
     Ok(Exit::Done)
 }
 
-/// The word for where a run stands.
+/// Returns the name of a run's state.
 pub fn state_name(row: &RunRow) -> &'static str {
     match (&row.outcome, row.state) {
         (Some(outcome), _) => outcome.as_str(),
@@ -205,7 +205,7 @@ pub fn state_name(row: &RunRow) -> &'static str {
     }
 }
 
-/// What a queued run waits for, as far as its own row says.
+/// Describes what a queued run waits for, as far as its own row states it.
 pub fn waits(row: &RunRow, now: Timestamp) -> String {
     let mut text = match (&row.waits_for_run, row.ready_at) {
         (Some((run, job)), at) => {
@@ -225,7 +225,7 @@ pub fn waits(row: &RunRow, now: Timestamp) -> String {
     text
 }
 
-/// Everything about one run.
+/// Prints all details of one run.
 pub fn show(home: &Env, run: &str, listing: Listing) -> Result<Exit, Failure> {
     let (store, row) = open(home, run)?;
     if listing.json {
@@ -318,7 +318,7 @@ pub fn show(home: &Env, run: &str, listing: Listing) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What its backends told while they answered.
+/// Formats the tallies that the backends reported while they answered.
 fn tool_counts(tally: &Tally) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let usage = &tally.usage;
@@ -352,7 +352,7 @@ fn tool_counts(tally: &Tally) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// The job of a run that clocks no longer start.
+/// Returns the name of the run's job if its triggers no longer start it because of failures.
 fn stopped_job(store: &Store, row: &RunRow) -> Result<Option<String>, Failure> {
     Ok(stopped(store.streak(row.job)?).then(|| row.job_name.clone()))
 }
@@ -361,7 +361,7 @@ fn pair(name: &str, value: &str) -> Vec<String> {
     vec![name.to_owned(), value.to_owned()]
 }
 
-/// A run by the beginning of its id, with the database for reading.
+/// Opens the database for reading and returns the run whose id begins with `run`.
 fn open(home: &Env, run: &str) -> Result<(Store, RunRow), Failure> {
     let nothing = || Failure::data(format!("no run {run}")).hint("runner runs");
     let store = home.store_to_read()?.ok_or_else(nothing)?;
@@ -369,7 +369,7 @@ fn open(home: &Env, run: &str) -> Result<(Store, RunRow), Failure> {
     Ok((store, row))
 }
 
-/// A run by the beginning of its id.
+/// Returns the run whose id begins with `run`.
 pub fn find(store: &Store, run: &str) -> Result<RunRow, Failure> {
     let nothing = || Failure::data(format!("no run {run}")).hint("runner runs");
     if let Ok(id) = run.parse::<RunId>() {

@@ -155,7 +155,7 @@ fn of(schedule: &Schedule) -> ScheduleJson {
     }
 }
 
-/// The schedule that a command line names, checked.
+/// Parses and checks the schedule on the command line.
 fn schedule(home: &Env, here: &Path, what: &ScheduleTarget) -> Result<Schedule, Failure> {
     let trigger = if let Some(text) = &what.cron {
         let cron = text.parse().map_err(|error| {
@@ -179,7 +179,7 @@ fn schedule(home: &Env, here: &Path, what: &ScheduleTarget) -> Result<Schedule, 
     };
     let zone_name = match &what.zone {
         Some(named) => named.clone(),
-        // In a project its night's; a project that cannot be read is told, not passed over.
+        // In a project the zone is that of its night; a project that cannot be read is an error.
         None => match project::find(here) {
             Ok(root) => LoadedProject::load(home, &root)?.config.night.zone,
             Err(_) => TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
@@ -193,7 +193,7 @@ fn schedule(home: &Env, here: &Path, what: &ScheduleTarget) -> Result<Schedule, 
     })
 }
 
-/// One job, or all that are enabled, with what they want of a late moment.
+/// Returns one job, or all enabled jobs, with their policies for late scheduled times.
 fn jobs(config: &Config, only: Option<&str>) -> Result<Vec<Simulated>, Failure> {
     if let Some(name) = only {
         config.job(name)?;

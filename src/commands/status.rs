@@ -22,7 +22,7 @@ use crate::env::Env;
 
 const SCHEMA: &str = include_str!("../../config/schemas/status.schema.json");
 
-/// What is looked at, and for how long.
+/// The options of `status`.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusRequest {
     /// The folder was named: it must be a project.

@@ -14,7 +14,6 @@ use crate::maintenance;
 use crate::spawn::{self, NextAction, SpawnMode};
 use crate::tick::{self, Reread, TickResult};
 
-/// What a tick did, for scripts.
 #[derive(Debug, Default, Serialize)]
 struct TickJson {
     started: Vec<StartedJson>,

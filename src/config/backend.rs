@@ -12,7 +12,7 @@ use super::section::Section;
 use super::sources::ConfigMistake;
 use super::units;
 
-/// A duration, as a child is waited for.
+/// Reads a duration that limits the wait for a child process.
 fn waited(section: &mut Section<'_>, key: &'static str) -> Result<Option<Duration>, ConfigMistake> {
     let read = |text: &str| {
         let span = units::duration(text)?;
@@ -21,7 +21,7 @@ fn waited(section: &mut Section<'_>, key: &'static str) -> Result<Option<Duratio
     section.parsed(key, read)
 }
 
-/// One table below `[backends]`.
+/// Reads one table below `[backends]`.
 pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSpec, ConfigMistake> {
     let path = format!("backends.{name}.type");
     let kind = section.text("type")?.ok_or_else(|| {
@@ -94,7 +94,7 @@ pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSp
     })
 }
 
-/// One of these words.
+/// Reads a key whose value must be one of `words`.
 fn one_of_words(
     section: &mut Section<'_>,
     key: &'static str,
@@ -106,7 +106,7 @@ fn one_of_words(
     })
 }
 
-/// A path that means the same wherever it is read.
+/// Checks that a path is absolute or begins with `~/`, so that it means the same in every folder.
 fn own_path(text: &str) -> Result<std::path::PathBuf, String> {
     if text.starts_with('/') || text.starts_with("~/") {
         return Ok(text.into());

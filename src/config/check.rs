@@ -13,7 +13,7 @@ use super::{DEFAULT, Stack, merged, resolve, texts};
 /// More than these help nobody.
 const MOST: usize = 100;
 
-/// What is wrong, one after the other; empty for a good configuration.
+/// Returns all mistakes of a configuration; empty for a valid one.
 pub fn mistakes(stack: &Stack<'_>) -> Vec<ConfigFinding> {
     match texts(stack) {
         Ok(sources) => check_texts(sources, stack.overrides),
@@ -21,7 +21,7 @@ pub fn mistakes(stack: &Stack<'_>) -> Vec<ConfigFinding> {
     }
 }
 
-/// The same of texts that are read.
+/// Returns all mistakes of configuration texts that are already read.
 pub(super) fn check_texts(sources: Sources, overrides: &Overrides) -> Vec<ConfigFinding> {
     let syntax: Vec<ConfigMistake> = sources.layers.iter().flat_map(syntax_mistakes).collect();
     if !syntax.is_empty() {
@@ -33,7 +33,7 @@ pub(super) fn check_texts(sources: Sources, overrides: &Overrides) -> Vec<Config
     };
     let mut found = all(&mut table.clone(), &sources);
     if found.is_empty() {
-        // What is in no file is judged over good files.
+        // Settings outside of the files are checked only if the files are valid.
         if let Err(failure) = overrides.lay_over(&mut table, &mut sources) {
             return vec![failure.into()];
         }
@@ -42,7 +42,7 @@ pub(super) fn check_texts(sources: Sources, overrides: &Overrides) -> Vec<Config
     found.into_iter().map(Into::into).collect()
 }
 
-/// The mistakes in what the files say together.
+/// Returns the mistakes of the merged files.
 pub(super) fn all(table: &mut Table, sources: &Sources) -> Vec<ConfigMistake> {
     let mut found: Vec<ConfigMistake> = Vec::new();
     while found.len() < MOST {
@@ -93,7 +93,7 @@ fn set_aside(table: &mut Table, key: &str) -> bool {
             put(table, &parts, spare)
         }
         ["groups", _, "slots"] => put(table, &parts, Some(Value::Integer(1))),
-        // Elsewhere what the default says is good, and what it does not say need not be there.
+        // Any other key gets its default value; a key without a default is removed.
         _ => {
             let mut stated = Some(&default);
             let mut value = None;
@@ -106,7 +106,7 @@ fn set_aside(table: &mut Table, key: &str) -> bool {
     }
 }
 
-/// The parts of a whole name, where a part may have dots itself.
+/// Splits a full key name into its parts. A part may contain dots itself.
 fn parts(table: &Table, key: &str) -> Vec<String> {
     for (name, value) in table {
         let Some(rest) = key.strip_prefix(name.as_str()) else {

@@ -1,5 +1,5 @@
-//! The `dream:` section of a project's `.ctxrc`, which other programs read too, as a layer between
-//! the user's file and the project's (contracts/dream.md, rule 2).
+//! The `dream:` section of a project's `.ctxrc`, a file that other programs read too. It is a layer
+//! between the user's file and the project's (contracts/dream.md, rule 2).
 //!
 //! | in `.ctxrc` | here |
 //! | --- | --- |
@@ -11,8 +11,8 @@
 //! | `mode` | `discipline`, the one there is |
 //! | `local_curator`: a mapping | `curator` |
 //!
-//! YAML is read as events, so that depth costs no stack. What stands outside of the section is
-//! nobody's business here; in it nothing is passed over. Must never guess a type.
+//! YAML is read as events, so that depth costs no stack. Text outside of the section is ignored;
+//! every key in the section must be known. The reader must never guess a type.
 
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ const KEYS: [&str; 9] = [
     "local_curator",
 ];
 
-/// What the section says, in our own words.
+/// The section, translated to runner's own settings.
 #[derive(Debug, Default)]
 pub(super) struct Ctxrc {
     /// As settings.
@@ -74,7 +74,7 @@ struct CtxrcEntry {
 struct YamlNode {
     value: Value,
     span: Range<usize>,
-    /// Of a mapping, where each name and value stands.
+    /// The positions of each name and value, if the node is a mapping.
     inner: Vec<(String, Range<usize>, Range<usize>)>,
 }
 
@@ -195,10 +195,11 @@ fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc
     Ok(out)
 }
 
-/// A program and its arguments.
+/// Returns a program and its arguments, or `None` if the value is neither one word nor a list of
+/// texts.
 fn program_and_arguments(value: &Value) -> Option<Vec<Value>> {
     match value {
-        // What a shell would take apart is not taken apart by guessing.
+        // Text that a shell would split is refused, because splitting it would be a guess.
         Value::String(text) if !text.trim().is_empty() && !text.contains(char::is_whitespace) => {
             Some(vec![value.clone()])
         }
@@ -234,7 +235,8 @@ impl CharStarts {
 }
 
 impl Ctxrc {
-    /// The place that says most of a key's name, and how much that is.
+    /// Returns the place that matches the longest part of a key's name, with the length of that
+    /// part.
     pub(super) fn find(&self, key: &str) -> Option<(usize, &CtxrcPlace)> {
         let said = |place: &CtxrcPlace| match (within(key, &place.key), within(&place.key, key)) {
             (true, _) => Some(place.key.len()),
@@ -268,7 +270,7 @@ impl<'a> CtxrcReader<'a> {
         }
     }
 
-    /// The entries of `dream:` in the first document; none where there is no such section.
+    /// Reads the entries of `dream:` in the first document; empty if there is no such section.
     fn section(&mut self) -> Result<Vec<CtxrcEntry>, ConfigMistake> {
         loop {
             match self.next()? {
@@ -299,7 +301,7 @@ impl<'a> CtxrcReader<'a> {
                 }
             }
         }
-        // What comes behind must be YAML too.
+        // The rest of the file must be valid YAML too.
         while self.next()?.0 != Event::StreamEnd {}
         Ok(found.unwrap_or_default())
     }
@@ -336,7 +338,7 @@ impl<'a> CtxrcReader<'a> {
         }
     }
 
-    /// One value; `None` for null. A list or mapping holds nothing but plain values.
+    /// Reads one value, or `None` for null. A list or mapping may hold only scalars.
     fn node(
         &mut self,
         said: &str,
@@ -427,7 +429,7 @@ fn is_null(text: &str) -> bool {
     matches!(text, "" | "~" | "null" | "Null" | "NULL")
 }
 
-/// A scalar by the core schema of YAML 1.2; what is in quotes is text.
+/// Converts a scalar by the core schema of YAML 1.2. A quoted scalar is text.
 fn scalar(text: &str, plain: bool) -> Option<Value> {
     if !plain {
         return Some(Value::String(text.to_owned()));

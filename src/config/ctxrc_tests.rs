@@ -1,4 +1,4 @@
-//! What a `.ctxrc` comes to, and what its mistakes are told.
+//! Tests of the settings and the mistakes that a `.ctxrc` yields.
 
 use std::fs;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use runner_jobs::KindSpec;
 use super::{Config, Overrides, Stack, TriggerSpec, View, load, mistakes};
 use crate::cli::Failure;
 
-/// The configuration of a project with these files.
+/// Passes the configuration of a project with these files to `read`.
 fn with<T>(ctxrc: &str, project: &str, read: impl FnOnce(&Stack<'_>) -> T) -> T {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(".ctxrc"), ctxrc).unwrap();
@@ -249,7 +249,7 @@ fn depth_and_length_cost_no_stack_and_little_time() {
         "\0".repeat(9),
         "dream:\n  max: 1\n...\n---\n".repeat(1000),
     ] {
-        // Whatever it says: it comes back.
+        // Any result will do: the call only has to return.
         let _read = of(&ctxrc, "");
     }
     for toml in [

@@ -28,7 +28,7 @@ pub struct Curator {
     pub endpoint: String,
     /// How long what is over is kept.
     pub keep: Option<SignedDuration>,
-    /// What its jobs are told.
+    /// The settings that its jobs share.
     pub spec: CuratorSpec,
 }
 
@@ -97,10 +97,10 @@ pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Curator, Confi
     })
 }
 
-/// The kind of a word.
+/// Returns the curator job kind with this name.
 ///
 /// # Errors
-/// There is none: the list, and the nearest one.
+/// Returns an error that lists the kinds and names the nearest one if there is no such kind.
 pub fn kind(word: &str) -> Result<CuratorJobKind, String> {
     let words = CuratorJobKind::ALL.map(CuratorJobKind::as_str);
     CuratorJobKind::of(word).ok_or_else(|| {
@@ -119,7 +119,7 @@ fn target(text: &str) -> Result<String, String> {
     }
 }
 
-/// What a job of this kind is told.
+/// Builds the specification of a curator job from its own settings and the shared ones.
 pub(super) fn job(own: CuratorJob, all: &Curator) -> Result<CuratorSpec, (&'static str, String)> {
     let batch = own.batch.unwrap_or(all.spec.batch);
     if batch == 0 {

@@ -19,13 +19,13 @@ use toml::Table;
 /// The longest name of an agent; it becomes a folder's.
 const LONGEST_NAME: usize = 40;
 
-/// What an agent of a kind does, of the kind's word.
+/// Returns the state kind of an agent's work by its name. Dreams are not among them.
 pub(super) fn kind_of(word: &str) -> Option<StateKind> {
     let works = |kind: &StateKind| *kind != StateKind::Rem && kind.as_str() == word;
     StateKind::ALL.into_iter().find(works)
 }
 
-/// What of these settings cannot be worked with: the key, and why.
+/// Checks the settings of a cycle. The error holds the key and the reason.
 pub(super) fn check_cycle(spec: &CycleSpec) -> Result<(), (&'static str, String)> {
     if let Some(path) = &spec.cycle {
         RelPath::new(path).map_err(|error| ("cycle", error.to_string()))?;
@@ -33,12 +33,12 @@ pub(super) fn check_cycle(spec: &CycleSpec) -> Result<(), (&'static str, String)
     common(&spec.agent, &spec.board, spec.writes.as_deref())
 }
 
-/// The same of an agent at work.
+/// Checks the settings of a working agent. The error holds the key and the reason.
 pub(super) fn check_work(spec: &WorkSpec) -> Result<(), (&'static str, String)> {
     common(&spec.agent, &spec.board, spec.writes.as_deref())
 }
 
-/// The same of what only dreams: whose journal, and which board.
+/// Checks the agent and the board of a job that only dreams.
 pub(super) fn check_names(agent: &str, board: &str) -> Result<(), (&'static str, String)> {
     common(agent, board, None)
 }
@@ -65,8 +65,8 @@ fn common(
     Ok(())
 }
 
-/// The dreams that nobody wrote down: with no cycle and no dream of the same agent, each job that
-/// wakes it is followed by one. It is a run of its own, so that it can neither hold up nor fail that job.
+/// Creates the implicit dreams: each job that wakes an agent with no cycle and no dream is followed
+/// by one. The dream is a run of its own, so it can neither delay nor fail that job.
 pub(super) fn dreams_after(
     jobs: &BTreeMap<String, Job>,
     around: &JobContext<'_>,

@@ -1,5 +1,6 @@
-//! `[dream]`: what other programs call the settings of the night over the corpus, and of the local
-//! curator (contracts/overnight.md). Read under our names; what a file says under ours wins.
+//! `[dream]`: the names that other programs use for the settings of the night over the corpus and
+//! of the local curator (contracts/overnight.md). They are translated to runner's names. A setting
+//! that the file also has under runner's name wins.
 //!
 //! | in `[dream]` | here |
 //! | --- | --- |
@@ -9,8 +10,9 @@
 //! | `runner` | `jobs.overnight.runners` |
 //! | any other key | the same key of `jobs.overnight` |
 //!
-//! A file with nothing but these has a night that is run manually: no clock is set by another name. Must
-//! never pass over a key: one that is unknown is a mistake of the job that it would belong to.
+//! A file with only these names has a night that is run manually, because no other name sets a
+//! clock. The translation must never skip a key: an unknown key is a mistake of the job that it
+//! would belong to.
 
 use toml::{Table, Value};
 
@@ -27,11 +29,11 @@ const NAMES: [(&str, &str); 3] = [
     ("runner", "runners"),
 ];
 
-/// A file's table with all of it under our names.
+/// Translates a file's `[dream]` table to runner's names.
 pub(super) fn under_our_names(mut file: Table) -> Table {
     let mut dream = match file.remove(TABLE) {
         Some(Value::Table(dream)) => dream,
-        // What is no table is a mistake of the file.
+        // A value that is not a table is left for the check of the file to report.
         Some(other) => {
             file.insert(TABLE.to_owned(), other);
             return file;
@@ -62,7 +64,7 @@ pub(super) fn under_our_names(mut file: Table) -> Table {
     file
 }
 
-/// What such a night is where no file says so itself.
+/// Adds the defaults of such a night where no file sets them.
 pub(super) fn complete(merged: &mut Table) {
     let Some(Value::Table(jobs)) = merged.get_mut("jobs") else {
         return;
@@ -77,12 +79,12 @@ pub(super) fn complete(merged: &mut Table) {
     }
 }
 
-/// Whether a setting may be there because of [`complete`] alone.
+/// Reports whether a setting may exist only because of [`complete`].
 pub(super) fn is_completed(path: &[String]) -> bool {
     matches!(path, [jobs, job, key] if jobs == "jobs" && job == JOB && (key == "kind" || key == "trigger"))
 }
 
-/// What a setting of ours may be called in this table.
+/// Returns the names that a setting may have in this table.
 pub(super) fn other_names(key: &str) -> Vec<String> {
     if let Some(rest) = below(key, CURATOR.1) {
         return vec![format!("{TABLE}.{}{rest}", CURATOR.0)];
@@ -98,7 +100,7 @@ pub(super) fn other_names(key: &str) -> Vec<String> {
         .collect()
 }
 
-/// The path of a setting under our name.
+/// Returns the path of a setting under runner's name.
 pub(super) fn our_path(path: Vec<String>) -> Vec<String> {
     match path.split_first() {
         Some((table, rest)) if table == TABLE && !rest.is_empty() => {
@@ -124,7 +126,7 @@ fn below<'a>(key: &'a str, table: &str) -> Option<&'a str> {
         .filter(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Lays `value` under what `table` says itself.
+/// Adds `value` to `table`, whose own settings win.
 fn under(table: &mut Table, name: &str, value: Value) {
     match (table.get_mut(name), value) {
         (Some(Value::Table(own)), Value::Table(other)) => {

@@ -15,12 +15,12 @@ use super::view::inline;
 use super::{Stack, keys, merged, texts};
 use crate::cli::Failure;
 
-/// What is to be changed, where.
+/// A change of one setting in one file.
 #[derive(Clone, Copy, Debug)]
 pub struct Edit<'a> {
     /// Its dotted name.
     pub key: &'a str,
-    /// What it is to be, as TOML, else as text.
+    /// The new value, parsed as TOML or else taken as text.
     pub value: &'a str,
     /// The file.
     pub file: &'a Path,
@@ -28,17 +28,18 @@ pub struct Edit<'a> {
     pub user: bool,
 }
 
-/// The file's old text, which is empty where there is none, its new one, and how many mistakes that
-/// were there before remain.
+/// Returns the file's old text, its new text, and the number of earlier mistakes that remain. The
+/// old text is empty if there is no file.
 ///
 /// # Errors
-/// The file has a mistake already that hides its meaning, or the value would be one.
+/// Returns an error if a mistake in the file hides its meaning, or if the new value would be a
+/// mistake.
 pub fn edit(user: &Path, edit: &Edit<'_>) -> Result<(String, String, usize), Failure> {
     edit_text(user, edit, None)
 }
 
-/// The same with `text` in the file's place, so that several changes can follow each other before any
-/// is written.
+/// Does the same as [`edit`] with `text` in place of the file's content, so that several changes
+/// can be combined before any is written.
 pub fn edit_text(
     user: &Path,
     edit: &Edit<'_>,
@@ -94,7 +95,7 @@ pub fn edit_text(
     }
 }
 
-/// What is wrong already, without places: those may move.
+/// Returns the mistakes that exist already, without their places, because the places may move.
 fn known_mistakes(sources: &Sources) -> Vec<(String, String)> {
     let Ok((mut table, sources)) = merged(sources.clone()) else {
         return Vec::new();
@@ -105,7 +106,7 @@ fn known_mistakes(sources: &Sources) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The text behind the place and the key.
+/// Strips the place and the key from the text of a mistake.
 fn unplaced(said: &str) -> String {
     let mut parts = said.splitn(3, ": ");
     let (first, second, third) = (parts.next(), parts.next(), parts.next());
@@ -142,7 +143,7 @@ fn allowed(path: &[String], edit: &Edit<'_>) -> Result<(), Failure> {
     }
 }
 
-/// The text with the setting in its place.
+/// Returns the text with the setting changed.
 fn changed(old: &str, path: &[String], edit: &Edit<'_>) -> Result<String, Failure> {
     let refuse =
         |why: &str| Failure::configuration(format!("{}: {}: {why}", edit.file.display(), edit.key));
@@ -182,7 +183,8 @@ fn changed(old: &str, path: &[String], edit: &Edit<'_>) -> Result<String, Failur
     Ok(spliced(old, &plain, &document.to_string()))
 }
 
-/// The lines of `new` that differ from those of `plain`, between the lines of `old` that do not.
+/// Merges the changed lines of `new` into `old`. Lines that equal those of `plain` keep their form
+/// in `old`.
 fn spliced(old: &str, plain: &str, new: &str) -> String {
     let same = |a: &str, b: &str| a.trim_end_matches('\n') == b.trim_end_matches('\n');
     let (kept, plain, new): (Vec<&str>, Vec<&str>, Vec<&str>) = (

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::*;
 
-/// The new text after a setting in a project's file.
+/// Sets a key in a project's file and returns the new text.
 fn set(text: &str, key: &str, value: &str) -> Result<String, Failure> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("runner.toml");

@@ -9,7 +9,7 @@ use super::job::Job;
 use super::sources::{ConfigMistake, Sources, wrong};
 use super::trigger::TriggerSpec;
 
-/// The job whose end makes this one due.
+/// Returns the job whose end makes this one due.
 fn before(job: &Job) -> Option<&str> {
     match &job.when {
         TriggerSpec::Clock(Trigger::After(after)) => Some(&after.job),
@@ -29,7 +29,8 @@ pub(super) fn check_after(
         let mut follows = before(job);
         while let Some(next) = follows {
             let Some(before_it) = jobs.get(next) else {
-                // Of a longer chain, the job that names it is told.
+                // In a longer chain, the mistake is reported for the job that names the missing
+                // one.
                 if chain.len() > 1 {
                     break;
                 }
@@ -48,7 +49,7 @@ pub(super) fn check_after(
                 ));
             }
             if chain.contains(&next) {
-                // A circle further on: a job in it is told.
+                // If the rest of the chain is a circle, the mistake is reported for a job in it.
                 break;
             }
             chain.push(next);

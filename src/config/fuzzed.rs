@@ -1,7 +1,7 @@
-//! What must hold of any bytes that stand where settings are looked for: the target of `fuzz/`, and
-//! of a test that makes up its own.
+//! Properties that hold for any bytes of a configuration file: the target of `fuzz/`, and of a test
+//! that generates its own input.
 //!
-//! Must never read or write a file.
+//! This module must never read or write a file.
 
 use std::borrow::Cow;
 
@@ -27,8 +27,8 @@ pub fn ctxrc(bytes: &[u8]) -> bool {
     judge(ctxrc::NAME, ctxrc::FILE, bytes)
 }
 
-/// Reads it both ways, as a run does and as `config check` does, and holds them to each other; says
-/// whether it is good.
+/// Reads the bytes as a run does and as `config check` does, and asserts that both agree. Returns
+/// whether the file is valid.
 fn judge(name: &'static str, file: &str, bytes: &[u8]) -> bool {
     let Ok(text) = decoded(file.as_ref(), bytes.to_vec()) else {
         return false;

@@ -37,7 +37,7 @@ const CTXRC: [&str; 2] = [
     "context_dir: .context\ndream:\n  enabled: true\n  mode: discipline\n  max: 5\n  cadence: \"30 2 * * *\"\n  quiet_minutes: 60\n  model: fast\n  budget: {calls: 3}\n  executor: [m, --json]\nother: [1, {a: b}]\n",
     "a: &a {b: c}\ndream:\n  budget: 5000\nz: *a\n",
 ];
-/// What is put in place of a word.
+/// Replacements for a word of the text.
 const WORDS: [&str; 40] = [
     "\"\"",
     "''",
@@ -81,7 +81,7 @@ const WORDS: [&str; 40] = [
     "\"night\"",
 ];
 
-/// One to four changes of a text.
+/// Makes one to four random changes to a text.
 fn broken(dice: &mut Random, text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     for _ in 0..=dice.roll(4) {
@@ -119,7 +119,7 @@ fn broken(dice: &mut Random, text: &str) -> Vec<u8> {
             10 if !bytes.is_empty() => {
                 bytes.remove(dice.roll(bytes.len()));
             }
-            // What stands behind a = or : is something else.
+            // Replaces the value behind a `=` or `:`.
             _ => {
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();

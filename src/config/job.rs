@@ -49,9 +49,8 @@ pub(super) const KINDS: [&str; 11] = [
 /// A configured job.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What it is told.
     pub spec: JobSpec,
-    /// What makes it due.
+    /// The trigger that makes it due.
     pub when: TriggerSpec,
     /// Whether clocks and nights may start it.
     pub enabled: bool,
@@ -65,12 +64,12 @@ pub struct Job {
     pub zone: String,
     /// The most that all its runs of one civil day may spend.
     pub day: Budget,
-    /// After how long without a success people are told, where its own word differs from
-    /// `[notify]`; the inner `None` is never.
+    /// The time without a success after which people are notified, if it differs from `[notify]`.
+    /// The inner `None` means never.
     pub success_within: Option<Option<SignedDuration>>,
 }
 
-/// What a job is read in the light of.
+/// The settings outside of a job that its table depends on.
 pub(super) struct JobContext<'a> {
     /// Where the lifecycle's files are.
     pub(super) lifecycle: &'a Files,
@@ -80,7 +79,6 @@ pub(super) struct JobContext<'a> {
     pub(super) night: &'a Night,
     /// All groups.
     pub(super) groups: &'a Groups,
-    /// What all jobs have.
     pub(super) defaults: &'a Defaults,
     /// Where it is written.
     pub(super) sources: &'a Sources,
@@ -276,8 +274,9 @@ pub(super) fn job(
     })
 }
 
-/// Whether nobody sits at the machine while it runs, as far as can be told from what it is: a program or a
-/// question by the clock, or manually, says so itself.
+/// Reports whether the user is likely to be away while the job runs, judged by its kind. A command,
+/// prompt, report or curator job counts as nightly only if the night triggers it; in any other case
+/// its own setting must state it.
 fn is_nightly(kind: &KindSpec, when: &TriggerSpec) -> bool {
     let by_day = matches!(
         kind,
@@ -286,7 +285,7 @@ fn is_nightly(kind: &KindSpec, when: &TriggerSpec) -> bool {
     !by_day || matches!(when, TriggerSpec::Night)
 }
 
-/// A kind that works with the project's lifecycle knows where its files are.
+/// Sets the paths of the project's lifecycle files in the kinds that use them.
 fn in_project(mut kind: KindSpec, lifecycle: &Files) -> KindSpec {
     match &mut kind {
         KindSpec::Rem(rem) => rem.files = lifecycle.clone(),
@@ -307,7 +306,7 @@ fn has_date(value: &Value) -> bool {
     }
 }
 
-/// What of a dream's own settings cannot be worked with, and why.
+/// Checks a dream's own settings. The error holds the key and the reason.
 fn check_dream(dream: &DreamSpec) -> Result<(), (&'static str, String)> {
     let path = |key, text: &str| match paths::reserved(text, &paths::NOT_OF_DREAMS) {
         Some(never) => Err((key, format!("{text:?}: no dream job uses {never}"))),
@@ -330,8 +329,8 @@ fn check_dream(dream: &DreamSpec) -> Result<(), (&'static str, String)> {
     Ok(())
 }
 
-/// What no job places anything in: git's own, runner's own and the settings that it reads, the proposals
-/// and journals that only checked data reaches, and what agents obey.
+/// Paths that no job may write to: git's own files, runner's own files and the settings that it
+/// reads, the proposals and journals that accept only checked data, and the files that agents obey.
 pub const NEVER: [&str; 10] = [
     ".git",
     ".runner",
@@ -345,7 +344,7 @@ pub const NEVER: [&str; 10] = [
     ".mcp.json",
 ];
 
-/// Whether a job may be told to place something at `to`.
+/// Checks that a job may write to `to`.
 pub(super) fn target(to: &str) -> Result<(), String> {
     RelPath::new(to).map_err(|error| error.to_string())?;
     if to.contains(['{', '}']) {
@@ -360,7 +359,7 @@ pub(super) fn target(to: &str) -> Result<(), String> {
 /// The keys whose values are folders, or may be.
 const FOLDERS: [&str; 6] = ["ideas", "dreams", "done", "specs", "writes", "output_dir"];
 
-/// A folder is as often written with a slash at its end as without, and means the same.
+/// Strips a trailing slash from each folder, because both forms mean the same.
 fn as_folder(value: &mut Value) {
     match value {
         Value::String(text) => *text = folder(text).to_owned(),
@@ -369,7 +368,7 @@ fn as_folder(value: &mut Value) {
     }
 }
 
-/// Without the slash at its end. The root of all files stays what it is, and is refused.
+/// Strips a trailing slash. The root folder keeps its slash and is refused later.
 pub(super) fn folder(text: &str) -> &str {
     match text.strip_suffix('/') {
         Some(bare) if !bare.is_empty() => bare,
@@ -377,8 +376,8 @@ pub(super) fn folder(text: &str) -> &str {
     }
 }
 
-/// The settings that only this kind has. What is wrong is said in our words: the deserializer's speak
-/// of this program's insides.
+/// Reads the settings that only this kind has. Errors use runner's own wording, because the
+/// deserializer's messages describe the program's internals.
 fn own<T: DeserializeOwned>(
     (path, kind): (&str, &str),
     mut table: Table,
@@ -433,13 +432,13 @@ fn own<T: DeserializeOwned>(
     Err(wrong(sources, path, &why))
 }
 
-/// The field that the deserializer misses.
+/// Returns the name of the field that the deserializer misses.
 fn missing(error: &toml::de::Error) -> Option<&str> {
     let rest = error.message().strip_prefix("missing field `")?;
     rest.split('`').next()
 }
 
-/// What is wrong with the first artifact that is.
+/// Describes the first invalid artifact.
 fn misshapen(items: &[Value]) -> Option<String> {
     const KEYS: [&str; 2] = ["from", "to"];
     items.iter().enumerate().find_map(|(at, item)| {
@@ -463,7 +462,7 @@ fn misshapen(items: &[Value]) -> Option<String> {
     })
 }
 
-/// A value in an error: the beginning of a long one.
+/// Formats a value for an error. A long value is cut.
 fn brief(value: &Value) -> String {
     const SHOWN: usize = 80;
     let text = super::inline(value);
@@ -484,7 +483,7 @@ fn default_total(kind: &str) -> SignedDuration {
     }
 }
 
-/// The `budget` table of a level, if there is one.
+/// Reads the `budget` table of a level, if there is one.
 pub(super) fn budget(section: &mut Section<'_>) -> Result<Budget, ConfigMistake> {
     let sources = section.sources;
     let path = section.full("budget");
@@ -495,8 +494,8 @@ pub(super) fn budget(section: &mut Section<'_>) -> Result<Budget, ConfigMistake>
     Ok(budget)
 }
 
-/// The units of a level: each may be "unlimited", which is as good as left out and takes away what
-/// a layer below says.
+/// Reads the caps of a level. The value "unlimited" means the same as no value, and removes the cap
+/// of a lower layer.
 pub(super) fn caps_of(section: &mut Section<'_>) -> Result<Budget, ConfigMistake> {
     for unit in ["time", "money", "calls", "tokens", "ideas"] {
         section.drop_if(unit, "unlimited");

@@ -27,7 +27,7 @@ pub(super) use shape::Shape;
 use spending::{BUDGET, CAPS, POOL, PRICE, WINDOW};
 pub(super) use tables::TABLES;
 
-/// The keys that only jobs of this kind have.
+/// Returns the keys that only jobs of this kind have.
 pub(super) fn own_of(kind: &str) -> impl Iterator<Item = &'static str> {
     let rows = match kind {
         "dream" => DREAM,
@@ -43,7 +43,7 @@ pub(super) fn own_of(kind: &str) -> impl Iterator<Item = &'static str> {
     rows.iter().map(|(name, ..)| *name)
 }
 
-/// What a job of this kind may say under `key`.
+/// Returns the shape of `key` in a job of this kind.
 pub(super) fn of_job(kind: &str, key: &str) -> Option<Shape> {
     let path = format!("jobs.*.{key}");
     let fits = |it: &Key| it.path == path && (it.kinds.is_empty() || it.kinds.contains(&kind));
@@ -55,9 +55,8 @@ pub(super) fn of_job(kind: &str, key: &str) -> Option<Shape> {
 pub(super) struct Key {
     /// Its whole name; `*` is any name.
     pub(super) path: String,
-    /// What its value looks like.
     pub(super) shape: Shape,
-    /// What it means.
+    /// The description for people.
     pub(super) about: &'static str,
     /// The kinds of jobs that have it; empty for all, and for what is no job's.
     pub(super) kinds: &'static [&'static str],
@@ -69,12 +68,12 @@ type Row = (&'static str, Shape, &'static str);
 const MOST: i64 = i64::MAX;
 const U32: i64 = u32::MAX as i64;
 
-/// Whether a job's key is a matter of how it is started: the database keeps those.
+/// Reports whether a job's key decides how the job is started. The database keeps such keys.
 pub(super) fn is_policy(key: &str) -> bool {
     POLICY.iter().any(|(name, ..)| *name == key)
 }
 
-/// Whether a job has what `[defaults]` says where it says nothing itself.
+/// Reports whether a job takes the key from `[defaults]` if it does not set it itself.
 pub(super) fn is_shared(key: &str) -> bool {
     is_policy(key)
         || [SANDBOX, AWAKE]
@@ -83,7 +82,6 @@ pub(super) fn is_shared(key: &str) -> bool {
             .any(|(name, ..)| *name == key)
 }
 
-/// All keys.
 pub(super) fn all() -> Vec<Key> {
     let mut all = Vec::new();
     let mut add = |table: &str, rows: &[Row], kinds: &'static [&'static str]| {
@@ -137,7 +135,7 @@ pub(super) fn all() -> Vec<Key> {
     all
 }
 
-/// The known key that `path` names, or the whole name of the nearest one.
+/// Checks that `path` names a known key. The error holds the full name of the nearest one.
 pub(super) fn known(path: &[String]) -> Result<(), Option<String>> {
     let wanted = path.join(".");
     let mut near = Vec::new();

@@ -12,7 +12,7 @@ use super::*;
 /// A name that is near to none.
 const NONSENSE: &str = "zzzzzzzzzzzzzzzz";
 
-/// A good value of this shape, and some that are not.
+/// Returns a valid value of this shape, and some invalid ones.
 fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
     let last = key.path.rsplit('.').next().unwrap();
     let no_text = ["3", "true", "[]", "{ x = 1 }", "1979-05-27", "-0.5"];
@@ -251,7 +251,8 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
     }
 }
 
-/// A file that sets `name`, which stands for the last part of `key`, and the line it is in.
+/// Builds a file that sets `name` in place of the last part of `key`, and returns it with the
+/// setting's line.
 fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
     let (table, last) = key.path.rsplit_once('.').unwrap();
     let mut text = String::new();
@@ -373,7 +374,7 @@ fn last(key: &Key) -> &str {
     key.path.rsplit('.').next().unwrap()
 }
 
-/// The line of the file that an error names, which it must.
+/// Returns the line that an error names, and asserts that it names one.
 #[track_caller]
 fn line_named(error: &Failure, text: &str) -> usize {
     let said = error.to_string();
@@ -385,7 +386,7 @@ fn line_named(error: &Failure, text: &str) -> usize {
         .unwrap_or_else(|| panic!("no place in {said:?} about {text:?}"))
 }
 
-/// What an error lists as the keys there are.
+/// Returns the keys that an error lists as existing.
 fn listed(text: &str) -> BTreeSet<String> {
     let said = resolved(text.as_bytes()).unwrap_err().to_string();
     let list = said.split("(there are: ").nth(1);
@@ -476,7 +477,7 @@ fn the_reader_takes_just_the_keys_of_the_table() {
     }
 }
 
-/// The default with everything that stands in it as a comment.
+/// Returns the default configuration with all commented settings enabled.
 fn uncommented() -> String {
     let setting = |line: &str| {
         let header = line.starts_with('[') && line.ends_with(']') && !line.contains(' ');
@@ -503,7 +504,7 @@ fn the_default_documents_every_key_and_no_other() {
     let table: Table = toml::from_str(&text).unwrap();
     let mut found = BTreeSet::new();
     leaves(&table, &mut Vec::new(), &mut found);
-    // What many tables share is told of once.
+    // A key that many tables share is documented once.
     let shared = |key: &Key| {
         key.path.starts_with("jobs.*.budget.")
             || key.path.starts_with("jobs.*.day_budget.")

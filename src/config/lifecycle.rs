@@ -24,7 +24,7 @@ pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Files, ConfigM
     Ok(files)
 }
 
-/// A file of the project that is nobody else's.
+/// Checks that a path lies in the project and in none of the reserved places.
 fn of_project(text: &str) -> Result<String, String> {
     RelPath::new(text).map_err(|error| error.to_string())?;
     match paths::reserved(text, &NEVER) {
@@ -33,7 +33,8 @@ fn of_project(text: &str) -> Result<String, String> {
     }
 }
 
-/// A file whose name keeps it out of every page and commit.
+/// Checks that a file's name begins with an underscore, which keeps it out of every page and
+/// commit.
 fn private(text: &str) -> Result<String, String> {
     RelPath::new(text).map_err(|error| error.to_string())?;
     let name = text.rsplit('/').next().unwrap_or(text);

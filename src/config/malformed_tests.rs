@@ -1,9 +1,9 @@
-//! Configurations that are wrong in every way that can be thought of: told with their place, never a
-//! panic.
+//! Tests with malformed configurations of every known kind. Each must be reported with its place,
+//! and none may cause a panic.
 
 use super::*;
 
-/// Says how much was tried, past the capture of the test harness.
+/// Prints a line past the output capture of the test harness.
 fn print_line(line: &str) {
     use std::io::Write as _;
     let _closed = writeln!(std::io::stderr(), "{line}");

@@ -76,19 +76,17 @@ pub struct Config {
     pub night: Night,
     /// The most that one civil day may spend.
     pub day: Budget,
-    /// Who answers, by name.
     pub backends: BTreeMap<String, BackendSpec>,
-    /// What is run, by name.
     pub jobs: BTreeMap<String, Job>,
     /// Whom to tell of what.
     pub notify: Notify,
     /// How long things are kept.
     pub retention: Retention,
-    /// What is spent from, by name: the user's own.
+    /// The user's pools, by name, that backends spend from.
     pub pools: BTreeMap<String, Pool>,
     /// The pool that a backend spends from, by the backend's name, where it names one.
     pub pool_of: BTreeMap<String, String>,
-    /// What tokens cost, by model: our own list under the user's.
+    /// The prices of tokens by model. The user's prices override the built-in list.
     pub prices: Prices,
     /// Where the lifecycle's files are, and whether entries are committed.
     pub lifecycle: Files,
@@ -112,7 +110,7 @@ pub struct Night {
 }
 
 impl Config {
-    /// One job by name.
+    /// Returns the job with this name, or an error that lists the existing jobs.
     pub fn job(&self, name: &str) -> Result<&Job, Failure> {
         self.jobs.get(name).ok_or_else(|| {
             let near = nearest(name, self.jobs.keys().map(String::as_str))
@@ -125,7 +123,7 @@ impl Config {
         })
     }
 
-    /// The jobs as the database keeps them, the report included.
+    /// Returns the jobs as the database keeps them, the report included.
     pub fn job_rows(&self) -> Result<Vec<NewJob>, Failure> {
         let mut rows: Vec<NewJob> = self
             .jobs
@@ -170,11 +168,12 @@ pub struct Stack<'a> {
     pub user: &'a Path,
     /// The project's file; none outside of projects.
     pub project: Option<&'a Path>,
-    /// What is in no file.
+    /// The settings outside of the files.
     pub overrides: &'a Overrides,
 }
 
-/// One file's text and what it says as it stands, not resolved; `None` where there is no such file.
+/// Reads one file and returns its text and its unresolved table, or `None` if the file does not
+/// exist.
 pub fn file(path: &Path) -> Result<Option<(String, Table)>, Failure> {
     let Some(text) = read(path)? else {
         return Ok(None);
@@ -214,12 +213,13 @@ fn anchored(mut config: Config, stack: &Stack<'_>) -> Config {
     config
 }
 
-/// The same with some of one job's own keys as a command line gives them: `--set key=value`, dotted
-/// keys such as `budget.calls`. A value is read as TOML, else taken as text.
+/// Loads the configuration with some keys of one job changed by the command line: `--set
+/// key=value`, with dotted keys such as `budget.calls`. A value is read as TOML, or else taken as
+/// text.
 ///
 /// # Errors
-/// What is wrong in a file names the file; what is wrong with a setting is a usage error that names
-/// its `--set`, and so is one that is no matter of a single run.
+/// An error in a file names the file. An error in a setting is a usage error that names its
+/// `--set`, as is a setting that cannot be changed for a single run.
 pub fn load_with(
     stack: &Stack<'_>,
     job: &str,
@@ -242,7 +242,6 @@ fn layers(stack: &Stack<'_>) -> Result<(Table, Sources), Failure> {
     Ok((merged, sources))
 }
 
-/// The texts of all files.
 fn texts(stack: &Stack<'_>) -> Result<Sources, ConfigMistake> {
     let mut sources = Sources {
         layers: vec![Layer {
@@ -407,7 +406,8 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, ConfigMistak
         jobs.insert(name, job);
     }
     jobs.extend(cycle::dreams_after(&jobs, &around)?);
-    // The daemon reads its own table, in `src/daemon/settings.rs`; mistakes in it are told here too.
+    // The daemon reads its own table in `src/daemon/settings.rs`. Its mistakes are also reported
+    // here.
     let mut daemon = top.table("daemon")?.unwrap_or_default();
     let mut section = Section::of("daemon", &mut daemon, sources);
     section.parsed("drain", units::wait)?;

@@ -22,12 +22,12 @@ use super::{good_name, units};
 /// The types of channels.
 pub(super) const CHANNELS: [&str; 4] = ["desktop", "webhook", "command", "email"];
 
-/// What stands in `[notify]` and `[channels]`.
+/// The settings of `[notify]` and `[channels]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notify {
-    /// The kinds that are told of.
+    /// The kinds of alerts that people are notified of.
     pub on: BTreeSet<AlertKind>,
-    /// Whether a recovery is told of.
+    /// Whether people are notified of a recovery.
     pub recovery: bool,
     /// How long at least between two messages of the same open alert.
     pub repeat: SignedDuration,
@@ -37,13 +37,13 @@ pub struct Notify {
     pub subject: Option<String>,
     /// The template of a text.
     pub body: Option<String>,
-    /// What is told of each good tick.
+    /// The receiver of a signal after each good tick.
     pub heartbeat: Option<Heartbeat>,
     /// Whom to tell.
     pub channels: BTreeMap<String, Channel>,
 }
 
-/// Who is told of a good tick.
+/// The receiver of the signal after a good tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heartbeat {
     /// A server.
@@ -57,7 +57,7 @@ pub enum Heartbeat {
 pub enum Address {
     /// This.
     Given(String),
-    /// What this variable says: an address may itself be a secret.
+    /// The name of a variable that holds the address, because an address may itself be a secret.
     Variable(String),
 }
 
@@ -68,7 +68,7 @@ pub enum Secret {
     Variable(String),
     /// The secret of this name in the desktop's keyring.
     Keyring(String),
-    /// What a file holds that only its owner may read.
+    /// The path of a file that holds the secret and that only its owner may read.
     File(PathBuf),
 }
 
@@ -81,7 +81,7 @@ pub enum Channel {
     Webhook {
         /// Where to.
         url: Address,
-        /// What it is signed with, if it is.
+        /// The key that signs it; absent if it is not signed.
         secret: Option<Secret>,
     },
     /// A program that reads the message as JSON.
@@ -92,7 +92,7 @@ pub enum Channel {
         recipient: String,
         /// From whom, if that is said.
         sender: Option<String>,
-        /// What takes it.
+        /// The program that takes the mail.
         program: Program,
     },
 }
@@ -111,7 +111,7 @@ pub struct Program {
 }
 
 impl Notify {
-    /// What of it decides, as the database keeps it.
+    /// Returns the settings that decide on alerts, in the form that the database keeps.
     pub fn rules(&self, jobs: &BTreeMap<String, Job>) -> AlertRules {
         let seconds = |duration: SignedDuration| duration.as_secs();
         AlertRules {
@@ -128,7 +128,7 @@ impl Notify {
     }
 }
 
-/// "7d", or "none".
+/// Parses an age such as "7d", or "none".
 pub(super) fn age_limit(text: &str) -> Result<Option<SignedDuration>, String> {
     match text {
         "none" => Ok(None),
@@ -294,7 +294,7 @@ fn heartbeat(text: &str) -> Result<Heartbeat, String> {
         .map_err(|why| format!("{why}; or a file, that begins with / or ~/"))
 }
 
-/// An address that may be sent to, or the name of a variable that has one.
+/// Parses an address that messages may be sent to, or the name of a variable that holds one.
 pub fn url(text: &str) -> Result<Address, String> {
     match text.strip_prefix("env:") {
         Some(name) => variable(name).map(Address::Variable),
@@ -302,7 +302,7 @@ pub fn url(text: &str) -> Result<Address, String> {
     }
 }
 
-/// An address: https, or http to this machine itself.
+/// Parses an address, which must be https, or http on this machine.
 pub fn checked_url(text: &str) -> Result<reqwest::Url, String> {
     let wrong = "it must be an https:// address, an http:// one of this machine, or env:NAME";
     let url: reqwest::Url = text.parse().map_err(|_| wrong.to_owned())?;
@@ -318,7 +318,7 @@ pub fn checked_url(text: &str) -> Result<reqwest::Url, String> {
     }
 }
 
-/// Whether an address leads to this machine.
+/// Reports whether an address leads to this machine.
 pub fn is_loopback(url: &reqwest::Url) -> bool {
     let Some(host) = url.host_str() else {
         return false;
@@ -327,7 +327,7 @@ pub fn is_loopback(url: &reqwest::Url) -> bool {
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Where a key is: a variable's name, or a reference to the desktop's keyring.
+/// Parses the location of a key: a variable's name, or a reference to the desktop's keyring.
 fn secret(text: &str) -> Result<Secret, String> {
     match in_keyring(text) {
         Some(Ok(name)) => Ok(Secret::Keyring(name.to_owned())),
@@ -351,7 +351,7 @@ fn variable(text: &str) -> Result<String, String> {
     }
 }
 
-/// One mail address, which nothing can be hidden in.
+/// Checks that the text is one plain mail address without hidden content.
 fn address(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_graphic() && !"<>()[],;:\\\"".contains(c);
     let good = text

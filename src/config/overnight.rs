@@ -1,11 +1,11 @@
-//! What of a night's own settings cannot be worked with.
+//! Checks of a night's own settings.
 
 use runner_engine::publish::RelPath;
 use runner_jobs::overnight::OvernightSpec;
 
 use super::paths;
 
-/// The setting that cannot be worked with, and why.
+/// Checks the settings. The error holds the key and the reason.
 pub(super) fn check(own: &OvernightSpec) -> Result<(), (&'static str, String)> {
     if !own.queue.is_empty() {
         RelPath::new(&own.queue).map_err(|error| ("queue", error.to_string()))?;

@@ -1,10 +1,10 @@
-//! Settings of one command, in no file: `RUNNER_CONFIG__NIGHT__AT=23:00` in its environment and
-//! `--config night.at=23:00` on its line.
+//! Settings of one command, outside of the files: `RUNNER_CONFIG__NIGHT__AT=23:00` in its
+//! environment and `--config night.at=23:00` on its command line.
 //!
-//! They hold for the command and for the runs that it starts itself, and end with it. What the
-//! database keeps for every later command, when and how often jobs run, must never be taken from here:
-//! two commands would take turns in changing it. Such a setting is refused, never passed over; only
-//! a command that merely looks may try it out.
+//! They apply to the command and to the runs that it starts itself, and end with it. The settings
+//! that the database keeps for every later command, such as when and how often jobs run, must never
+//! be taken from here, because two commands would take turns in changing them. Such a setting is
+//! refused and never ignored; only a command that changes nothing may try it out.
 
 use std::ffi::{OsStr, OsString};
 
@@ -15,7 +15,7 @@ use super::keys;
 use super::sources::{InlineSetting, Sources};
 use crate::cli::Failure;
 
-/// What is no matter of one run.
+/// Keys that cannot be changed for a single run.
 pub(super) const SCHEDULES: [&str; 15] = [
     "success_within",
     "kind",
@@ -34,13 +34,13 @@ pub(super) const SCHEDULES: [&str; 15] = [
     "backoff",
 ];
 
-/// What a variable's name begins with; each further part follows `__`.
+/// The prefix of a variable's name; each further part follows `__`.
 const PREFIX: &str = "RUNNER_CONFIG";
 
-/// What a command may take from its environment and its line.
+/// The settings that a command may take from its environment and its command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverrideScope {
-    /// What a run itself asks for: its limits, its backend, its own settings.
+    /// The settings of a run: its limits, its backend, its own settings.
     #[default]
     Run,
     /// Everything: nothing is started and nothing kept.
@@ -67,15 +67,15 @@ pub struct Override {
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     list: Vec<Override>,
-    /// What they may change.
+    /// The settings that the overrides may change.
     pub reach: OverrideScope,
 }
 
 impl Overrides {
-    /// Those of an environment.
+    /// Reads the overrides of an environment.
     ///
     /// # Errors
-    /// A variable that begins like a setting and is none.
+    /// Returns an error if a variable has the prefix of a setting but is none.
     pub fn of_environment(
         variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> Result<Self, Failure> {
@@ -245,8 +245,8 @@ fn variable(name: &OsStr, text: &OsStr) -> Result<Override, Failure> {
     }
 }
 
-/// A variable's parts as the configuration writes them: a name that is there in other letters, with
-/// `-` for `_`, is meant; any other is in small letters.
+/// Converts a variable's parts to the names of the configuration. A part matches an existing name
+/// without regard to case, and with `_` for `-`; any other part is lowercased.
 fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
     let folded = |text: &str| text.to_ascii_lowercase().replace('-', "_");
     let mut table = Some(merged);
@@ -284,7 +284,7 @@ fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
     Ok(path)
 }
 
-/// A table as the settings that it holds, so that each is judged by itself.
+/// Splits a table into its single settings, so that each is checked by itself.
 fn spread(path: Vec<String>, value: Value, leaves: &mut Vec<(Vec<String>, Value)>) {
     match value {
         Value::Table(table) if !table.is_empty() => {
@@ -322,7 +322,8 @@ pub(super) fn insert<'k>(
     false
 }
 
-/// The value as TOML, else as the text that it is; so are dates, which no setting is.
+/// Parses the value as TOML, or else takes it as text. A date is taken as text too, because no
+/// setting is a date.
 pub(super) fn value(text: &str) -> Value {
     let plain = || Value::String(text.to_owned());
     let Ok(mut table) = toml::from_str::<Table>(&format!("value = {text}")) else {

@@ -58,7 +58,8 @@ pub(super) fn output(own: &OvernightSpec) -> Result<(), String> {
     target(&own.output_dir)
 }
 
-/// The mistake of an output folder that a night must not move: exit code 78 in every layer.
+/// Creates the mistake for an output folder that a night must not move. It has exit code 78 in
+/// every layer.
 pub(super) fn refused(sources: &Sources, key: &str, why: &str) -> ConfigMistake {
     wrong(sources, key, why).forbidden(Fix::OutputFolder)
 }

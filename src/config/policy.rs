@@ -1,6 +1,7 @@
-//! What a job wants of its clock and of the queue: the keys that `[defaults]` and each job share.
+//! The policy of a job towards its clock and the queue: the keys that `[defaults]` and each job
+//! share.
 //!
-//! A key that is left out keeps what the layer below says; `"none"` takes a limit away.
+//! A key that is left out keeps the value of the layer below; `"none"` removes a limit.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ use super::{good_name, units};
 /// The slots of each group of jobs.
 pub(super) type Groups = BTreeMap<String, u32>;
 
-/// What all jobs have unless they say otherwise.
+/// The settings of all jobs that do not set them themselves.
 #[derive(Clone, Debug)]
 pub(super) struct Defaults {
     /// How they are started, held back and tried again.
@@ -84,7 +85,7 @@ pub(super) fn defaults(
     })
 }
 
-/// Lays what this table says over `policy`.
+/// Applies the settings of this table to `policy`.
 pub(super) fn lay_over(
     policy: &mut Policy,
     section: &mut Section<'_>,
@@ -190,7 +191,7 @@ fn or_none<T>(
     read(text).map(Some)
 }
 
-/// "22:00-06:00".
+/// Parses quiet hours such as "22:00-06:00".
 fn quiet(text: &str) -> Result<Quiet, String> {
     let (from, to) = text
         .split_once('-')
@@ -218,7 +219,7 @@ fn group(name: &str, groups: &Groups) -> Result<ConcurrencyGroup, String> {
     }
 }
 
-/// A limit in thousandths; nothing for 0.
+/// Converts a load limit to thousandths; 0 means no limit.
 fn load_limit(load: f64) -> Result<Option<u32>, &'static str> {
     if load > 1000.0 {
         return Err("1000");
@@ -232,7 +233,7 @@ fn load_limit(load: f64) -> Result<Option<u32>, &'static str> {
     Ok((thousandths > 0).then_some(thousandths))
 }
 
-/// A whole number of at least `least`.
+/// Reads a whole number of at least `least`.
 fn small(
     section: &mut Section<'_>,
     key: &'static str,

@@ -1,7 +1,8 @@
-//! What is one user's and no project's: the pools that backends spend from, over all projects, and
-//! what tokens cost.
+//! The settings that belong to a user and not to a project: the pools that backends spend from,
+//! across all projects, and the prices of tokens.
 //!
-//! Must never take a word of a project's file: no project may spend what another counts on.
+//! A project's file must never set them, because no project may spend a budget that another relies
+//! on.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +83,7 @@ pub(super) fn pools(
     Ok(pools)
 }
 
-/// The pool of this name.
+/// Checks that a pool with this name exists.
 pub(super) fn known(name: &str, pools: &BTreeMap<String, Pool>) -> Result<String, String> {
     if pools.contains_key(name) {
         return Ok(name.to_owned());
@@ -115,7 +116,7 @@ fn window_of(
     Ok((length, caps))
 }
 
-/// Our own list of prices, and the date by which its sellers had published them.
+/// Returns the built-in price list, and the date by which the providers had published it.
 pub fn listed() -> (Prices, String) {
     let mut table: Table = toml::from_str(PRICES).expect("the embedded prices parse");
     let as_of = match table.remove("as_of") {
@@ -130,7 +131,7 @@ pub fn listed() -> (Prices, String) {
     (prices.expect("the embedded prices are good"), as_of)
 }
 
-/// Our own list under `[prices]`.
+/// Returns the built-in price list with the prices of `[prices]` applied.
 pub(super) fn prices(table: Table, sources: &Sources) -> Result<Prices, ConfigMistake> {
     read(table, listed().0, sources)
 }

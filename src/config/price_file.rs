@@ -1,11 +1,12 @@
-//! A file of prices beside the user's `config.toml`, as LiteLLM publishes them.
+//! A file of prices beside the user's `config.toml`, in the format that LiteLLM publishes.
 //!
 //! ```text
 //! our own dated list  <  prices.json  <  [prices] of config.toml
 //! ```
 //!
-//! It is read only where a price is asked for, for it may be large. What has no two rates is no price
-//! and passed over. Must never be a project's file, and never make a price up.
+//! The file may be large, so it is read only when a price is needed. An entry without two rates is
+//! not a price and is skipped. The file must never be a project's, and the reader must never invent
+//! a price.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -36,10 +37,10 @@ pub struct Listed {
     pub passed_over: usize,
 }
 
-/// The prices of `config` with those of the file in `folder`.
+/// Returns the prices of `config` with those of the file in `folder`.
 ///
 /// # Errors
-/// The file cannot be read, or is no JSON object; it says where.
+/// Returns an error with the place if the file cannot be read or is not a JSON object.
 pub fn over(folder: &Path, config: &Config) -> Result<Listed, Failure> {
     let mut listed = Listed {
         prices: config.prices.clone(),

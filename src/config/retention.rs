@@ -5,7 +5,7 @@ use runner_engine::store::Retention;
 use super::sources::ConfigMistake;
 use super::{Section, units};
 
-/// What `status` tells of a week is never pruned.
+/// The least retention in days: `status` shows a week, which is never pruned.
 const LEAST_ROWS: i64 = 8;
 
 /// Reads the table, whose every key the embedded default states.

@@ -1,6 +1,6 @@
-//! What a job's children are kept from: the keys that `[defaults]` and each job share.
+//! The restrictions on a job's children: the keys that `[defaults]` and each job share.
 //!
-//! It must never be weakened by what is left out: without a word there is a sandbox.
+//! An omitted key must never weaken the sandbox: it is on by default.
 
 use super::section::Section;
 use super::sources::ConfigMistake;
@@ -30,7 +30,7 @@ impl Default for SandboxSettings {
     }
 }
 
-/// Lays what this table says over `sandbox`.
+/// Applies the settings of this table to `sandbox`.
 pub(super) fn lay_over(
     sandbox: &mut SandboxSettings,
     section: &mut Section<'_>,

@@ -15,7 +15,7 @@ const DURATION: &str = concat!(
 const AGE: &str = "[0-9]+ *(d|days?|w|weeks?)";
 const TIME: &str = "([01][0-9]|2[0-3]):[0-5][0-9]";
 
-/// The schema, draft 2020-12.
+/// Returns the JSON Schema, draft 2020-12.
 pub fn schema() -> Value {
     let default: Table = toml::from_str(DEFAULT).expect("the embedded default parses");
     let default = serde_json::to_value(default).expect("settings are text, numbers and lists");
@@ -34,7 +34,7 @@ pub fn schema() -> Value {
     schema
 }
 
-/// The table whose name is `path`; `*` in it stands for any name.
+/// Builds the schema of the table at `path`, in which `*` matches any name.
 fn table(path: &str, keys: &[Key], default: &Value) -> Value {
     let mut properties = Map::new();
     let mut names = None;
@@ -79,7 +79,7 @@ fn table(path: &str, keys: &[Key], default: &Value) -> Value {
     schema
 }
 
-/// A job whose kind is said has only the keys of its kind.
+/// Builds the rules that allow a job only the keys of its kind.
 fn of_kinds(keys: &[Key]) -> Value {
     let rule = |kind: &&str| {
         let mut own: Vec<&str> = keys
@@ -96,7 +96,7 @@ fn of_kinds(keys: &[Key]) -> Value {
     Value::Array(super::job::KINDS.iter().map(rule).collect())
 }
 
-/// Two kinds may have a key of the same name and shape: it is described as both describe it.
+/// Adds a property. If two kinds have a key of the same name, the descriptions of both are joined.
 fn add(properties: &mut Map<String, Value>, name: &str, value: Value) {
     let Some(known) = properties.get_mut(name) else {
         properties.insert(name.to_owned(), value);
@@ -167,7 +167,7 @@ fn value(key: &Key, default: &Value) -> Value {
         Shape::Id => pattern("[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}"),
     };
     schema["description"] = json!(key.about);
-    // What the default says of its own dream is the default of a dream's keys alone.
+    // The default's own dream job provides the defaults of dream keys only.
     let own = match key.kinds {
         ["dream"] => key.path.replace("jobs.*", "jobs.dream"),
         _ => key.path.clone(),

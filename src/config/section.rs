@@ -26,31 +26,29 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A key as text.
     pub(super) fn text(&mut self, key: &'static str) -> Result<Option<String>, ConfigMistake> {
         self.take(key, "text in quotes", |value| {
             value.as_str().map(str::to_owned)
         })
     }
 
-    /// A key as yes or no.
     pub(super) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, ConfigMistake> {
         self.take(key, "true or false", Value::as_bool)
     }
 
-    /// A key as a whole number of at least 0.
+    /// Takes a key as a whole number of at least 0.
     pub(super) fn count(&mut self, key: &'static str) -> Result<Option<u64>, ConfigMistake> {
         self.take(key, "a whole number of at least 0", |value| {
             value.as_integer().and_then(|n| u64::try_from(n).ok())
         })
     }
 
-    /// A key as a whole number, negative ones included.
+    /// Takes a key as a whole number, which may be negative.
     pub(super) fn integer(&mut self, key: &'static str) -> Result<Option<i64>, ConfigMistake> {
         self.take(key, "a whole number", Value::as_integer)
     }
 
-    /// A key as a number of at least 0.
+    /// Takes a key as a number of at least 0.
     pub(super) fn number(&mut self, key: &'static str) -> Result<Option<f64>, ConfigMistake> {
         self.take(key, "a number of at least 0", |value| {
             #[allow(
@@ -64,7 +62,6 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// A key as a list of texts.
     pub(super) fn texts(
         &mut self,
         key: &'static str,
@@ -78,19 +75,18 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// A key as a table.
     pub(super) fn table(&mut self, key: &'static str) -> Result<Option<Table>, ConfigMistake> {
         self.take(key, "a table", |value| value.as_table().cloned())
     }
 
-    /// Leaves a key out that says just this.
+    /// Removes a key whose value is `word`.
     pub(super) fn drop_if(&mut self, key: &'static str, word: &str) {
         if self.table.get(key).and_then(Value::as_str) == Some(word) {
             self.table.remove(key);
         }
     }
 
-    /// A key as it stands.
+    /// Takes a key without checking its value.
     pub(super) fn value(&mut self, key: &'static str) -> Option<Value> {
         self.known.push(key);
         self.table.remove(key)
@@ -114,7 +110,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A key as text that `read` makes sense of.
+    /// Takes a key as text and parses it with `read`.
     pub(super) fn parsed<T>(
         &mut self,
         key: &'static str,
@@ -128,22 +124,21 @@ impl<'a> Section<'a> {
             .map_err(|why| self.wrong(&self.full(key), &why))
     }
 
-    /// The keys that were asked for so far.
+    /// Returns the keys that were read so far.
     pub(super) fn known(&self) -> Vec<&'static str> {
         self.known.clone()
     }
 
-    /// What nobody took.
+    /// Takes all keys that were not read.
     pub(super) fn rest(&mut self) -> Table {
         std::mem::take(self.table)
     }
 
-    /// An error about a key.
     pub(super) fn wrong(&self, key: &str, why: &str) -> ConfigMistake {
         wrong(self.sources, key, why)
     }
 
-    /// The whole name of a key.
+    /// Returns the full name of a key.
     pub(super) fn full(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()
@@ -162,7 +157,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// Why a key is refused: the nearest one, or all there are.
+/// Explains why a key is refused, with the nearest key or the list of all keys.
 pub(super) fn no_such(key: &str, known: &[&str]) -> String {
     match nearest(key, known.iter().copied()) {
         Some(near) => format!("there is no such setting; did you mean {near:?}?"),

@@ -23,7 +23,7 @@ pub(super) struct SourceLocation {
 }
 
 impl SourceLocation {
-    /// The place of these bytes of `text`.
+    /// Returns the location of a byte range of `text`.
     pub(super) fn of(text: &str, span: Range<usize>) -> Self {
         let start = floor(text, span.start);
         let end = floor(text, span.end).max(start);
@@ -44,7 +44,7 @@ impl SourceLocation {
     }
 }
 
-/// The line with a mark under `marked` characters from `from` on.
+/// Draws the line with a mark under `marked` characters from `from` on.
 fn draw(line: usize, whole: &str, from: usize, marked: usize) -> String {
     let length = whole.chars().count();
     let skipped = if length > SHOWN {
@@ -80,7 +80,7 @@ fn draw(line: usize, whole: &str, from: usize, marked: usize) -> String {
     )
 }
 
-/// The nearest place at or before `at` that is no middle of a character.
+/// Returns the nearest character boundary at or before `at`.
 fn floor(text: &str, at: usize) -> usize {
     text.floor_char_boundary(at.min(text.len()))
 }

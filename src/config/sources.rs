@@ -28,7 +28,7 @@ const UNREADABLE: &str = "cannot read it";
 /// More mistakes in one file's syntax than these help nobody.
 const SYNTAX: usize = 20;
 
-/// What is wrong, and where.
+/// A configuration mistake and its place.
 #[derive(Clone, Debug)]
 pub(super) struct ConfigMistake {
     /// The setting, by its whole name; empty where a file cannot be read at all.
@@ -36,14 +36,14 @@ pub(super) struct ConfigMistake {
     said: String,
     /// The file, and the line and column in it, counted from 1.
     place: Option<Box<WrittenAt>>,
-    /// What is wrong, without the place and the name.
+    /// The description without the place and the name.
     why: String,
     drawing: Option<String>,
     fix: Option<Fix>,
     exit: Exit,
 }
 
-/// What mends a mistake, where that is more than the value's form.
+/// The fix of a mistake, if it needs more than a valid value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fix {
     /// Another output folder of a night.
@@ -64,7 +64,7 @@ impl Fix {
 /// A file, and the line and column in it.
 type WrittenAt = (PathBuf, Option<(usize, usize)>);
 
-/// A mistake as people and programs are told of it.
+/// A mistake as it is reported to people and programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct ConfigFinding {
     /// The file; none for what is in none.
@@ -75,9 +75,7 @@ pub struct ConfigFinding {
     pub column: Option<usize>,
     /// The setting, by its whole name; none where a file cannot be read.
     pub key: Option<String>,
-    /// What is wrong.
     pub message: String,
-    /// What would mend it, as far as that is known.
     pub hint: Option<String>,
     /// The name that was probably meant.
     pub nearest: Option<String>,
@@ -87,7 +85,7 @@ pub struct ConfigFinding {
 }
 
 impl ConfigFinding {
-    /// What is wrong, with what was probably meant.
+    /// Returns the description with the probable intention.
     #[cfg(test)]
     pub(super) fn said_why(&self) -> String {
         match &self.hint {
@@ -173,7 +171,7 @@ impl From<ConfigMistake> for Failure {
 }
 
 impl ConfigMistake {
-    /// About a file as a whole.
+    /// Creates a mistake about a whole file.
     pub(super) fn of_file(path: &Path, why: &str) -> Self {
         Self {
             key: String::new(),
@@ -186,7 +184,7 @@ impl ConfigMistake {
         }
     }
 
-    /// About a place in a file.
+    /// Creates a mistake about a place in a file.
     pub(super) fn at(path: &Path, text: &str, span: Range<usize>, key: &str, why: &str) -> Self {
         let spot = SourceLocation::of(text, span);
         let named = if key.is_empty() {
@@ -210,15 +208,15 @@ impl ConfigMistake {
         }
     }
 
-    /// The same with exit code 78 wherever the value was given, and with what mends it: for a value
-    /// that names what a run must never touch.
+    /// Sets exit code 78, wherever the value was given, and the fix: for a value that names a path
+    /// that a run must never touch.
     pub(super) fn forbidden(mut self, fix: Fix) -> Self {
         self.exit = Exit::Configuration;
         self.fix = Some(fix);
         self
     }
 
-    /// What it says without its drawing: two that say the same are one.
+    /// Returns the text without its drawing. Two mistakes with the same text count as one.
     pub(super) fn said(&self) -> &str {
         &self.said
     }
@@ -227,11 +225,11 @@ impl ConfigMistake {
 /// A file of settings.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
-    /// What it is: `default`, `user`, `ctxrc` or `project`.
+    /// The kind of layer: `default`, `user`, `ctxrc` or `project`.
     pub(super) name: &'static str,
     /// Where it lies; for the default, its name in runner's own sources.
     pub(super) path: PathBuf,
-    /// What it says, without a byte order mark.
+    /// The content, without a byte order mark.
     pub(super) text: Cow<'static, str>,
 }
 
@@ -240,7 +238,7 @@ pub(super) struct Layer {
 pub(super) struct InlineSetting {
     /// Its whole name.
     pub(super) key: String,
-    /// What it is: `environment`, `flag` or `set`.
+    /// The origin: `environment`, `flag` or `set`.
     pub(super) layer: &'static str,
     /// How it was given, like `--config night.at`.
     pub(super) said: String,
@@ -251,7 +249,7 @@ pub(super) struct InlineSetting {
 pub(super) struct Sources {
     /// Files, later ones override.
     pub(super) layers: Vec<Layer>,
-    /// What is in no file, later ones override.
+    /// The settings outside of the files; later ones override earlier ones.
     pub(super) given: Vec<InlineSetting>,
 }
 
@@ -282,7 +280,7 @@ fn layer_text(
     }
 }
 
-/// The text of a file, without a byte order mark.
+/// Decodes the text of a file and strips a byte order mark.
 pub(super) fn decoded(path: &Path, bytes: Vec<u8>) -> Result<String, ConfigMistake> {
     let mut text = String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
@@ -304,7 +302,7 @@ pub(super) fn parse(layer: &Layer) -> Result<Table, ConfigMistake> {
     toml::from_str(&layer.text).map_err(|error| syntax(layer, &error))
 }
 
-/// All mistakes in a layer's text.
+/// Returns all syntax mistakes in a layer's text.
 pub(super) fn syntax_mistakes(layer: &Layer) -> Vec<ConfigMistake> {
     match parse(layer) {
         Ok(_) => Vec::new(),
@@ -350,13 +348,13 @@ pub(super) fn merge(under: &mut Table, over: Table) {
     }
 }
 
-/// An error about a value: it names the command line's own words for it, or the place in the last
-/// file that sets it or, failing that, of the table it would stand in.
+/// Creates an error about a value. It names the command-line setting, or else the place in the last
+/// file that sets the value, or else the place of its table.
 pub(super) fn wrong(sources: &Sources, key: &str, why: &str) -> ConfigMistake {
     about(sources, key, why, true)
 }
 
-/// The same about a key that should not be there at all.
+/// Creates an error about a key that must not be there.
 pub(super) fn unknown(sources: &Sources, key: &str, why: &str) -> ConfigMistake {
     about(sources, key, why, false)
 }
@@ -427,7 +425,7 @@ fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> ConfigMista
     }
 }
 
-/// The last file that says most of a key's name.
+/// Returns the last file that sets the largest part of a key's path, and the location there.
 fn innermost<'a>(sources: &'a Sources, key: &str) -> Option<(&'a Layer, KeyLocation)> {
     let mut best: Option<(&Layer, KeyLocation)> = None;
     for layer in sources
@@ -463,7 +461,7 @@ fn innermost<'a>(sources: &'a Sources, key: &str) -> Option<(&'a Layer, KeyLocat
     best
 }
 
-/// Where a key stands under its own name or, wholly, under another.
+/// Finds the location of a key under its own name, or of the whole key under another name.
 fn named(table: &DeTable<'_>, key: &str) -> Option<KeyLocation> {
     let own = find(table, key);
     if own.as_ref().is_some_and(|own| own.said == key.len()) {
@@ -480,7 +478,7 @@ fn named(table: &DeTable<'_>, key: &str) -> Option<KeyLocation> {
     other.or(own)
 }
 
-/// Whether `key` is `table` or lies in it.
+/// Reports whether `key` is `table` or lies in it.
 pub(super) fn within(key: &str, table: &str) -> bool {
     key.strip_prefix(table)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -492,9 +490,9 @@ struct KeyLocation {
     said: usize,
     /// Its name, or that of the innermost table around it.
     key: Range<usize>,
-    /// What it is set to, where that is no table.
+    /// The range of its value, unless that is a table.
     value: Option<Range<usize>>,
-    /// What it is called there, where that is not its own name.
+    /// Its name in the file, if that is not its own name.
     name: Option<String>,
 }
 
@@ -530,7 +528,7 @@ fn find(table: &DeTable<'_>, key: &str) -> Option<KeyLocation> {
     best
 }
 
-/// The line, counted from 1, of each value of a layer that is no table, by its path.
+/// Returns the line, counted from 1, of each value of a layer that is not a table, by its path.
 pub(super) fn lines(layer: &Layer) -> Vec<(Vec<String>, usize)> {
     let mut found = Vec::new();
     if layer.name == ctxrc::NAME {

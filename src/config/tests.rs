@@ -1,4 +1,4 @@
-//! What the layers resolve to, and what mistakes are told.
+//! Tests of the resolved layers and of the reported mistakes.
 
 use std::fs;
 
@@ -279,7 +279,7 @@ fn what_is_wrong_with_a_setting_names_it() {
         );
         assert_eq!(failure.exit, runner_engine::outcome::Exit::Usage, "{key}");
     }
-    // What is wrong in the file is told of the file, whatever is set.
+    // A mistake in the file is reported for the file, whatever `--set` changes.
     let said = with_set(
         "[jobs.dream]\nmax_idea = 3\n",
         "dream",

@@ -1,4 +1,4 @@
-//! What makes a job due, as people write it, and whether jobs that follow each other make sense.
+//! The triggers of jobs as people write them, and the check that chained jobs make sense.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use runner_text::nearest::nearest;
 
 use super::units;
 
-/// What makes a job due.
+/// The event that makes a job due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TriggerSpec {
     /// The opening of the project's night.
     Night,
-    /// The turn of its kind in a cycle, which does its work as it says.
+    /// The turn of its kind in a cycle. The cycle then runs with this job's settings.
     Lifecycle,
     /// A clock, another job, or nothing but people.
     Clock(Trigger),

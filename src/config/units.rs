@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 /// The longest duration, in hours.
 const LONGEST: i64 = 10 * 366 * 24;
 
-/// "8h", "90s", "1h 30m"; more than nothing.
+/// Parses a duration above zero, such as "8h", "90s" or "1h 30m".
 pub fn duration(text: &str) -> Result<SignedDuration, String> {
     match wait(text)? {
         SignedDuration::ZERO => Err(no_duration(text)),
@@ -15,13 +15,13 @@ pub fn duration(text: &str) -> Result<SignedDuration, String> {
     }
 }
 
-/// The same, or "0s".
+/// Parses a duration that may be zero, such as "0s".
 pub fn wait(text: &str) -> Result<SignedDuration, String> {
     let duration: SignedDuration = text.parse().map_err(|_| no_duration(text))?;
     if duration.is_negative() {
         return Err(no_duration(text));
     }
-    // What is added to a moment must stay one.
+    // The sum of a time and the duration must be a valid time.
     if duration > SignedDuration::from_hours(LONGEST) {
         return Err(format!(
             "{text:?} is out of all measure (ten years at most)"
@@ -34,7 +34,7 @@ fn no_duration(text: &str) -> String {
     format!("{text:?} is not a duration (like \"8h\", \"90s\" or \"1h 30m\")")
 }
 
-/// "90d", "8 days", "12 weeks": whole days, at least `least` of them.
+/// Parses an age such as "90d", "8 days" or "12 weeks": whole days, at least `least` of them.
 pub fn age(text: &str, least: i64) -> Result<SignedDuration, String> {
     let wrong = || format!("{text:?} is no number of days (like \"90d\" or \"12 weeks\")");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
@@ -56,7 +56,8 @@ pub fn age(text: &str, least: i64) -> Result<SignedDuration, String> {
     Ok(SignedDuration::from_hours(days * 24))
 }
 
-/// "Europe/Berlin", or "system" for the host's own; the result is an IANA name.
+/// Parses a time zone such as "Europe/Berlin", or "system" for the host's zone. The result is an
+/// IANA name.
 pub fn zone(text: &str) -> Result<String, String> {
     if text == "system" {
         return Ok(TimeZone::system().iana_name().unwrap_or("UTC").to_owned());
@@ -67,7 +68,7 @@ pub fn zone(text: &str) -> Result<String, String> {
     }
 }
 
-/// "02:30".
+/// Parses a time of day such as "02:30".
 pub fn time(text: &str) -> Result<Time, String> {
     let wrong = || format!("{text:?} is not a time of day (like \"02:30\")");
     let (hour, minute) = text.split_once(':').ok_or_else(wrong)?;
@@ -81,7 +82,7 @@ pub fn time(text: &str) -> Result<Time, String> {
     Time::new(hour, minute, 0, 0).map_err(|_| wrong())
 }
 
-/// "512KB", "1MB", "2GiB": decimal and binary multiples.
+/// Parses a size in bytes such as "512KB", "1MB" or "2GiB", with decimal and binary multiples.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size (like \"512KB\" or \"1MB\")");
     let digits = text

@@ -39,7 +39,6 @@ impl fmt::Display for SettingOrigin {
 pub struct ViewEntry {
     /// The parts of its name.
     pub path: Vec<String>,
-    /// What it is.
     pub value: Value,
     /// Where it is from.
     pub origin: SettingOrigin,
@@ -104,11 +103,11 @@ impl View {
         Ok(Self { table, entries })
     }
 
-    /// One value, or a table of them; for a job's key that the job does not set, that of
-    /// `[defaults]`. `None` where nothing is set.
+    /// Returns one value, or a table of values. A key that a job does not set is looked up in
+    /// `[defaults]`. Returns `None` if nothing is set.
     ///
     /// # Errors
-    /// There is no such key.
+    /// Returns an error if there is no such key.
     pub fn get(&self, key: &str) -> Result<Option<Value>, Failure> {
         let path: Vec<String> = key.split('.').map(str::to_owned).collect();
         let at = |path: &[String]| {
@@ -171,7 +170,7 @@ fn flatten(table: &Table, path: &mut Vec<String>, each: &mut impl FnMut(&[String
     }
 }
 
-/// A value as TOML, in one line.
+/// Formats a value as TOML on one line.
 pub fn inline(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
@@ -193,7 +192,7 @@ pub fn inline(value: &Value) -> String {
     }
 }
 
-/// A key, in quotes where TOML wants them.
+/// Formats a key, in quotes if TOML needs them.
 fn bare(key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !key.is_empty() && key.chars().all(plain) {
@@ -203,7 +202,8 @@ fn bare(key: &str) -> String {
     }
 }
 
-/// JSON's escapes are TOML's, but for the one control character that JSON lets stand.
+/// Quotes text with JSON's escapes. TOML has the same ones, but also requires one for the control
+/// character DEL, which JSON leaves as it is.
 fn quoted(text: &str) -> String {
     serde_json::Value::String(text.to_owned())
         .to_string()
@@ -216,7 +216,7 @@ impl ViewEntry {
         joined(&self.path)
     }
 
-    /// The name of the table that it lies in.
+    /// Returns the name of the table that holds the entry.
     pub fn name_of_table(&self) -> String {
         joined(&self.path[..self.path.len() - 1])
     }

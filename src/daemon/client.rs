@@ -31,7 +31,7 @@ pub enum Stream {
     Lost(u64),
 }
 
-/// Tells a daemon, if there is one, that something has changed; false when there is none.
+/// Notifies the daemon that something has changed. Returns `false` if no daemon runs.
 pub fn wake(home: &Env) -> bool {
     let Some(mut daemon) = Client::connect(home) else {
         return false;
@@ -41,7 +41,7 @@ pub fn wake(home: &Env) -> bool {
 }
 
 impl Client {
-    /// The daemon, or `None` when none listens.
+    /// Connects to the daemon. Returns `None` if none listens.
     pub fn connect(home: &Env) -> Option<Self> {
         let (_folder, address) = address(&home.state).ok()?;
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -70,7 +70,6 @@ impl Client {
         }
     }
 
-    /// How the daemon stands.
     pub fn status(&mut self) -> Result<DaemonStatus, Failure> {
         match self.ask(&Request::Status {})? {
             Reply::Status(status) => Ok(status),

@@ -1,7 +1,8 @@
-//! What the daemon does: each effect carried out, at once and on the loop's own thread.
+//! Carries out the daemon's effects, each at once and on the loop's own thread.
 //!
-//! A tick and a settling are short. Only the killing of a tree may take seconds: of a run past its
-//! deadline, of what a dead one left, and of all when the daemon is about to end. Must never decide what is to be done.
+//! A tick and a settlement are short. Only the killing of a process tree may take seconds: that of
+//! a run past its deadline, of the processes that a dead run left, and of all runs when the daemon
+//! is about to end. This module must never decide which effects there are.
 
 use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,7 +29,7 @@ use crate::maintenance;
 use crate::spawn::{self, SpawnMode, Started};
 use crate::tick::{self, NextTick, Reread, TickResult};
 
-/// What effects are carried out with.
+/// The context in which effects are carried out.
 pub struct EffectRunner<'a> {
     pub home: &'a Env,
     pub store: Store,
@@ -39,13 +40,13 @@ pub struct EffectRunner<'a> {
     children: BTreeMap<RunId, Started>,
     askers: BTreeMap<Asker, oneshot::Sender<Reply>>,
     asked: Asker,
-    /// What the last tick could not do: said once.
+    /// The problems of the last tick, each of which is reported once.
     troubles: BTreeSet<String>,
     /// Runs that a tick named and whose turn to be started has not come yet.
     named: BTreeSet<RunId>,
     /// A tick has failed, and may have left runs that it was about to name.
     strays: bool,
-    /// The daily care of the database, while it is taken.
+    /// The thread of the daily database maintenance while it runs.
     care: Option<JoinHandle<Result<Vec<String>, Failure>>>,
 }
 
@@ -93,7 +94,7 @@ impl<'a> EffectRunner<'a> {
             DaemonEffect::Tick(reread) => events.push_back(DaemonEvent::Ticked(self.tick(reread)?)),
             DaemonEffect::Spawn(run) => events.extend(self.spawn(&run, now)),
             DaemonEffect::Terminate(run) => {
-                // The run knows only of a signal; the database is told why it came.
+                // The run only sees a signal, so the database records the reason.
                 let why = "the daemon was told to end and it was not over in time";
                 if let Err(error) = self.store.cancel(&run, why, now.wall) {
                     self.voice.complain(&Failure::from(error).to_string());
@@ -126,8 +127,8 @@ impl<'a> EffectRunner<'a> {
         Ok(None)
     }
 
-    /// Lets the daily care be taken beside the loop, in a connection of its own; one that found the
-    /// database damaged ends the daemon at its next tick.
+    /// Starts the daily maintenance beside the loop, with a connection of its own. If it finds the
+    /// database damaged, the daemon ends at its next tick.
     fn care(&mut self) -> Result<(), Failure> {
         if self.care.as_ref().is_some_and(|care| !care.is_finished()) {
             return Ok(());

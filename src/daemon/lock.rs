@@ -1,6 +1,7 @@
-//! One daemon a user: an `flock` on a file that is never deleted.
+//! Allows one daemon per user: an `flock` on a file that is never deleted.
 //!
-//! The kernel frees it with the process, so held ⇔ alive; what the file says is for people only.
+//! The kernel releases the lock with the process, so a held lock means a live daemon. The file's
+//! content is for people only.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -13,7 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::{Failure, show};
 
-/// Who holds it.
 #[derive(Debug, Serialize, Deserialize)]
 struct DaemonHolder {
     #[serde(flatten)]

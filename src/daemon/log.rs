@@ -1,6 +1,7 @@
-//! What the daemon says: lines on standard error, and the same with their moment in its log.
+//! The daemon's messages: lines on standard error, and the same lines with their time in its log.
 //!
-//! The log is bounded: at a mebibyte it becomes `daemon.log.1`, and the one before that is gone.
+//! The log has a size limit: at a mebibyte it becomes `daemon.log.1`, which replaces the previous
+//! one.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,7 +16,7 @@ use runner_engine::files::open_with;
 /// How long the log may become.
 const LONGEST: u64 = 1024 * 1024;
 
-/// Says things in both places.
+/// Writes messages to standard error and to the log.
 #[derive(Clone, Copy, Debug)]
 pub struct DaemonLog {
     quiet: bool,
@@ -46,13 +47,12 @@ impl DaemonLog {
         Ok(Self { quiet })
     }
 
-    /// Says what is going on.
+    /// Writes a notice about the daemon's progress.
     pub fn log(self, text: &str) {
         tracing::info!("{text}");
         show::info(self.quiet, text);
     }
 
-    /// Says what went wrong.
     pub fn complain(self, text: &str) {
         tracing::warn!("{text}");
         show::complain(text);

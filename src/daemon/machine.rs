@@ -1,4 +1,4 @@
-//! What the daemon decides: an event in, effects out; no clock, no process, no runtime.
+//! The daemon's decisions: an event goes in, effects come out; no clock, no process, no runtime.
 //!
 //! ```text
 //!             first tick                TERM                 drain is over        a while later
@@ -8,9 +8,9 @@
 //!                                                  └── no run lives any more: exit ──────────────┘
 //! ```
 //!
-//! A further TERM goes on to the next stage at once. A tick is made when something is due, when it is
-//! asked for, when a run has ended, when a clock jumped, and every fifteen seconds for whatever another
-//! process has changed. Must never do anything itself.
+//! A further TERM moves on to the next stage at once. A tick is made when something is due, when a
+//! client asks for one, when a run has ended, when a clock jumped, and every fifteen seconds for
+//! the changes that other processes made. This module must never act itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,10 +33,10 @@ pub const TERM_TO_KILL: Duration = Duration::from_secs(13);
 /// How long killed processes may take to end.
 const KILL_WAIT: Duration = Duration::from_secs(10);
 
-/// Who waits for a reply.
+/// The number of a client that waits for a reply.
 pub type Asker = u64;
 
-/// What happened.
+/// An event that the loop passes to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonEvent {
     /// Time has passed, or somebody looked.
@@ -60,12 +60,7 @@ pub enum DaemonEvent {
     /// A signal came.
     Signal(Signal),
     /// Somebody asked through the socket.
-    Asked {
-        /// Who.
-        by: Asker,
-        /// What.
-        what: DaemonRequest,
-    },
+    Asked { by: Asker, what: DaemonRequest },
 }
 
 /// A signal that means something here.
@@ -77,7 +72,7 @@ pub enum Signal {
     Reload,
 }
 
-/// What can be asked of the loop.
+/// A request to the loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonRequest {
     /// How things stand.
@@ -88,18 +83,17 @@ pub enum DaemonRequest {
     Cancel(RunId),
 }
 
-/// What a tick came to.
+/// The result of a tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ticked {
-    /// What clocks make due next.
+    /// The next scheduled time.
     pub next: Option<NextTick>,
     /// Runs to start.
     pub start: Vec<RunId>,
-    /// What went wrong.
     pub troubles: Vec<String>,
 }
 
-/// What is to be done, in this order.
+/// An action that the loop carries out, in the given order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonEffect {
     /// Tick, and hand back [`DaemonEvent::Ticked`].
@@ -114,7 +108,7 @@ pub enum DaemonEffect {
     Cancel {
         /// Which.
         run: RunId,
-        /// Who asked.
+        /// The client that asked.
         to: Asker,
     },
     /// Write a jump of the clocks into the log and the database.
@@ -129,7 +123,6 @@ pub enum DaemonEffect {
     Reply {
         /// Whom.
         to: Asker,
-        /// What.
         with: Reply,
     },
     /// Leave.
@@ -151,7 +144,7 @@ pub enum ServiceNotice {
     Status(String),
 }
 
-/// What the daemon is told at its start.
+/// The daemon's settings at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Its process.
@@ -162,7 +155,7 @@ pub struct Settings {
     pub watchdog: Option<Duration>,
 }
 
-/// Moments on the boot clock, by which the stage is over.
+/// A stage of the daemon; `until` is the time on the boot clock at which the stage ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShutdownStage {
     Starting,
@@ -183,7 +176,7 @@ pub struct Daemon {
     ticked: Option<ClockReading>,
     next: Option<NextTick>,
     live: BTreeMap<RunId, Live>,
-    /// Who waits for the tick that was ordered.
+    /// The clients that wait for the ordered tick.
     waiting: Vec<Asker>,
     reloading: bool,
     /// When the last sign of life was given.
@@ -192,7 +185,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// The daemon at its start, and what it does first.
+    /// Creates the daemon and its first effects.
     pub fn start(settings: Settings, now: ClockReading) -> (Self, Vec<DaemonEffect>) {
         let daemon = Self {
             settings,
@@ -288,7 +281,8 @@ impl Daemon {
 
     fn has_ticked(&mut self, ticked: Ticked, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         self.ticked = Some(now);
-        // What was due and is so still could not be entered: it is tried again at the usual rest.
+        // A time that is already due could not be recorded by this tick, so the next regular tick
+        // tries it again.
         self.next = ticked.next.filter(|next| next.at > now.wall);
         // Between the order and the tick nothing else is handled, so this is still right.
         effects.extend(ticked.start.iter().cloned().map(DaemonEffect::Spawn));

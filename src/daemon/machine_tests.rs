@@ -4,7 +4,7 @@ use super::*;
 
 const T0: i64 = 1_800_000_000;
 
-/// Both clocks, so many seconds after the start.
+/// Returns the reading of both clocks `seconds` after the start.
 fn at(seconds: u64) -> ClockReading {
     ClockReading {
         wall: Timestamp::from_second(T0 + seconds.cast_signed()).unwrap(),
@@ -32,7 +32,7 @@ fn ticked(next: Option<NextTick>) -> DaemonEvent {
 
 const TICK: DaemonEffect = DaemonEffect::Tick(Reread::WhatChanged);
 
-/// Serving since second 0, with something due at `due`.
+/// Creates a daemon that has served since second 0 and has something due at `due`.
 fn serving(due: u64) -> Daemon {
     let settings = Settings {
         pid: 7,

@@ -45,7 +45,7 @@ const LATE: Duration = Duration::from_secs(5);
 /// So many questions may wait for the loop.
 const QUESTIONS: usize = 64;
 
-/// Serves until it is told to end. `drain` is how long live runs may then go on.
+/// Runs the daemon until it is asked to end. After that, live runs may go on for `drain`.
 pub fn run(home: &Env, drain: Duration, manner: SpawnMode) -> Result<Exit, Failure> {
     // Also makes the state folder, private.
     let store = home.store()?;

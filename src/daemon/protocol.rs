@@ -1,4 +1,4 @@
-//! What is said through the control socket: one JSON line a request, JSON lines back.
+//! The protocol of the control socket: one JSON line per request, JSON lines as the reply.
 //!
 //! ```text
 //! {"ask":"status"}                      {"is":"status","pid":…,"live":[…],…}
@@ -8,8 +8,8 @@
 //! anything else                         {"is":"error","why":"…"}
 //! ```
 //!
-//! Data only. A later version may add fields to replies, so readers ignore what they do not know;
-//! requests are read strictly.
+//! This module holds data only. A later version may add fields to replies, so readers ignore
+//! unknown fields; requests are read strictly.
 
 use jiff::Timestamp;
 use runner_engine::ids::RunId;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// The longest line that is read.
 pub const LONGEST: usize = 64 * 1024;
 
-/// What a client asks.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
@@ -41,7 +41,7 @@ pub enum Request {
     },
 }
 
-/// What the daemon answers.
+/// The daemon's reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Reply {
@@ -51,7 +51,7 @@ pub enum Reply {
     Ticked {
         /// The runs that it started.
         started: Vec<String>,
-        /// What went wrong for one run, job or project.
+        /// The problems with single runs, jobs or projects.
         troubles: Vec<String>,
     },
     /// A run was ended, or was asked to end.
@@ -79,7 +79,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// A refusal in words.
+    /// Creates a reply that refuses a request.
     pub fn error(why: impl Into<String>) -> Self {
         Self::Error { why: why.into() }
     }

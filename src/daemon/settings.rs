@@ -25,7 +25,7 @@ struct Table {
     drain: Option<String>,
 }
 
-/// How long live runs may go on when the daemon is told to end.
+/// Reads how long live runs may go on when the daemon is asked to end.
 pub fn drain(user_config: &Path) -> Result<Duration, Failure> {
     let wrong = |why: &str| {
         Failure::configuration(format!("{}: {why}", user_config.display()))
@@ -46,7 +46,7 @@ pub fn drain(user_config: &Path) -> Result<Duration, Failure> {
     duration(&drain).map_err(|why| wrong(&format!("daemon.drain: {why}")))
 }
 
-/// "30s", "5m", and also "0s".
+/// Parses a duration such as "30s", "5m" or "0s".
 pub fn duration(text: &str) -> Result<Duration, String> {
     text.parse::<SignedDuration>()
         .ok()

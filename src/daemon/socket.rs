@@ -44,7 +44,6 @@ pub const NAME: &str = "control.sock";
 
 /// A question on its way to the loop.
 pub struct SocketRequest {
-    /// What is asked.
     pub what: DaemonRequest,
     /// Where the reply goes.
     pub reply: oneshot::Sender<Reply>,
@@ -56,8 +55,8 @@ pub struct Control {
     path: PathBuf,
 }
 
-/// Where the socket is for the kernel: an address is short, a state folder's path need not be, so it
-/// is named below a handle on the folder.
+/// Returns the socket's address for the kernel. A socket address has a short limit, but a state
+/// folder's path may be long, so the address goes through an open handle of the folder.
 pub fn address(state: &Path) -> io::Result<(rustix::fd::OwnedFd, PathBuf)> {
     use std::os::fd::AsRawFd as _;
     let folder = rustix::fs::open(
@@ -142,7 +141,7 @@ async fn talk(
         }
         if line.len() > LONGEST {
             let why = format!("a request is one line of at most {LONGEST} bytes");
-            // What follows is the rest of it: there is nothing more to understand.
+            // The rest of the stream is the tail of this line, so no further request can be read.
             return write(&mut stream, &Reply::error(why)).await;
         }
         let what = match serde_json::from_slice(&line) {
@@ -179,8 +178,8 @@ async fn write(stream: &mut BufReader<UnixStream>, reply: &Reply) -> io::Result<
     timeout(PATIENCE, stream.write_all(&line(reply))).await?
 }
 
-/// Following waits for files, so it has a thread; it ends with its client or its run, and at the
-/// latest with the process.
+/// Follows a run on a thread of its own, because following waits for files. The thread ends with
+/// its client or its run, and at the latest with the process.
 fn follow_apart(
     home: Env,
     stream: UnixStream,

@@ -13,14 +13,14 @@ use crate::env::{self, Env};
 use crate::keyring;
 use crate::project::FILE;
 
-/// What enabled jobs name, and who names it.
+/// The programs and keys that enabled jobs need, with the jobs that need them.
 #[derive(Default)]
 struct NeededPrograms {
     programs: BTreeMap<String, Vec<String>>,
     keys: BTreeMap<String, Vec<String>>,
 }
 
-/// What of them is missing, over all projects.
+/// Returns the missing programs and keys, over all projects.
 pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFinding> {
     let mut roots: BTreeSet<PathBuf> = crate::project::find(here).into_iter().collect();
     let known = store.and_then(|store| store.projects().ok());
@@ -28,7 +28,7 @@ pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFin
     let mut needs = NeededPrograms::default();
     let mut found = Vec::new();
     for root in roots {
-        // What is wrong with its files is told elsewhere.
+        // Mistakes in the project's files are reported elsewhere.
         if let Ok(config) = config::load(&home.stack(Some(&root.join(FILE)))) {
             needs.add(&root, &config);
             found.extend(agents(home, &root, &config));
@@ -73,7 +73,7 @@ pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFin
     found
 }
 
-/// Whether the agents' own programs start, and have a login that reaches a run.
+/// Checks that the agents' programs start, and that a run can use their login.
 fn agents(home: &Env, root: &Path, config: &Config) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     let asked: BTreeSet<&str> = asking(config)
@@ -128,7 +128,7 @@ fn agents(home: &Env, root: &Path, config: &Config) -> Vec<DoctorFinding> {
     found
 }
 
-/// The enabled jobs that ask a backend.
+/// Returns the enabled jobs that ask a backend.
 fn asking(config: &Config) -> impl Iterator<Item = (&String, &config::Job)> {
     let asks =
         |job: &config::Job| !matches!(job.spec.kind, KindSpec::Command(_) | KindSpec::Report);
@@ -136,7 +136,7 @@ fn asking(config: &Config) -> impl Iterator<Item = (&String, &config::Job)> {
 }
 
 impl NeededPrograms {
-    /// With what a project's jobs, and the backends that they ask, name.
+    /// Adds the needs of a project's jobs and of the backends that they ask.
     fn add(&mut self, root: &Path, config: &Config) {
         let who = |name: &str| format!("job {name} of {}", root.display());
         for (name, job) in config.jobs.iter().filter(|(_, job)| job.enabled) {

@@ -1,8 +1,8 @@
-//! What keeps the nights from happening, each thing with the command that mends it.
+//! Finds problems that keep nights from running, each with the command that fixes it.
 //!
-//! Looks and changes nothing; a question that cannot be answered is a finding of its own. Every check is a
-//! plain function that returns findings. What mends it is a command that a shell takes word for word;
-//! advice stands in the finding itself.
+//! The doctor changes nothing. A check that cannot be completed is a finding of its own. Every
+//! check is a plain function that returns findings. A fix is a command that can be pasted into a
+//! shell; advice is part of the finding's text.
 
 mod backends;
 mod projects;
@@ -36,14 +36,13 @@ pub enum Severity {
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DoctorFinding {
-    /// What it is.
     pub what: String,
     /// How much it matters.
     pub severity: Severity,
     /// The file, variable, program or job that it is about.
     #[serde(rename = "where")]
     pub place: String,
-    /// The command that mends it.
+    /// The command that fixes it.
     #[serde(rename = "mend")]
     pub hint: Option<String>,
 }
@@ -58,28 +57,28 @@ impl DoctorFinding {
         }
     }
 
-    /// Something does not work.
+    /// Creates a finding about something that does not work.
     pub fn error(place: impl Into<String>, what: impl Into<String>) -> Self {
         Self::of(Severity::Error, place, what)
     }
 
-    /// Something will not work as it could.
+    /// Creates a finding about something that works with restrictions.
     pub fn warning(place: impl Into<String>, what: impl Into<String>) -> Self {
         Self::of(Severity::Warning, place, what)
     }
 
-    /// Worth knowing.
+    /// Creates a finding that is only for information.
     pub fn note(place: impl Into<String>, what: impl Into<String>) -> Self {
         Self::of(Severity::Note, place, what)
     }
 
-    /// With what mends it.
+    /// Adds the command that fixes it.
     pub fn hint(mut self, command: impl Into<String>) -> Self {
         self.hint = Some(command.into());
         self
     }
 
-    /// A question that could not be answered.
+    /// Creates a finding about a check that could not be completed.
     pub fn failure(place: impl Into<String>, failure: &Failure) -> Self {
         let text = failure.to_string();
         let (what, hint) = match text.split_once("\n  fix: ") {
@@ -92,18 +91,17 @@ impl DoctorFinding {
         }
     }
 
-    /// Whether something is wrong.
+    /// Reports whether the finding is a warning or an error.
     pub fn is_wrong(&self) -> bool {
         self.severity > Severity::Note
     }
 }
 
-/// A path as a word of a command.
 pub fn quote_path(path: &Path) -> String {
     shown(&[path.display().to_string()])
 }
 
-/// Everything that can be found, the worst first.
+/// Runs all checks and returns the findings, the worst first.
 pub fn findings(home: &Env, here: &Path) -> Vec<DoctorFinding> {
     let mut found = surroundings::findings(home);
     found.extend(sleep::findings());
@@ -122,7 +120,6 @@ pub fn findings(home: &Env, here: &Path) -> Vec<DoctorFinding> {
     found
 }
 
-/// For people.
 pub fn text(findings: &[DoctorFinding]) -> String {
     let mut text = String::new();
     for finding in findings {

@@ -1,5 +1,5 @@
-//! The database and the projects in it: what failed and was not mended, what is locked, what never
-//! succeeded, how long nobody has looked through the database.
+//! Checks the database and its projects: unresolved failures, held locks, jobs that never
+//! succeeded, and the time since the last check of the database.
 
 use std::path::Path;
 
@@ -26,7 +26,6 @@ const SUCCESS: SignedDuration = SignedDuration::from_hours(24 * 7);
 /// So many runs back are looked at.
 const BACK: u32 = 200;
 
-/// What is wrong with them.
 pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFinding> {
     let Some(store) = store else {
         let repository = here.ancestors().any(|folder| folder.join(".git").exists());

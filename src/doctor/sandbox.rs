@@ -1,9 +1,9 @@
-//! What jobs are confined by here, and how that is known without trying it at every look.
+//! Finds the sandbox that is available for jobs on this host, without a probe on every status.
 //!
-//! Trying takes a process with namespaces of its own, which is longer than a whole look at a thousand
-//! projects may take. So a tick leaves what it found in the state folder, with what that depends on, and
-//! tries again only when one of these is another one. Must never be believed beyond that: where they
-//! differ, it is tried.
+//! A probe starts a process with namespaces of its own, which takes longer than a whole status of a
+//! thousand projects may take. A tick therefore stores the result in the state folder, with the
+//! facts that it depends on, and probes again only when one of them has changed. A stored result
+//! must never be used if the facts differ: in that case the host is probed.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 use super::DoctorFinding;
 use crate::env::Env;
 
-/// What forbids users to make namespaces, where a kernel has it.
+/// Kernel switches that forbid users to create namespaces, where the kernel has them.
 const SWITCHES: [&str; 3] = [
     "/proc/sys/user/max_user_namespaces",
     "/proc/sys/kernel/unprivileged_userns_clone",
     "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
 ];
 
-/// What mends it.
+/// The command that installs bubblewrap.
 const BUBBLEWRAP: &str = "apt-get install bubblewrap";
 
 #[derive(Serialize, Deserialize)]
@@ -55,7 +55,8 @@ fn noted(home: &Env) -> Option<Available> {
     (note.depends_on == depends_on()).then_some(note.found)
 }
 
-/// Leaves what is at hand for those who only look. What cannot be written is tried by them.
+/// Stores the probe's result for later readers. If the file cannot be written, they probe
+/// themselves.
 pub fn note(home: &Env) {
     if noted(home).is_some() {
         return;
@@ -69,18 +70,18 @@ pub fn note(home: &Env) {
     let _said_by_other_writes = write_atomic(&home.sandbox_note(), text.as_bytes(), 0o600);
 }
 
-/// What a sandbox would be made of here, in a few words.
+/// Describes the sandbox that is available here.
 ///
 /// # Errors
-/// There is nothing, with what mends it.
+/// Returns an error with the fix if none is available.
 pub fn describe() -> Result<String, String> {
     describe_available(available())
 }
 
-/// The same for one who looks at everything: as it was noted, where that still holds.
+/// Does the same as [`describe`] from the stored result, if that is still valid.
 ///
 /// # Errors
-/// There is nothing, with what mends it.
+/// Returns an error with the fix if no sandbox is available.
 pub fn at_a_look(home: &Env) -> Result<String, String> {
     noted(home).map_or_else(describe, |found| describe_available(&found))
 }
@@ -102,7 +103,7 @@ fn describe_available(found: &Available) -> Result<String, String> {
     }
 }
 
-/// Whether the kernel can confine what jobs start.
+/// Checks that the kernel can sandbox the programs of jobs.
 pub(super) fn findings() -> Vec<DoctorFinding> {
     findings_of(available(), &switched_off())
 }
@@ -141,7 +142,7 @@ fn findings_of(found: &Available, off: &[&str]) -> Vec<DoctorFinding> {
     }
 }
 
-/// The switches that stand against namespaces.
+/// Returns the switches that forbid namespaces.
 fn switched_off() -> Vec<&'static str> {
     let forbids = |path: &&str| {
         let value = read_text_proc(path).unwrap_or_default();
@@ -153,7 +154,7 @@ fn switched_off() -> Vec<&'static str> {
     SWITCHES.into_iter().filter(forbids).collect()
 }
 
-/// The command that lets it work.
+/// Returns the command that allows bubblewrap to work.
 fn allow(off: &[&str]) -> String {
     let settings = off.iter().map(|path| {
         let name = path.trim_start_matches("/proc/sys/").replace('/', ".");
@@ -166,7 +167,8 @@ fn allow(off: &[&str]) -> String {
     });
     let settings: Vec<String> = settings.collect();
     match settings.as_slice() {
-        // A container forbids it from outside, and only what it says itself tells more.
+        // If no switch is off, the restriction comes from outside, such as a container, and only
+        // bubblewrap's own error describes it.
         [] => "bwrap --ro-bind / / --unshare-pid --proc /proc /bin/true".to_owned(),
         settings => settings.join(" && "),
     }

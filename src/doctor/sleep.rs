@@ -5,7 +5,7 @@ use runner_engine::awake::{InhibitLevel, InhibitRequest, Inhibitor, InhibitorCom
 use super::DoctorFinding;
 use crate::env;
 
-/// What would be got.
+/// Returns a note if a run could not keep the machine from sleeping.
 pub fn findings() -> Option<DoctorFinding> {
     let means = InhibitorCommand::here();
     let mut keeper = Inhibitor::take(&InhibitRequest {

@@ -9,10 +9,9 @@ use super::{DoctorFinding, quote_path, sandbox};
 use crate::env::{self, Env};
 use crate::filesystem;
 
-/// Less room than this is told; a run is held back by its own floor.
+/// Free space in bytes below which a disk is reported. Runs have a limit of their own.
 const ROOM: u64 = 512 << 20;
 
-/// What is wrong with them.
 pub fn findings(home: &Env) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     found.extend(program(home));
@@ -112,7 +111,7 @@ fn disk_space(home: &Env) -> Vec<DoctorFinding> {
     found
 }
 
-/// Whether a disk is nearly full, or cannot be written.
+/// Checks that a disk has enough free space and can be written.
 pub fn room_at(path: &Path) -> Option<DoctorFinding> {
     let there = path.ancestors().find(|path| path.exists())?;
     let place = there.display().to_string();

@@ -19,7 +19,6 @@ use runner_engine::files::{SMALL, open_host, read_text_host, read_text_proc};
 /// How long nothing may tick: host timers come each quarter of an hour.
 const SILENCE: SignedDuration = SignedDuration::from_mins(35);
 
-/// What is wrong with what makes this machine tick.
 pub fn findings(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     if record.pending {
@@ -48,7 +47,7 @@ pub fn findings(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     found
 }
 
-/// Whether what was put in place is there and is as this program would make it.
+/// Checks that the installed files exist and have the content that this program would write.
 fn whole(
     home: &Env,
     record: &SetupRecord,
@@ -155,7 +154,8 @@ fn systemd(home: &Env, published: &InstalledHost) -> Vec<DoctorFinding> {
                 .hint("loginctl enable-linger"),
         );
     }
-    // systemd's own words on what it was given; it says much on standard error and ends with 0.
+    // `systemd-analyze` checks the installed units. It writes much to standard error and exits with
+    // 0.
     let files: Vec<String> = published
         .files
         .keys()
@@ -174,7 +174,7 @@ fn systemd(home: &Env, published: &InstalledHost) -> Vec<DoctorFinding> {
     found
 }
 
-/// Two of one thing: nothing is done twice, but one of them is forgotten when the other is removed.
+/// Warns about several schedulers. Nothing runs twice, but removing one leaves the other in effect.
 fn twice(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     let mut units = false;
@@ -215,7 +215,7 @@ fn twice(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     found
 }
 
-/// Whether anything has ticked of late.
+/// Checks that a tick was made recently.
 fn silence(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     let daemon = Client::connect(home).map(|mut daemon| daemon.status());
     if let Some(Err(failure)) = &daemon {
@@ -278,7 +278,7 @@ fn silence(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     found
 }
 
-/// Whether a cron daemon holds its PID file, as those of Debian, Red Hat and BSD do.
+/// Reports whether a cron daemon holds its PID file, as those of Debian, Red Hat and BSD do.
 pub fn cron_runs() -> bool {
     let named = ["/run/crond.pid", "/var/run/crond.pid", "/var/run/cron.pid"];
     let held = |path: &&str| {

@@ -26,7 +26,7 @@ use super::tools;
 /// No tool's input is longer.
 pub const LONGEST: u64 = 8 * 1024 * 1024;
 
-/// What may be written.
+/// The paths that may be written, and those that may not.
 #[derive(Clone, Debug, Default)]
 pub struct WriteBounds {
     /// Beneath these.
@@ -35,7 +35,7 @@ pub struct WriteBounds {
     pub keep: Vec<PathBuf>,
     /// Tools beside the known ones that write nothing; one that ends in `*` names all that begin so.
     pub reads: Vec<String>,
-    /// What `~` and `$HOME` are.
+    /// The folder that `~` and `$HOME` refer to.
     pub home: Option<PathBuf>,
 }
 
@@ -54,10 +54,10 @@ pub fn read(input: impl Read) -> io::Result<Vec<u8>> {
     Ok(payload)
 }
 
-/// Why the tool must not be used; nothing when it may.
+/// Checks whether an agent may use the tool that a payload describes.
 ///
 /// # Errors
-/// The reason, for the model.
+/// Returns an error with the reason, written for the model, if the tool must not be used.
 pub fn judge(payload: &[u8], bounds: &WriteBounds) -> Result<(), String> {
     let payload: Value = serde_json::from_slice(payload)
         .map_err(|error| format!("the payload is not JSON: {error}"))?;
@@ -84,7 +84,7 @@ pub fn judge(payload: &[u8], bounds: &WriteBounds) -> Result<(), String> {
     Ok(())
 }
 
-/// Every place that a command line names as one to write.
+/// Checks every path that a command line would write.
 fn command_line(line: &str, cwd: &Path, bounds: &WriteBounds) -> Result<(), String> {
     for word in shell::written(line)? {
         match word {
@@ -105,15 +105,16 @@ fn command_line(line: &str, cwd: &Path, bounds: &WriteBounds) -> Result<(), Stri
 }
 
 impl WriteBounds {
-    /// Whether `path`, seen from `cwd`, may be written.
+    /// Checks that `path`, resolved against `cwd`, may be written.
     ///
     /// # Errors
-    /// The reason.
+    /// Returns an error with the reason if it may not.
     pub fn allow(&self, cwd: &Path, path: &str) -> Result<(), String> {
         self.inside(&real_path(cwd, path)?)
     }
 
-    /// The same for a path as a tool takes it: blanks at its ends do not count, `~` is the home.
+    /// Checks a path as [`WriteBounds::allow`] does, in the form in which a tool takes it: blanks
+    /// at its ends are ignored and `~` is the home folder.
     fn allow_named(&self, cwd: &Path, path: &str) -> Result<(), String> {
         let path = path.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         let path = path.strip_prefix("file://").unwrap_or(path);
@@ -127,7 +128,7 @@ impl WriteBounds {
         }
     }
 
-    /// Whether a command may do this to a place.
+    /// Checks that a command may do `act` to a path.
     fn allow_act(&self, act: ShellAction, cwd: &Path, path: &str) -> Result<(), String> {
         let whole = real_path(cwd, path)?;
         match act {
@@ -153,7 +154,7 @@ impl WriteBounds {
         }
     }
 
-    /// Whether a real path is in bounds.
+    /// Checks that a real path is one that may be written.
     fn inside(&self, whole: &Path) -> Result<(), String> {
         let known = ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"];
         if whole.to_str().is_some_and(|whole| known.contains(&whole)) {
@@ -176,7 +177,7 @@ impl WriteBounds {
     }
 }
 
-/// The real path that `path` names, seen from `cwd`.
+/// Resolves `path` against `cwd` to a real path.
 fn real_path(cwd: &Path, path: &str) -> Result<PathBuf, String> {
     if path.contains('\0') || path.is_empty() {
         return Err(format!("{path:?} is no path"));
@@ -184,7 +185,7 @@ fn real_path(cwd: &Path, path: &str) -> Result<PathBuf, String> {
     resolve(&cwd.join(path))
 }
 
-/// The same without following a link at its end.
+/// Resolves a path as [`real_path`] does, but does not follow a link at its end.
 fn unfollowed(cwd: &Path, path: &str) -> Result<PathBuf, String> {
     let path = cwd.join(path);
     match (path.parent(), path.file_name()) {
@@ -193,14 +194,15 @@ fn unfollowed(cwd: &Path, path: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Whether `path` is `above` or beneath it, also by another case: some file systems do not tell them
-/// apart.
+/// Checks whether `path` is `above` or beneath it. Case is ignored, because some file systems
+/// ignore it.
 fn beneath(path: &Path, above: &Path) -> bool {
     let fold = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
     fold(path).starts_with(fold(above))
 }
 
-/// The real path: links followed as far as anything exists, `..` taken after them as the kernel does.
+/// Returns the real path. It follows links as far as the path exists, and applies `..` after them
+/// as the kernel does.
 fn resolve(path: &Path) -> Result<PathBuf, String> {
     let mut whole = PathBuf::new();
     for part in path.components() {
@@ -221,7 +223,7 @@ fn resolve(path: &Path) -> Result<PathBuf, String> {
                     )
                 })?;
             }
-            // What is not there is taken by its name.
+            // A part that does not exist is taken by its name.
             Ok(_) => {}
             Err(error)
                 if matches!(

@@ -1,4 +1,5 @@
-//! What of a project a job may write: the one answer for its sandbox, for the hook and for whoever asks.
+//! Determines the paths of a project that a job may write. The sandbox, the hook and every command
+//! that shows these paths use this one answer.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -12,7 +13,8 @@ use crate::config::{Config, NEVER};
 use crate::cycles;
 use crate::project::identity;
 
-/// The same of an agent, which commits what it did: git's folder too, whatever it may write besides.
+/// Returns the same paths for an agent. An agent commits its work, so git's folder is added to the
+/// paths that it may write.
 pub fn of_agent(
     root: &Path,
     writes: Option<&[String]>,
@@ -26,12 +28,13 @@ pub fn of_agent(
     (write, keep)
 }
 
-/// Of git's own folder, what decides which programs git starts.
+/// Names in git's folder that decide which programs git starts.
 const GIT_KEEPS: [&str; 4] = ["hooks", "config", "commondir", "info/attributes"];
 /// The same of what need not be there: `config.worktree` is only read where git's settings, which are
 /// kept, say so, and the project's id is in the database.
 const GIT_KEEPS_IF_THERE: [&str; 2] = ["config.worktree", identity::FILE];
-/// What a working kind may write of the project, and what not of that.
+/// Returns the paths of the project that a working kind may write, and the paths among them that it
+/// must not write.
 pub fn working(
     root: &Path,
     writes: Option<&[String]>,
@@ -70,8 +73,9 @@ pub fn working(
     (write.collect(), keep)
 }
 
-/// The files of the project that its configuration names and that decide what its jobs do: the cycles of
-/// agents, and the prompts that a job or a state of a cycle names. They need not exist.
+/// Returns the files of the project that its configuration names and that decide what its jobs do:
+/// the cycles of agents, and the prompts that a job or a state of a cycle names. The files need not
+/// exist.
 pub fn steering(root: &Path, config: &Config) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut prompts = Vec::new();
@@ -125,7 +129,7 @@ pub fn check_targets(root: &Path, spec: &JobSpec, config: &Config) -> Result<(),
     }
 }
 
-/// The place of a file that a setting names; `None` where it lies outside of the project.
+/// Returns the path of a file that a setting names, or `None` if it lies outside the project.
 fn within(root: &Path, file: &str) -> Option<PathBuf> {
     let path = root.join(file);
     let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
@@ -137,7 +141,7 @@ fn within(root: &Path, file: &str) -> Option<PathBuf> {
     path.starts_with(root).then_some(path)
 }
 
-/// What is kept of a git folder, and of those of its submodules.
+/// Returns the protected paths of a git folder and of the git folders of its submodules.
 fn git_keeps(git: &Path) -> Vec<PathBuf> {
     let there = |path: &PathBuf| path.symlink_metadata().is_ok();
     let mut keep: Vec<PathBuf> = GIT_KEEPS.iter().map(|name| git.join(name)).collect();
@@ -164,7 +168,8 @@ fn git_keeps(git: &Path) -> Vec<PathBuf> {
     keep
 }
 
-/// What a job may write, itself or through runner, and what not of that.
+/// Returns the paths that a job may write, itself or through runner, and the paths among them that
+/// it must not write.
 pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Vec<PathBuf>) {
     match &spec.kind {
         KindSpec::Dream(dream) => (vec![root.join(&dream.dreams)], Vec::new()),

@@ -1,15 +1,16 @@
-//! The places that a shell command names as ones to write, as far as they can be seen.
+//! Finds the paths that a shell command would write, as far as they can be seen in its text.
 //!
 //! ```text
 //! line ──tokens──> commands ──wrappers, reserved words off──> program ──its own rules──> words
 //!                     └ `$(…)`, `sh -c …`: lines of their own, looked at likewise
 //! ```
 //!
-//! A hint and no wall: what a program does cannot be read from how it is called. Redirections count,
-//! and the arguments of the common programs that write. What cannot be known (a variable, a program
-//! whose name is made by the shell, code given in the line) is said to be unknown, and what cannot be
-//! read is an error. A relative path counts from wherever the line may be by then: where it began,
-//! and every folder that it went to.
+//! The result is a hint and not a sandbox: the way in which a program is called does not reveal all
+//! that it does. Redirections count, and so do the arguments of the common programs that write. A
+//! part that cannot be known (a variable, a program whose name the shell computes, code given in
+//! the line) is reported as unknown, and a line that cannot be parsed is an error. A relative path
+//! is resolved against every folder that the line may be in by then: the one where it began, and
+//! every folder that it changed to.
 
 mod git;
 mod programs;
@@ -24,7 +25,7 @@ const DEEPEST: usize = 4;
 /// In how many folders a line may be.
 const MOST_FOLDERS: usize = 8;
 
-/// What a command would do to a place.
+/// The effect that a command would have on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShellAction {
     /// Write it, or something of this name.
@@ -46,10 +47,10 @@ pub enum ShellPlace {
     Unknown(String),
 }
 
-/// What `line` would write.
+/// Returns the paths that `line` would write.
 ///
 /// # Errors
-/// It cannot be read.
+/// Returns an error if the line cannot be parsed.
 pub fn written(line: &str) -> Result<Vec<ShellPlace>, String> {
     if line.len() > LONGEST {
         return Err(format!("the command is longer than {LONGEST} bytes"));
@@ -62,7 +63,6 @@ pub fn written(line: &str) -> Result<Vec<ShellPlace>, String> {
     Ok(look.found)
 }
 
-/// What has been seen of a line so far.
 struct ShellScan {
     /// Where it may be: where it began, and where it went since.
     folders: Vec<Option<String>>,
@@ -124,7 +124,7 @@ impl ShellScan {
         }
     }
 
-    /// A word that names a place.
+    /// Records a word that names a path.
     fn place(&mut self, act: ShellAction, word: &ShellWord) {
         let text = word.text.as_str();
         let home = ["~/", "$HOME/", "${HOME}/"]

@@ -89,7 +89,8 @@ const TEXTS: [&str; 12] = [
     "new_source",
 ];
 
-/// Whether a tool is known to write nothing: by this list, or by one of these names.
+/// Checks whether a tool is known to write nothing, by the built-in list or by one of the names in
+/// `more`.
 pub fn reads(tool: &str, more: &[String]) -> bool {
     READS.contains(&tool)
         || more.iter().any(|name| match name.strip_suffix('*') {
@@ -98,10 +99,11 @@ pub fn reads(tool: &str, more: &[String]) -> bool {
         })
 }
 
-/// Every path that a tool names in its input.
+/// Returns every path that a tool names in its input.
 ///
 /// # Errors
-/// It names none, or something to be run, or what should be a path is no text.
+/// Returns an error if the tool names no path, or names something to be run, or if a value that
+/// should be a path is not text.
 pub fn named<'a>(tool: &str, input: &'a Map<String, Value>) -> Result<Vec<&'a str>, String> {
     let mut found = Vec::new();
     if let Some((_, must)) = WRITES.iter().find(|(name, _)| *name == tool) {
@@ -160,7 +162,8 @@ fn names_a_path(key: &str) -> bool {
     !TEXTS.contains(&key) && under(key, &PATHS)
 }
 
-/// Whether a key is one of these, or ends in one: `file_path`, `outputFile`, `target-dir`.
+/// Checks whether a key is one of these names or ends in one: `file_path`, `outputFile`,
+/// `target-dir`.
 fn under(key: &str, names: &[&str]) -> bool {
     let last = key.rfind(['_', '-', '.']).map_or(key, |at| &key[at + 1..]);
     let capital = last.rfind(|c: char| c.is_ascii_uppercase());

@@ -1,14 +1,15 @@
-//! Which project a folder that the database does not know is: its own id, else the one that its
-//! `runner.toml` was born with.
+//! Identifies a folder that the database does not know: by its own id, or else by the id that its
+//! `runner.toml` was created with.
 //!
-//! The id of a registered folder is in the database, which no child can write. What this module reads is
-//! a hint for a folder that was moved, cloned or restored, or whose database was lost.
+//! The id of a registered folder is in the database, which no child can write. The ids that this
+//! module reads are only hints, for a folder that was moved, cloned or restored, or whose database
+//! was lost.
 //!
-//! `runner.toml` is committed, so every clone and worktree of a repository carries the same id in it.
-//! That id is only a *seed*: the first clone that is registered keeps it. The hint of one clone
-//! stands in its own git folder, which git never clones and gives to each worktree separately, and
-//! which `git clean -dfx` leaves alone (it would take a file under `.runner/` with it). A folder
-//! without that file is known by its seed.
+//! `runner.toml` is committed, so every clone and worktree of a repository carries the same id in
+//! it. That id is only a *seed*: the first clone that is registered keeps it. The hint of one clone
+//! is in its own git folder, which git never clones and gives to each worktree separately, and
+//! which `git clean -dfx` leaves alone (it would remove a file under `.runner/`). A folder without
+//! that file is known by its seed.
 
 use std::fs;
 use std::io;
@@ -23,7 +24,8 @@ use crate::cli::Failure;
 /// The file in a clone's git folder.
 pub const FILE: &str = "runner-id";
 
-/// The git folder of this very work tree: `.git`, or the one that a file of that name points to.
+/// Returns the git folder of this very work tree: `.git`, or the folder that a file of that name
+/// points to.
 pub fn git_dir(root: &Path) -> Option<PathBuf> {
     let git = root.join(".git");
     let data = fs::metadata(&git).ok()?;
@@ -35,10 +37,11 @@ pub fn git_dir(root: &Path) -> Option<PathBuf> {
     (!named.is_empty()).then(|| root.join(named))
 }
 
-/// The git folder of this very work tree; `None` for a folder within a repository.
+/// Returns the git folder of this very work tree, or `None` for a folder within a repository.
 ///
 /// # Errors
-/// There is no git repository, or it is the one of a worktree and is not where it was.
+/// Returns an error if there is no git repository, or if it is that of a worktree and has been
+/// moved.
 pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
     let here = root.display();
     let Some(folder) = git_dir(root) else {
@@ -65,11 +68,12 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(Some(folder))
 }
 
-/// The id that this clone has for itself.
+/// Returns the id that belongs to this clone alone.
 ///
 /// # Errors
-/// The file is there and cannot be read or holds no id; or there is no git folder to ask: what a folder
-/// is cannot be told then, and its seed must not be taken for its id.
+/// Returns an error if the file exists and cannot be read or holds no id, or if there is no git
+/// folder to read it from. In that case the folder cannot be identified, and its seed must not be
+/// taken for its id.
 pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
     let Some(folder) = git_folder(root)? else {
         return Ok(None);
@@ -96,7 +100,8 @@ pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
     }
 }
 
-/// The repository whose `.git/worktrees/NAME` this is.
+/// Returns the repository that `worktree` belongs to, if `worktree` is a `.git/worktrees/NAME`
+/// folder.
 fn repository(worktree: &Path) -> &Path {
     let named = worktree
         .parent()

@@ -1,9 +1,10 @@
-//! What a look at a project needs of its configuration, kept in the project's row of the database so that
-//! looking reads no TOML: caps, zone, where failmarks lie.
+//! The part of a project's configuration that an overview of the project needs: caps, time zone,
+//! paths of failmarks. It is kept in the project's row of the database so that an overview parses
+//! no TOML.
 //!
-//! It is written with the jobs, of the same files and in the same transaction, so that it is as fresh
-//! as the row's stamp says. It is a cache: where it is missing or cannot be read, the configuration
-//! itself is. Must never hold what only a run needs.
+//! It is written with the jobs, from the same files and in the same transaction, so that it is as
+//! fresh as the row's stamp. It is a cache: where it is missing or cannot be read, the
+//! configuration itself is read. It must never hold settings that only a run needs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::config::Config;
 
-/// What is kept.
+/// The values that the database keeps of a project's configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Projection {
     /// The zone of the project's nights and days.
@@ -30,7 +31,7 @@ pub struct Projection {
     pub night: Budget,
     /// Jobs whose later scheduled times replace earlier ones.
     pub replacing: Vec<String>,
-    /// Of what people are told; absent in what an earlier build wrote.
+    /// The rules for alerts; absent in a projection that an earlier build wrote.
     #[serde(default)]
     pub alerts: Option<AlertRules>,
     /// The folders in which failmarks lie, below the project. Mostly none of them is there.
@@ -41,7 +42,6 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// Of a configuration.
     pub fn of(config: &Config) -> Self {
         let jobs = || config.jobs.iter();
         let marks: Vec<PathBuf> = jobs().map(|(_, job)| failmark::path(&job.spec)).collect();
@@ -66,22 +66,22 @@ impl Projection {
         }
     }
 
-    /// As the database keeps it.
+    /// Returns the form that the database stores.
     pub fn text(&self) -> String {
         serde_json::to_string(self).expect("a projection has string keys only")
     }
 
-    /// From what the database keeps; `None` for what another build wrote.
+    /// Parses the form that the database stores. Returns `None` for a projection that another build
+    /// wrote.
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// The zone of a job's times.
     pub fn zone_of(&self, job: &str) -> &str {
         self.zones.get(job).unwrap_or(&self.zone)
     }
 
-    /// The failmarks that are there.
+    /// Returns the failmarks that exist.
     pub fn marks(&self, root: &Path) -> Vec<failmark::Failmark> {
         let there = |folder: &&PathBuf| folder.as_os_str().is_empty() || root.join(folder).is_dir();
         let there: Vec<&PathBuf> = self.folders.iter().filter(there).collect();

@@ -1,4 +1,4 @@
-//! What a folder and what the database remembers are to each other.
+//! Compares a folder with the database's record of it.
 //!
 //! ```text
 //!  the folder's id is   at its own path                 at another path, and there is
@@ -13,10 +13,10 @@
 //!  a row alone          known, replaced, recloned, vanished, emptied, unreadable, overtaken
 //! ```
 //!
-//! The folder that the database has at its path, by device, inode and the time at which it was made, is
-//! the project whatever it contains: a child can write into the folder, and not into the database.
+//! The folder that the database has at its path, by device, inode and creation time, is the project
+//! whatever it contains: a child can write into the folder, and not into the database.
 //!
-//! [`judge`] is pure; [`inspect_path`] only looks. Nothing here changes anything.
+//! [`judge`] is pure; [`inspect_path`] only reads. This module changes nothing.
 
 use std::fs;
 use std::io;
@@ -38,7 +38,7 @@ pub struct FoundProject {
     pub other_here: Option<ProjectId>,
 }
 
-/// What the database knows of that id, and what is there now.
+/// The database's record of an id, and the present state of its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownProject {
     /// The path that it was registered at.
@@ -48,11 +48,10 @@ pub struct KnownProject {
     /// The id, where it is known to have been that clone's own and not only a seed: no other clone
     /// is taken for it then.
     pub own: Option<ProjectId>,
-    /// What is at that path now.
     pub seen: PathOccupant,
 }
 
-/// What is at a path.
+/// The state of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathOccupant {
     /// Nothing.
@@ -106,7 +105,7 @@ pub enum Registration {
         /// Where.
         of: PathBuf,
     },
-    /// Whether the old place still is the project cannot be told.
+    /// It is unknown whether the old path still holds the project.
     Unsure {
         /// The old place.
         of: PathBuf,
@@ -126,7 +125,8 @@ pub enum Registration {
     Overtaken,
 }
 
-/// The judgement; `found` is a folder that somebody stands in, without it only the row is judged.
+/// Returns the state of the project; `found` is the folder that the caller works in. Without it
+/// only the row is judged.
 pub fn judge(known: Option<&KnownProject>, found: Option<&FoundProject>) -> Registration {
     let (known, found) = match (known, found) {
         (None, None) => return Registration::New,
@@ -151,7 +151,7 @@ pub fn judge(known: Option<&KnownProject>, found: Option<&FoundProject>) -> Regi
         PathOccupant::Project { node, .. } if node.is(&found.node) => {
             Registration::Alias { of: of() }
         }
-        // What is at the old place came there later.
+        // The folder at the old path was created there later.
         _ if found.node.is(&known.node) => Registration::Moved { from: of() },
         // A clone came in its place; the id that was its own is here.
         PathOccupant::Project {
@@ -189,7 +189,7 @@ fn judge_row(known: &KnownProject) -> Registration {
 }
 
 impl Registration {
-    /// One word, for scripts.
+    /// Returns the state as one word, for scripts.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::New => "new",
@@ -207,8 +207,8 @@ impl Registration {
         }
     }
 
-    /// What is the matter with the project at `path`, and the command that mends it; `None` where
-    /// nothing stands against running it.
+    /// Returns a description of the problem with the project at `path`, and the command that fixes
+    /// it. Returns `None` where nothing prevents the project from running.
     pub fn trouble(&self, path: &Path, id: &ProjectId) -> Option<(String, String)> {
         let here = path.display();
         let moved = |old: &Path| format!("runner projects move {} {here}", old.display());
@@ -274,10 +274,11 @@ impl Registration {
     }
 }
 
-/// What is at `path`, in regard to `id`; `id_of` reads a folder's id and tells whether it is its own.
+/// Determines the state of `path` with regard to `id`; `id_of` reads a folder's id and reports
+/// whether it is the folder's own.
 ///
-/// `bound` is the folder that the database knows by this id. It carries the id and has it for its own,
-/// whatever `id_of` reads in it.
+/// `bound` is the folder that the database knows by this id. It counts as carrying the id as its
+/// own, regardless of the result of `id_of`.
 pub fn inspect_path(
     path: &Path,
     id: &ProjectId,
@@ -327,7 +328,7 @@ mod tests {
         "01KA5V7Q4B0000000000000000".parse().unwrap()
     }
 
-    /// All that can be seen at the known path, against all that can be found elsewhere.
+    /// Checks every state of the known path against every folder that can be found elsewhere.
     #[test]
     fn every_combination_has_its_own_judgement() {
         let old = PathBuf::from("/old");
@@ -338,8 +339,9 @@ mod tests {
         };
         let no = || PathOccupant::Unreadable("no".to_owned());
         let (moved, copied, cloned) = ("moved", "copied", "cloned");
-        // What is at the known path; alone; and for a folder elsewhere: of the known inode and of
-        // another one, each with an id of its own and without.
+        // Each row has the state of the known path, the judgement of the row alone, and those for a
+        // folder elsewhere: of the known inode and of another one, each with an id of its own and
+        // without.
         let table = [
             (
                 PathOccupant::Nothing,
@@ -416,7 +418,8 @@ mod tests {
                 assert_eq!(standing.as_str(), expected, "{seen:?}, {node:?}, own {own}");
                 let standing = judge(Some(&sure(true)), Some(&found));
                 assert_eq!(standing.as_str(), expected, "{seen:?}, {node:?}, own {own}");
-                // What has the id for its own is the one, not the clone at its old place.
+                // The folder that has the id as its own is the project, not the clone at its old
+                // path.
                 let by_seed = if expected == copied { moved } else { expected };
                 let standing = judge(Some(&sure(false)), Some(&found));
                 assert_eq!(standing.as_str(), by_seed, "{seen:?}, {node:?}, own {own}");
@@ -429,7 +432,8 @@ mod tests {
                     expected
                 };
                 assert_eq!(standing, expected, "{seen:?}, {node:?}, own {own}");
-                // Whoever stands in the known path is there, whatever was seen a moment ago.
+                // A folder found at the known path is judged as being there, regardless of what was
+                // seen before.
                 found.path.clone_from(&old);
                 let expected = if node.is(&ONE) { "known" } else { "replaced" };
                 assert_eq!(judge(Some(&known), Some(&found)).as_str(), expected);

@@ -13,14 +13,15 @@ use crate::env;
 
 const BEGIN: &str = "# >>> runner setup ";
 const END: &str = "# <<< runner setup ";
-/// The text before the block had no line break at its end; the block's first line says so.
+/// The ending of the block's first line if the text before the block had no line break at its end.
 const JOINED: &str = " (on a new line) >>>";
 const ALONE: &str = " >>>";
 
-/// The text with the block for `owner` in it: in its old place where it has one, else at the end.
+/// Returns the text with the block for `owner` in it: in its old position if there is one, else at
+/// the end.
 ///
 /// # Errors
-/// What is there of an earlier block is not whole.
+/// Returns an error if an earlier block is incomplete.
 pub fn with_block(text: &[u8], owner: &str, body: &str) -> Result<Vec<u8>, String> {
     let (mut before, joined, after) = match find(text, owner)? {
         Some(found) => found,
@@ -38,10 +39,10 @@ pub fn with_block(text: &[u8], owner: &str, body: &str) -> Result<Vec<u8>, Strin
     Ok([before, block.into_bytes(), after].concat())
 }
 
-/// The text without it: what was there before it came.
+/// Returns the text without the block, which is the text from before the block was added.
 ///
 /// # Errors
-/// What is there of it is not whole.
+/// Returns an error if the block is incomplete.
 pub fn without_block(text: &[u8], owner: &str) -> Result<Vec<u8>, String> {
     let Some((mut before, joined, after)) = find(text, owner)? else {
         return Ok(text.to_owned());
@@ -52,7 +53,7 @@ pub fn without_block(text: &[u8], owner: &str) -> Result<Vec<u8>, String> {
     Ok([before, after].concat())
 }
 
-/// The lines of the block, where there is one.
+/// Returns the lines of the block, if there is one.
 pub fn body(text: &[u8], owner: &str) -> Option<String> {
     let (before, _, after) = find(text, owner).ok()??;
     let block = &text[before.len()..text.len() - after.len()];
@@ -62,7 +63,7 @@ pub fn body(text: &[u8], owner: &str) -> Option<String> {
     Some(inner.iter().map(|line| format!("{line}\n")).collect())
 }
 
-/// Whether a line of somebody's own calls `runner tick`, outside of our block.
+/// Checks whether a line outside the block calls `runner tick`.
 pub fn ticks_otherwise(text: &[u8], owner: &str) -> bool {
     let rest = without_block(text, owner).unwrap_or_else(|_| text.to_owned());
     String::from_utf8_lossy(&rest).lines().any(|line| {
@@ -72,7 +73,8 @@ pub fn ticks_otherwise(text: &[u8], owner: &str) -> bool {
 
 type Around = (Vec<u8>, bool, Vec<u8>);
 
-/// What stands before the block and after it, and whether it begins on a line that it made.
+/// Returns the text before the block and after it, and whether the block added the line break
+/// before it.
 fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
     let begins: Vec<Vec<u8>> = [ALONE, JOINED]
         .map(|ending| format!("{BEGIN}{owner}{ending}").into_bytes())
@@ -102,10 +104,10 @@ fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
     }
 }
 
-/// The user's crontab, `None` where they have none.
+/// Returns the user's crontab, or `None` if the user has none.
 ///
 /// # Errors
-/// There is no `crontab`, or it does not let this user.
+/// Returns an error if there is no `crontab` program, or if it does not permit this user.
 pub fn read() -> Result<Option<Vec<u8>>, Failure> {
     let cannot = |error: io::Error| unusable(format!("cannot run crontab: {error}"));
     let done = env::host_command("crontab")
@@ -127,10 +129,12 @@ fn unusable(what: String) -> Failure {
     Failure::unavailable(what).hint("apt-get install cron, or runner setup --scheduler manual")
 }
 
-/// Puts `after` in the place of `before`, by way of a file at `draft`. Says what else it had to change.
+/// Replaces `before` with `after`, by way of a file at `draft`. Returns a note about any other
+/// change that it had to make.
 ///
 /// # Errors
-/// The crontab is no longer what it was, before or after; or `crontab` refuses.
+/// Returns an error if the crontab was changed meanwhile, before or during the write, or if
+/// `crontab` refuses.
 pub fn write(
     before: Option<&[u8]>,
     after: Option<&[u8]>,

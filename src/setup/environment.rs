@@ -17,7 +17,8 @@ use runner_engine::git::is_inside;
 use crate::cli::Failure;
 use runner_engine::files::{SMALL, read_text_host};
 
-/// What of an environment is frozen. No proxy: its address may hold a password.
+/// Variables of the environment that are frozen. No proxy variable is among them, because its
+/// address may hold a password.
 pub const FROZEN: &[&str] = &[
     "PATH",
     "HOME",
@@ -64,10 +65,10 @@ pub fn refuse_project_folders<'a>(
     Ok(())
 }
 
-/// The text of the file.
+/// Returns the text of the file.
 ///
 /// # Errors
-/// A value is of several lines.
+/// Returns an error if a value has several lines.
 pub fn text(variables: &BTreeMap<String, String>) -> Result<String, Failure> {
     let mut text = String::from(
         "# What a tick by the host's scheduler works in; made by `runner setup --apply`, which makes it anew.\n",
@@ -84,10 +85,10 @@ pub fn text(variables: &BTreeMap<String, String>) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The variables in such a text.
+/// Parses the variables of such a text.
 ///
 /// # Errors
-/// The number of a line that is none, counted from 1.
+/// Returns the number of a line that is not a variable, counted from 1.
 pub fn parse(text: &str) -> Result<BTreeMap<String, String>, usize> {
     let mut found = BTreeMap::new();
     for (at, line) in text.lines().enumerate() {
@@ -109,7 +110,7 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, usize> {
     Ok(found)
 }
 
-/// The variables of the frozen file.
+/// Reads the variables of the frozen file.
 pub fn read(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
     from(path)?.ok_or_else(|| {
         Failure::environment(format!(
@@ -120,10 +121,11 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
     })
 }
 
-/// The variables of the file that a person keeps keys in; none where there is no such file.
+/// Reads the variables of the file in which a person keeps keys. There are none if the file does
+/// not exist.
 ///
 /// # Errors
-/// Somebody else may read it.
+/// Returns an error if other users may read the file.
 pub fn credentials(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
     Ok(from(path)?.unwrap_or_default())
 }

@@ -1,6 +1,7 @@
-//! What a path or an argument becomes in the language of each host scheduler.
+//! Escapes a path or an argument for the file format of each host scheduler.
 //!
-//! A text survives whole or is refused with the reason: nothing is dropped, cut or replaced. Pure.
+//! A text is kept whole or is refused with the reason: nothing is dropped, cut or replaced. This
+//! module is pure.
 
 /// The language of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,10 +16,10 @@ pub enum Format {
     PowerShell,
 }
 
-/// The text as it stands in a file of this format.
+/// Returns the text as it is written in a file of this format.
 ///
 /// # Errors
-/// Why this format cannot hold it.
+/// Returns an error with the reason if this format cannot hold the text.
 pub fn escaped(format: Format, text: &str) -> Result<String, String> {
     match format {
         Format::Systemd => systemd(text),
@@ -28,7 +29,7 @@ pub fn escaped(format: Format, text: &str) -> Result<String, String> {
     }
 }
 
-/// What every reader of a command line takes as it stands.
+/// Checks whether every reader of a command line takes the text literally.
 fn is_plain(text: &str) -> bool {
     !text.is_empty()
         && text
@@ -36,8 +37,9 @@ fn is_plain(text: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"/._-,+@=:".contains(&b))
 }
 
-/// systemd.service(5), "COMMAND LINES", and systemd.syntax(7), "QUOTING". The line begins with a colon,
-/// so `$` stays itself; a specifier's `%` is written twice.
+/// Escapes a text for systemd: systemd.service(5), "COMMAND LINES", and systemd.syntax(7),
+/// "QUOTING". The line begins with a colon, so `$` stays literal; the `%` of a specifier is written
+/// twice.
 fn systemd(text: &str) -> Result<String, String> {
     if is_plain(text) {
         return Ok(text.to_owned());
@@ -60,16 +62,16 @@ fn systemd(text: &str) -> Result<String, String> {
     Ok(quoted)
 }
 
-/// Whether a program's path may stand first in `ExecStart=`: systemd takes no quotes, backslashes or
-/// control characters there, however they are written.
+/// Checks whether a program's path may be the first word of `ExecStart=`: systemd takes no quotes,
+/// backslashes or control characters there, however they are written.
 pub fn starts_a_unit(program: &str) -> bool {
     !program
         .chars()
         .any(|c| c.is_ascii_control() || "\"'\\".contains(c))
 }
 
-/// crontab(5): a `%` ends the command unless a backslash stands before it, inside of quotes too, and
-/// that backslash is taken away; a line break ends the entry.
+/// Escapes a text for crontab(5): a `%` ends the command unless a backslash precedes it, also
+/// inside quotes, and cron removes that backslash; a line break ends the entry.
 fn cron(text: &str) -> Result<String, String> {
     if let Some(c) = text.chars().find(|c| c.is_ascii_control()) {
         return Err(format!(
@@ -87,7 +89,7 @@ fn cron(text: &str) -> Result<String, String> {
     Ok(format!("'{}'", text.replace('\'', "'\\''")).replace('%', "\\%"))
 }
 
-/// XML 1.0, section 2.2.
+/// Escapes a text for XML 1.0, section 2.2.
 fn xml(text: &str) -> Result<String, String> {
     let mut written = String::new();
     for c in text.chars() {
@@ -106,7 +108,7 @@ fn xml(text: &str) -> Result<String, String> {
     Ok(written)
 }
 
-/// A verbatim string; PowerShell ends one at curly quotes as well.
+/// Quotes a text as a verbatim string. PowerShell also ends such a string at curly quotes.
 fn powershell(text: &str) -> String {
     let mut written = String::from("'");
     for c in text.chars() {
@@ -119,10 +121,10 @@ fn powershell(text: &str) -> String {
     written
 }
 
-/// One argument of a Windows command line, as `CommandLineToArgvW` takes it apart again.
+/// Returns one argument of a Windows command line, quoted so that `CommandLineToArgvW` restores it.
 ///
 /// # Errors
-/// It has a line break, which the field of a task does not keep.
+/// Returns an error if the text has a line break, which the field of a task does not keep.
 pub fn windows(text: &str) -> Result<String, String> {
     if let Some(c) = text.chars().find(|c| c.is_ascii_control()) {
         return Err(format!(
@@ -155,7 +157,7 @@ pub fn windows(text: &str) -> Result<String, String> {
     Ok(written)
 }
 
-/// Code points that Unicode keeps out of texts for ever.
+/// Checks for code points that Unicode permanently reserves as noncharacters.
 fn is_noncharacter(c: char) -> bool {
     let code = u32::from(c);
     (0xfdd0..=0xfdef).contains(&code) || code & 0xfffe == 0xfffe

@@ -1,4 +1,5 @@
-//! What each host scheduler needs: files, a line, and the commands that make it look.
+//! The requirements of each host scheduler: files, a line of the crontab, and the commands that
+//! load them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ pub struct WantedFile {
     pub mode: u32,
 }
 
-/// What a host scheduler is to have.
+/// The target state of a host scheduler.
 #[derive(Clone, Debug, Default)]
 pub struct HostScheduler {
     kind: Option<SchedulerKind>,
@@ -35,17 +36,18 @@ pub struct HostScheduler {
     pub links: Vec<(PathBuf, PathBuf)>,
     /// Lines of the crontab.
     pub crontab: Option<String>,
-    /// What is run once the files are there.
+    /// Commands to run once the files exist.
     pub start: Vec<SetupStep>,
-    /// Whether the user's services go on without a session, where that can be told.
+    /// Whether the user's services continue without a session; `None` where this is unknown.
     pub lingers: Option<bool>,
 }
 
 impl HostScheduler {
-    /// Of this kind, ticking at these minutes of each hour.
+    /// Creates the target state for this kind, with ticks at these minutes of each hour.
     ///
     /// # Errors
-    /// A path does not survive the format, or a template of the user's own cannot be used.
+    /// Returns an error if the format cannot hold a path, or if the user's own template cannot be
+    /// used.
     pub fn of(kind: SchedulerKind, home: &Env, minutes: &BTreeSet<i8>) -> Result<Self, Failure> {
         let utf8 = |path: &Path| {
             path.to_str().map(str::to_owned).ok_or_else(|| {
@@ -116,7 +118,7 @@ impl HostScheduler {
         Ok(host)
     }
 
-    /// Whether the host knows of it and has what is on disk.
+    /// Checks whether the host has loaded the files that are on disk.
     pub fn is_awake(&self) -> bool {
         match self.kind {
             Some(SchedulerKind::Systemd) => is_awake(),
@@ -128,7 +130,7 @@ impl HostScheduler {
     }
 }
 
-/// Whether systemd's timer waits, made from the files as they are.
+/// Checks whether systemd's timer is active and was loaded from the current files.
 pub fn is_awake() -> bool {
     let asked = |words: &[&str]| {
         let words = ["systemctl", "--user"].iter().chain(words);
@@ -139,18 +141,18 @@ pub fn is_awake() -> bool {
             .is_ok_and(|said| said != "yes")
 }
 
-/// Where the user's own units lie.
+/// Returns the folder of the user's own units.
 pub fn units(home: &Env) -> PathBuf {
     home.config_home().join("systemd/user")
 }
 
-/// What is run before the files are taken away.
+/// Returns the commands to run before the files are removed.
 pub fn stop(kind: SchedulerKind, home: &Env) -> Vec<SetupStep> {
     match kind {
         // Only the timer: a tick that is at work ends by itself.
         SchedulerKind::Systemd => vec![
             systemctl(&["stop", TIMER], false),
-            // The stamp of its last moment.
+            // Removes the time stamp of the timer's last run.
             systemctl(&["clean", "--what=state", TIMER], false),
         ],
         SchedulerKind::Launchd => vec![launchctl(&["bootout", &service()], false)],
@@ -176,7 +178,7 @@ pub fn stop(kind: SchedulerKind, home: &Env) -> Vec<SetupStep> {
     }
 }
 
-/// What is run once they are gone.
+/// Returns the commands to run once the files are removed.
 pub fn stopped(kind: SchedulerKind) -> Vec<SetupStep> {
     match kind {
         SchedulerKind::Systemd => vec![systemctl(&["daemon-reload"], false)],
@@ -200,7 +202,8 @@ fn service() -> String {
     format!("{}/{LABEL}", domain())
 }
 
-/// Whether the user's manager stays without a session; `None` where nothing keeps that.
+/// Checks whether the user's systemd manager stays without a session. Returns `None` where the host
+/// has no such record.
 pub fn lingers() -> Option<bool> {
     let folder = Path::new("/var/lib/systemd/linger");
     // The folder is made with the first user who lingers; logind's own is there wherever it runs.

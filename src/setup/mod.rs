@@ -66,7 +66,6 @@ impl SchedulerKind {
         found.map_or("manual", |(word, _)| word)
     }
 
-    /// Whether this system could have it.
     pub fn is_of_this_system(self) -> bool {
         match self {
             Self::Launchd => cfg!(target_os = "macos"),
@@ -78,7 +77,7 @@ impl SchedulerKind {
     }
 }
 
-/// The kind that fits this machine, and why.
+/// Returns the kind that fits this machine, and the reason.
 pub fn fitting(record: &SetupRecord) -> (SchedulerKind, String) {
     // "manual" is not something that is set up: what fits may have come since.
     let there = record
@@ -113,7 +112,6 @@ pub fn fitting(record: &SetupRecord) -> (SchedulerKind, String) {
     }
 }
 
-/// The text of a file, `None` where there is none.
 pub fn text_at(path: &Path) -> Result<Option<String>, Failure> {
     match read_text_host(path, DOCUMENT) {
         Ok(text) => Ok(Some(text)),
@@ -125,13 +123,13 @@ pub fn text_at(path: &Path) -> Result<Option<String>, Failure> {
 /// From what is there to what is wanted.
 #[derive(Debug)]
 pub struct Convergence {
-    /// What is to be done; nothing when all is as it should be.
+    /// The steps to carry out; none if the machine is in the wanted state.
     pub steps: Vec<SetupStep>,
-    /// What was left alone although it is ours, and why.
+    /// Items of ours that were left alone, each with the reason.
     pub left: Vec<String>,
 }
 
-/// What is wanted of this machine.
+/// The wanted state of this machine.
 pub struct WantedSetup<'a> {
     /// Which host scheduler is to tick; none takes all away.
     pub kind: Option<SchedulerKind>,
@@ -139,7 +137,7 @@ pub struct WantedSetup<'a> {
     pub record: SetupRecord,
     /// Changes to files of projects, already in `record`.
     pub edits: Vec<SetupStep>,
-    /// What the ticks are to work in, where it is frozen anew.
+    /// The environment of the ticks, if it is frozen anew.
     pub environment: Option<&'a BTreeMap<String, String>>,
 }
 
@@ -163,7 +161,7 @@ pub fn converge(
     let mut left = Vec::new();
     let mut intent = record.clone();
     intent.hosts.clone_from(&old.hosts);
-    // Whoever comes after a crash must still know what is to be undone.
+    // The record must still list everything to undo if a crash interrupts the steps.
     intent.everywhere |= old.everywhere;
     for (root, served) in &old.projects {
         if !intent.projects.contains_key(root) {
@@ -242,7 +240,7 @@ fn write(
     }
 }
 
-/// What will be in place for a host, and the steps to it.
+/// Returns the items that will be installed for a host, and the steps that install them.
 fn install(
     home: &Env,
     host: &HostScheduler,
@@ -314,14 +312,14 @@ fn install(
         published.lingers_for_us = true;
         steps.push(run(&["loginctl", "enable-linger"], false));
     }
-    // What was cut off may have written the files and not told the host.
+    // An interrupted setup may have written the files without loading them in the host.
     if !steps.is_empty() || pending || !host.is_awake() {
         steps.extend(host.start.iter().cloned());
     }
     Ok((published, steps))
 }
 
-/// The steps that take away what was put in place for a host.
+/// Returns the steps that remove everything that was installed for a host.
 fn uninstall(
     home: &Env,
     kind: SchedulerKind,
@@ -388,7 +386,7 @@ fn not_ours(path: &Path) -> Failure {
     ))
 }
 
-/// What is frozen of the environment here.
+/// Returns the variables of the current environment that are frozen.
 pub fn frozen() -> BTreeMap<String, String> {
     let mut found = env::named(environment::FROZEN.iter().copied());
     // Programs look for one or the other.

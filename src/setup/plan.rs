@@ -1,8 +1,8 @@
-//! What is to be done to this machine, step by step: shown first, then carried out as shown.
+//! The steps of a setup of this machine: shown first, then carried out as shown.
 //!
-//! Every step is durable when it returns and says nothing about the one before it, so a plan that was cut
-//! off between any two is followed by a new one that finds what is left to do. Must never carry out what
-//! was not shown.
+//! Every step is durable when it returns and implies nothing about the step before it. If a plan
+//! was interrupted between two steps, the next plan finds the steps that are left. This module must
+//! never carry out a step that was not shown.
 
 use std::fs;
 use std::io;
@@ -31,9 +31,7 @@ pub enum SetupStep {
     Write {
         /// Where.
         path: PathBuf,
-        /// What is there now.
         old: Option<String>,
-        /// What is to be there.
         new: String,
         /// Permission bits.
         mode: Option<u32>,
@@ -42,16 +40,15 @@ pub enum SetupStep {
     Link(PathBuf, PathBuf),
     /// Replaces the crontab.
     Crontab {
-        /// What it is now.
         old: Option<Vec<u8>>,
-        /// What it is to be; none at all where it is `None`.
+        /// The new crontab; `None` removes it.
         new: Option<Vec<u8>>,
     },
     /// Runs a program of the host.
     Run {
         /// It and its arguments.
         words: Vec<String>,
-        /// Without it nothing works; else a failure is only told.
+        /// Whether a failure stops the setup; else a failure is only reported.
         must: bool,
     },
     /// Removes a file or a link.
@@ -63,7 +60,7 @@ pub enum SetupStep {
 }
 
 impl SetupStep {
-    /// In a line, and as a difference where there is one.
+    /// Describes the step in one line, with a difference where there is one.
     pub fn message(&self) -> Option<String> {
         Some(match self {
             Self::Note(_) | Self::Forget => return None,
@@ -108,7 +105,7 @@ fn lossy(text: Option<&Vec<u8>>) -> String {
     })
 }
 
-/// A command line for people.
+/// Formats a command line for display.
 pub fn shown(words: &[String]) -> String {
     let words: Vec<String> = words
         .iter()
@@ -128,7 +125,7 @@ fn difference(old: &str, new: &str) -> String {
     text.lines().map(|line| format!("    {line}\n")).collect()
 }
 
-/// Carries out the steps; says what went wrong and was no reason to stop.
+/// Carries out the steps. Returns the errors that were no reason to stop.
 pub fn carry_out(
     steps: &[SetupStep],
     note: &Path,
@@ -206,7 +203,7 @@ fn one(step: &SetupStep, note: &Path, draft: &Path) -> Result<Option<String>, Fa
             }
         }
         SetupStep::Remove(path) => gone(path, fs::remove_file(path))?,
-        // What somebody else has put there meanwhile keeps it.
+        // A folder stays if another program has put a file into it meanwhile.
         SetupStep::RemoveFolder(path) => match fs::remove_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
             done => gone(path, done)?,
@@ -216,7 +213,7 @@ fn one(step: &SetupStep, note: &Path, draft: &Path) -> Result<Option<String>, Fa
     Ok(None)
 }
 
-/// Runs a program of the host; what it says is told only when it fails.
+/// Runs a program of the host. Its error output is reported only if it fails.
 pub fn run(words: &[String]) -> Result<String, String> {
     let done = env::host_command(&words[0])
         .map_err(|error| error.to_string())?

@@ -1,6 +1,8 @@
-//! A project's part in a setup: the minutes its clocks ask for, and what is changed in its `runner.toml`.
+//! A project's part in a setup: the minutes that its schedules ask for, and the changes to its
+//! `runner.toml`.
 //!
-//! What was changed is undone exactly where nobody touched the file since; else it stays and that is said.
+//! A change is undone exactly if the file was not edited since; otherwise the file stays and that
+//! is reported.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,14 +20,14 @@ use crate::config::{Config, Edit, TriggerSpec, edit_text};
 use crate::env::Env;
 use crate::project::{FILE, LoadedProject};
 
-/// What a command line asks of a project.
+/// The options that a command line gives for a project.
 #[derive(Clone, Debug, Default)]
 pub struct SetupOptions {
     /// When its night opens.
     pub at: Option<Time>,
     /// Which backend answers.
     pub backend: Option<String>,
-    /// Whose backend; all that ask one where none is named.
+    /// The jobs that use the backend; if empty, all jobs that ask a backend.
     pub jobs: Vec<String>,
 }
 
@@ -88,7 +90,7 @@ pub fn part(
     })
 }
 
-/// The text of the project's settings; `None` where there are none.
+/// Reads the text of the project's settings. Returns `None` if there are none.
 fn text_in(root: &Path) -> Result<Option<String>, Failure> {
     match read_text_in(root, FILE, DOCUMENT) {
         Ok(text) => Ok(Some(text)),
@@ -100,7 +102,7 @@ fn text_in(root: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// What is to be set, by key.
+/// Returns the settings to write, by key.
 fn settings(config: &Config, wish: &SetupOptions) -> Result<Vec<(String, String)>, Failure> {
     let mut wanted = Vec::new();
     if let Some(at) = wish.at.filter(|at| *at != config.night.at) {
@@ -135,7 +137,7 @@ fn settings(config: &Config, wish: &SetupOptions) -> Result<Vec<(String, String)
     Ok(wanted)
 }
 
-/// What must be remembered to undo all changes, this one included.
+/// Returns the record that is needed to undo all changes, including this one.
 fn chained(known: Option<&ChangedFile>, raw: &str, new: &str) -> Option<ChangedFile> {
     match known {
         Some(known) if known.before == raw || known.after.contains(raw) => {
@@ -151,7 +153,7 @@ fn chained(known: Option<&ChangedFile>, raw: &str, new: &str) -> Option<ChangedF
     }
 }
 
-/// The step that undoes what was changed in a project's file, or why it stays.
+/// Returns the step that undoes the changes to a project's file, or the reason why the file stays.
 pub fn undo(
     root: &str,
     served: &ServedProject,

@@ -1,8 +1,9 @@
-//! What `setup` has done to this machine, and for which projects: `setup.json` in the state folder.
+//! The record of what `setup` has done to this machine, and for which projects: `setup.json` in the
+//! state folder.
 //!
-//! It is written before anything else is touched and again at the end, so that whoever comes after a
-//! crash knows what may be there: a file is ours when its text is one that stands here. Removing takes it
-//! away last.
+//! It is written before anything else is changed and again at the end, so that after a crash the
+//! next setup knows which items may exist: a file is ours if its text is one of those in the
+//! record. Removal deletes the record last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,7 +25,8 @@ pub struct SetupRecord {
     pub everywhere: bool,
     /// The projects that it was set up in, by their root.
     pub projects: BTreeMap<String, ServedProject>,
-    /// What was put where, by host scheduler; more than one only while one takes the other's place.
+    /// The installed items, by host scheduler. There is more than one only while one replaces
+    /// another.
     pub hosts: BTreeMap<SchedulerKind, InstalledHost>,
 }
 
@@ -34,7 +36,7 @@ pub struct SetupRecord {
 pub struct ServedProject {
     /// The minutes of the hour that its clocks ask for.
     pub minutes: BTreeSet<i8>,
-    /// What its configuration file was before it was changed, and what it was changed to.
+    /// The texts of its configuration file before and after the change.
     pub changed: Option<ChangedFile>,
 }
 
@@ -48,7 +50,7 @@ pub struct ChangedFile {
     pub after: BTreeSet<String>,
 }
 
-/// What was put in place for one host scheduler.
+/// The items that were installed for one host scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct InstalledHost {
@@ -65,7 +67,7 @@ pub struct InstalledHost {
 }
 
 impl SetupRecord {
-    /// The one of this state folder; an empty one where nothing was set up.
+    /// Reads the record of this state folder. Returns an empty one if nothing was set up.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         match read_host(path, DOCUMENT) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| {
@@ -78,13 +80,14 @@ impl SetupRecord {
         }
     }
 
-    /// Whether anything needs a timer.
+    /// Checks whether anything needs a timer.
     pub fn is_wanted(&self) -> bool {
         self.everywhere || !self.projects.is_empty()
     }
 
-    /// The minutes of each hour at which to tick: each quarter, and what projects ask for. Zones differ
-    /// by whole quarters of an hour, so the same minutes do for all of them.
+    /// Returns the minutes of each hour at which to tick: each quarter, and the minutes that
+    /// projects ask for. Time zones differ by whole quarters of an hour, so the same minutes serve
+    /// all of them.
     pub fn minutes(&self) -> BTreeSet<i8> {
         let asked = self.projects.values().flat_map(|it| it.minutes.iter());
         [0, 15, 30, 45].iter().chain(asked).copied().collect()

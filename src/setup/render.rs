@@ -1,8 +1,9 @@
-//! The files of host schedulers from their templates.
+//! Renders the files of host schedulers from their templates.
 //!
 //! A template is data: the embedded one, or the user's own under the same name in
-//! `scheduler-templates/` beside their config file. Whatever it puts in is escaped for its format, so an
-//! override cannot forget to. Must never know where a file goes.
+//! `scheduler-templates/` beside their config file. Every value that it inserts is escaped for its
+//! format, so an override cannot forget to do so. This module must never know where a file is
+//! written.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -73,23 +74,23 @@ impl Template {
     }
 }
 
-/// What the templates are told.
+/// The values that are available to the templates.
 #[derive(Clone, Debug)]
 pub struct TemplateData {
     /// The command that ticks: program and arguments.
     pub words: Vec<String>,
     /// At which minutes of each hour.
     pub minutes: BTreeSet<i8>,
-    /// Where what it says is kept, where the host does not keep it.
+    /// Path of the log for the output of a tick, where the host keeps none.
     pub log: String,
     /// Where the task's file lies, for the script that registers it.
     pub task_file: String,
 }
 
-/// The text of one file.
+/// Renders the text of one file.
 ///
 /// # Errors
-/// The user's own template cannot be used, or a path does not survive the format.
+/// Returns an error if the user's own template cannot be used, or if the format cannot hold a path.
 pub fn render(
     template: Template,
     reported: &TemplateData,
@@ -175,7 +176,7 @@ pub fn render(
     Ok(text)
 }
 
-/// A value in the language of the file; several words stand beside each other.
+/// Formats a value in the syntax of the file; several words are separated by spaces.
 fn written(format: Format, value: &Value) -> Result<String, Error> {
     let one = |value: &Value| match value.as_str() {
         Some(text) => {

@@ -12,7 +12,7 @@ use super::SchedulerKind;
 /// So long before the night, so that disks and networks are there.
 const BEFORE: SignedDuration = SignedDuration::from_mins(5);
 
-/// What to say of it, for a night that opens at this time of this zone.
+/// Returns advice on waking the machine for a night that opens at `opens` in `zone`.
 pub fn advice(kind: SchedulerKind, opens: Time, zone: &str) -> Vec<String> {
     let at = opens.wrapping_sub((BEFORE.as_mins()).minutes());
     let at = at.strftime("%H:%M:00");

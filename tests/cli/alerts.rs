@@ -41,7 +41,7 @@ impl ReceivedRequest {
     }
 }
 
-/// A server that reads each request, tells of it, and then does what it is made for.
+/// A server that reads each request, reports it, and then calls its answer function.
 struct Server {
     port: u16,
     heard: Receiver<ReceivedRequest>,
@@ -79,7 +79,7 @@ impl Server {
         Self { port, heard }
     }
 
-    /// One that always answers with these bytes.
+    /// Starts a server that always answers with these bytes.
     fn saying(bytes: &'static [u8]) -> Self {
         Self::start(move |mut stream| {
             let _closed = stream.write_all(bytes);
@@ -97,7 +97,7 @@ impl Server {
 
 const GOOD: &[u8] = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
 
-/// A house whose job fails until there is a file `ok`.
+/// Creates a fixture whose job fails until the file `ok` exists.
 fn fixture(channels: &str) -> Fixture {
     Fixture::with(&format!("{FAILS}{channels}"))
 }
@@ -196,7 +196,7 @@ fn a_failure_is_told_once_signed_and_its_recovery_once() {
         Err(_) => skip("python3", "there is no python3 to check a signature with"),
     }
     deliver(&fixture);
-    // Again, and again: counted, and not told.
+    // Repeated failures are counted and not sent again.
     fail(&fixture);
     fail(&fixture);
     deliver(&fixture);
@@ -409,7 +409,7 @@ fn silence_and_acknowledgement() {
         .expect_text("acknowledged by");
 }
 
-/// A program of the house's own that writes its arguments and its input into a file.
+/// Creates a program in the fixture that writes its arguments and its input into a file.
 fn fake(fixture: &Fixture, name: &str) -> String {
     let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();

@@ -28,7 +28,7 @@ fn lists(talk: &mut Talk, seen: &SeenRequest, dialect: Dialect) -> bool {
     true
 }
 
-/// A project whose job asks `mine`.
+/// Creates a project whose job asks the backend `mine`.
 fn fixture(kind: &str, base: &str, more: &str) -> Fixture {
     let fixture = Fixture::with("");
     let keys = fixture.root().join("keys");
@@ -51,7 +51,7 @@ fn last(fixture: &Fixture) -> serde_json::Value {
         .json()
 }
 
-/// No file of the house but its keys shows the key.
+/// Checks that no file of the fixture except `keys` shows the key.
 fn keeps_its_key(fixture: &Fixture) {
     for (path, content) in fixture.tree(".") {
         let shown = content
@@ -141,7 +141,7 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
     );
     assert_eq!(blinks.calls(), 2);
 
-    // A limit that ends in a moment is waited for.
+    // The backend waits for a rate limit that ends soon.
     let count = AtomicUsize::new(0);
     let soon = Server::start(
         move |talk, seen| match count.fetch_add(1, Ordering::SeqCst) {

@@ -31,7 +31,7 @@ fn weekend(jobs: &[(&str, &str)]) -> Fixture {
     fixture
 }
 
-/// Monday, `later` seconds after it woke.
+/// Sets the clock to `later` seconds after the host woke on Monday, and returns that time.
 fn woken(fixture: &Fixture, later: i64) -> Timestamp {
     let (monday, slept) = MONDAY;
     let now = monday.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(later);
@@ -65,7 +65,7 @@ fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
     let mut places = BTreeSet::new();
     for one in listed {
         assert_eq!(one["due"], "2026-11-23T08:00:00Z");
-        // One whose place is at once is not told any more.
+        // A run that may start at once has no `ready_at`.
         let ready = one["ready_at"]
             .as_str()
             .map_or(now, |at| at.parse().unwrap());

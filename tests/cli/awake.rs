@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use crate::fixture::{CommandOutput, Fixture};
 
-/// A house whose `systemd-inhibit` says what it was asked, and does what comes after its options.
+/// Creates a fixture with a `systemd-inhibit` that writes down its arguments and then runs the
+/// command after its options.
 fn fixture(toml: &str, answer: &str) -> Fixture {
     let fixture = Fixture::with(toml);
     let program = fixture.root().join("host/systemd-inhibit");

@@ -1,4 +1,4 @@
-//! Who answers: agents that are scripts, their fallbacks, keys and checks, through the program.
+//! Backends through the program: agents that are scripts, their fallbacks, keys and checks.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +8,7 @@ use crate::fixture::Fixture;
 const FAKES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/backends/tests/fakes");
 const KEY: &str = "key-that-nobody-may-see-4711";
 
-/// A project whose job asks `claude`, which is a script, with a file of keys.
+/// Creates a project whose job asks `claude`, which is a script, and a file of keys.
 fn fixture(situation: &str, more: &str) -> Fixture {
     let fixture = Fixture::with("");
     let keys = fixture.root().join("keys");
@@ -35,7 +35,7 @@ fn last(fixture: &Fixture) -> serde_json::Value {
         .json()
 }
 
-/// No file of the house but its keys shows the key.
+/// Checks that no file of the fixture except `keys` shows the key.
 fn keeps_its_key(fixture: &Fixture) {
     for (path, content) in fixture.tree(".") {
         let shown = content

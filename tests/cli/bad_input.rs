@@ -18,7 +18,7 @@ fn dreaming() -> Fixture {
     fixture
 }
 
-/// The targets of the newest pass.
+/// Returns the targets of the newest pass.
 fn proposed(fixture: &Fixture) -> Vec<String> {
     let mut passes: Vec<_> = fs::read_dir(fixture.path("dreams"))
         .unwrap()
@@ -41,7 +41,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Hands the house to a user who is not root, for whom permissions mean something.
+/// Gives the fixture to a user who is not root, so that file permissions apply.
 pub fn as_nobody(fixture: &mut Fixture) {
     if !is_root() {
         return;
@@ -130,7 +130,7 @@ fn one_bad_idea_never_costs_the_others() {
     let mut targets = proposed(&fixture);
     targets.sort();
     assert_eq!(targets, ["ideas/deep/also.md", "ideas/good.md"]);
-    // A pass that finds the same troubles and nothing new says both.
+    // A pass reports both the same problems as before and that there is nothing new.
     fixture
         .run(&["dream", "run"])
         .ends(0)
@@ -311,7 +311,8 @@ fn a_log_of_a_moved_database_is_not_replayed_onto_a_new_one() {
         fixture.state().join("database.sqlite-wal"),
     )
     .unwrap();
-    // The rest of a lost database is no reason to begin a new one in silence: a person says so.
+    // The remains of a lost database must not be replaced silently: a person decides to begin a new
+    // one.
     let said = fixture.run(&["night"]).ends(70);
     let anew = said.err.split("to begin anew: ").nth(1).unwrap();
     let anew = anew.split(")\n").next().unwrap();
@@ -480,7 +481,7 @@ fn what_is_named_wrong_is_answered_with_what_there_is() {
         .json();
     let at = next["next"][0]["at"].as_str().unwrap();
     assert!(!at.contains('.'), "{at}");
-    // One of several mistakes says that it is not the only one.
+    // An error message for one of several mistakes states that there are more.
     fixture
         .configure("[nigth]\nat = \"01:00\"\n[jobs.two]\nkind = \"command\"\nprogam = \"true\"\n");
     for command in ["night", "init", "status"] {

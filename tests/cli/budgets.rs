@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
-/// A second project of the same user.
+/// Creates a second project of the same user.
 pub fn other(fixture: &Fixture, toml: &str) -> PathBuf {
     let path = fixture.root().join("other");
     fs::create_dir_all(&path).unwrap();
@@ -38,7 +38,8 @@ fn user(fixture: &Fixture, toml: &str) {
     fs::write(path, format!("{text}\n{toml}")).unwrap();
 }
 
-/// `jobs` questions to a program that notes each call, all paid from the pool `max`.
+/// Returns the settings of `jobs` jobs that each ask a program once. The program records each call,
+/// and the pool `max` pays for all of them.
 fn asks(calls: &Path, jobs: usize, wait: &str) -> String {
     let mut toml = format!(
         "[jobs.dream]\nenabled = false\n[backends.model]\ntype = \"command\"\nprogram = \"sh\"\npool = \"max\"\n\
@@ -90,7 +91,7 @@ fn fifty_runs_of_two_projects_do_not_overspend_their_pools_day_though_some_are_k
                 .process_group(0)
                 .spawn()
                 .unwrap();
-            // A third of them dies at some moment of its life.
+            // A third of the runs is killed at a random time.
             let moment = Duration::from_micros(dice.roll(1_500_000));
             runs.push((
                 run,
@@ -132,7 +133,7 @@ fn fifty_runs_of_two_projects_do_not_overspend_their_pools_day_though_some_are_k
             charged,
             "{why}"
         );
-        // What is left is there to be used: nothing was lost of it.
+        // The remaining budget is complete: the killed runs lost none of it.
         let left = fixture.run(&["budget", "--json"]).ends(0).json();
         let pool = account(&left, "pool-day");
         assert_eq!(pool["left"]["calls"], CAP - charged, "{why}");
@@ -227,7 +228,7 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
     );
     assert_eq!(pool["renews"], "2026-11-22T00:00:00Z");
     assert_eq!(pool["grants"][0]["who"], "ann");
-    // The next day is as the file says.
+    // The grants end with the day, so the next day has the configured cap.
     let next = at(&fixture, "2026-11-22T12:00:00Z", &["budget", "--json"]).json();
     let pool = account(&next, "pool-day");
     assert_eq!(

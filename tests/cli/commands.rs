@@ -250,7 +250,7 @@ fn a_command_backend_answers_a_prompt() {
     assert_sandboxed(row);
 }
 
-/// The guide's smallest backend, word for word, as both kinds of job would use it.
+/// Checks that the smallest backend of the guide, copied verbatim, works for both kinds of job.
 #[test]
 fn the_guides_backend_works() {
     let guide = include_str!("../../docs/guide/command-backend.md");
@@ -276,7 +276,8 @@ fn the_guides_backend_works() {
     assert_eq!(night["runs"][1]["unstated_calls"], 1);
 }
 
-/// Its sandbox and what they are made of are told, and they are not off.
+/// Checks that the run reports its sandbox and the mechanisms of it, and that the sandbox is not
+/// off.
 fn assert_sandboxed(run: &serde_json::Value) {
     let reported = run["containment"].as_str().unwrap();
     assert!(

@@ -106,7 +106,7 @@ fn one_value_is_got_by_its_name() {
         "[\"-c\", \"echo file >> said\"]\n"
     );
     assert_eq!(get("jobs.dream.budget").ends(0).out, "{ calls = 10 }\n");
-    // What the job does not say is as in [defaults].
+    // The job does not set this key, so the value comes from `[defaults]`.
     assert_eq!(get("jobs.say.retries").ends(0).out, "2\n");
     get("jobs.say.timeout").ends(1).expect_text("not set");
     get("night.lenght")
@@ -360,7 +360,7 @@ fn a_broken_file_keeps_init_from_writing_anything() {
         .expect_text("max_ideas = 4")
         .expect_text("# ctxrc ");
     fixture.run(&["status"]).ends(0);
-    // What it says is followed as soon as it changes.
+    // A change of the file takes effect at once.
     fixture.write(".ctxrc", "dream:\n  cadence: '0 9 * * *'\n");
     fixture
         .run(&["schedule", "explain", "dream"])

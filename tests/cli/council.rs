@@ -16,7 +16,8 @@ const WORK: &str = concat!(
     "],\"consumed\":false,\"claim_status\":\"available\"}\n",
 );
 
-/// A councillor that is a script; in it `$id` has the candidates, a line each.
+/// Returns the settings of a councillor that is a script; `$id` in it holds the candidates, one per
+/// line.
 fn voice(name: &str, script: &str) -> String {
     let script = format!(
         "id=$(grep -o 'dream-[0-9a-f]*' request.json | awk '!seen[$0]++'); one=$(echo \"$id\" | sed -n 1p); two=$(echo \"$id\" | sed -n 2p); {script}"
@@ -27,7 +28,7 @@ fn voice(name: &str, script: &str) -> String {
     )
 }
 
-/// An answer, as the shell prints it; `$one` and `$two` are ids.
+/// Returns a shell command that prints an answer; `$one` and `$two` are ids.
 fn answer(kind: &str, action: &str, confidence: &str, backs: &str) -> String {
     let fixed = json!({
         "headline": format!("{action}, of course"), "recommended_kind": kind, "recommended_first_action": action,
@@ -172,7 +173,7 @@ fn the_rest_is_put_together_without_those_who_fail() {
         summary["dreamscape"]
     );
 
-    // From each packet back to its evidence and its voices.
+    // Each packet leads back to its evidence and its councillors.
     let packets = summary["morning_packets"].as_array().unwrap();
     assert_eq!(store["packets"].as_array().unwrap().len(), packets.len());
     let backed = &store["packets"][0];
@@ -332,7 +333,8 @@ fn a_councillor_that_is_not_configured_is_named_before_anything_begins() {
     assert!(!fixture.path(LATEST).exists());
 }
 
-/// As others write it: the first version, and the second with fields and words of their own.
+/// Checks that summaries which other programs wrote are shown in every form: the first version, and
+/// the second one with unknown fields and values.
 #[test]
 fn summaries_of_others_are_told_in_every_form() {
     let fixture = Fixture::with("");

@@ -1,5 +1,5 @@
-//! The curator from outside: what is told of an engine, what becomes of job files, and what an event
-//! may spend.
+//! The curator from outside: the reports about an engine, the fate of job files, and the budget of
+//! an event.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
@@ -15,7 +15,8 @@ use crate::fixture::Fixture;
 
 const JOB: &str = "[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\n";
 
-/// A service that answers each question with what `answer` makes of its path; none: never.
+/// Starts a service that answers each request with the result of `answer` for its path, or never if
+/// the result is `None`.
 fn service(answer: impl Fn(&str) -> Option<String> + Send + Clone + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -37,7 +38,8 @@ fn service(answer: impl Fn(&str) -> Option<String> + Send + Clone + 'static) -> 
     port
 }
 
-/// A port at which questions are dropped: its few places for connections are taken, and nobody accepts.
+/// Opens a port that drops requests: its few slots for connections are taken, and no process
+/// accepts.
 fn black_hole() -> (u16, Vec<TcpStream>, OwnedFd) {
     let any: SocketAddrV4 = "127.0.0.1:0".parse().unwrap();
     let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None).unwrap();
@@ -292,7 +294,8 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
 #[test]
 fn a_worker_that_is_killed_in_the_midst_loses_and_doubles_nothing() {
     let fixture = Fixture::with("");
-    // Kills the process of its run, once; the owner of the claim says which one that is.
+    // The script kills the process of its run, once; the owner file of the claim names that
+    // process.
     let script = "cat > /dev/null; cd \"$0\"; if [ ! -e killed ]; then touch killed; \
                   kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' .runner/curator/processing/*.owner); fi; \
                   echo '{\"kept\":[{\"finding\":0,\"title\":\"Ask before a push\"}]}'";
@@ -341,7 +344,7 @@ fn a_worker_that_is_killed_in_the_midst_loses_and_doubles_nothing() {
         learnings[0].0.contains("ask-before-a-push"),
         "{learnings:?}"
     );
-    // Who had it is swept away with the next claim.
+    // The next claim removes the owner file of the dead process.
     let left = fixture.tree(".runner/curator/processing");
     assert!(
         left.iter().all(|(name, _)| name.ends_with(".owner")),

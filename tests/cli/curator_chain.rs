@@ -18,7 +18,8 @@ fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
     CommandOutput::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
 }
 
-/// A session of 5,200 lines: a failure that was mended, and a correction in either chunk.
+/// Returns a session of 5,200 lines, with a failure that was fixed in one chunk and a correction in
+/// the other.
 fn session() -> String {
     let row = |at: usize, kind: &str, content: Value| {
         let second = at % 60;
@@ -161,7 +162,7 @@ fn one_report_tells_what_became_of_notes_and_a_session() {
             .starts_with("ideas/seed-retry-the-upload")
     });
     assert!(seeded, "{reported}");
-    // What one night has told the next does not tell again.
+    // A report does not repeat the entries of the night before.
     at(&fixture, "2027-03-03T02:30:00Z", &["tick"]).ends(0);
     let next = fixture.read(".runner/reports/2027-03-03/report.md");
     assert!(!next.contains("## By day"), "{next}");

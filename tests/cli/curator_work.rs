@@ -26,7 +26,7 @@ const WORKER: &str = ".runner/curator";
 const SOON: Duration = Duration::from_secs(25);
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What is told of one folder.
+/// A watch for files that are moved into one folder.
 struct FolderCounts(OwnedFd);
 
 impl FolderCounts {
@@ -36,7 +36,7 @@ impl FolderCounts {
         Self(watch)
     }
 
-    /// Waits until something was moved there (true), the other says something, or the time is over.
+    /// Waits until a file was moved there (true), `other` becomes readable, or the time is over.
     fn wait(&self, other: Option<&dyn std::os::fd::AsFd>, limit: Duration) -> bool {
         let mut polled = vec![PollFd::new(&self.0, PollFlags::IN)];
         polled.extend(other.map(|other| PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN)));
@@ -113,7 +113,7 @@ fn queue(fixture: &Fixture, id: &str) -> PathBuf {
     fixture.path(WORKER).join(format!("queue/{id}.json"))
 }
 
-/// A curator's project with a note, and the worker's folders made.
+/// Creates a curator's project with a note, and makes the worker's folders.
 fn fixture(toml: &str) -> Fixture {
     let fixture = Fixture::with(&format!("[jobs.dream]\nenabled = false\n{toml}"));
     fixture.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
@@ -199,7 +199,7 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
         killer.join().unwrap()
     });
     let took = boot_time() - begun;
-    // What the last that died left is settled by whoever comes next.
+    // The next worker settles the jobs that the last killed workers left.
     for _ in 0..count {
         if ids(&fixture, "queue").is_empty() && ids(&fixture, "processing").is_empty() {
             break;
@@ -367,7 +367,7 @@ fn a_watch_takes_what_is_dropped_sleeps_between_and_ends_when_asked() {
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let first = drop_job(&fixture, 1, 0, 0);
     done_soon(&fixture, &reported, &first);
-    // It has told of that run: what comes now wakes it.
+    // The watcher has reported that run, so only the next job can wake it.
     let line = lines.next().unwrap().unwrap();
     assert!(line.contains("curator: degraded"), "{line}");
     let second = drop_job(&fixture, 2, 0, 0);

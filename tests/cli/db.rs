@@ -22,7 +22,7 @@ program = "true"
 trigger = "manual"
 "#;
 
-/// A house whose clock is a file.
+/// A fixture whose clock is a file.
 struct Aged {
     fixture: Fixture,
     clock: PathBuf,
@@ -41,7 +41,7 @@ impl Aged {
         aged
     }
 
-    /// Both clocks stand at this moment.
+    /// Sets both clocks to this time.
     fn at(&self, moment: &str) {
         let at: jiff::Timestamp = moment.parse().unwrap();
         fs::write(&self.clock, format!("{at}\n{}\n", at.as_second())).unwrap();
@@ -75,7 +75,7 @@ fn names(folder: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// Everything that the tables of a file hold, but for its own care.
+/// Returns all rows of a database file, except those about its own maintenance.
 fn content(path: &Path) -> Vec<String> {
     let db = Connection::open(path).unwrap();
     let mut lines = Vec::new();
@@ -325,7 +325,7 @@ fn damage_is_met_and_a_backup_mends_it() {
         let found = [0, 70, 78].contains(&check.code);
         assert!(found, "round {round}: {check:?}");
         match (must, check.code) {
-            // What was cut lay in the log, or was nothing but zeros.
+            // The removed part was also in the log, or held only zeros.
             (true, 0) if !whole.is_empty() => {
                 assert_eq!(
                     content(&aged.store()),
@@ -404,7 +404,7 @@ fn a_kill_at_any_step_of_a_restore_leaves_the_old_or_the_new() {
         // A reader never makes one, and never sees half of it.
         let seen = aged.run(&["runs", "--json"]);
         assert!([0, 75].contains(&seen.code), "step {step}: {seen:?}");
-        // Whoever writes next finishes, or goes on with the old.
+        // The next process that writes finishes the restore, or goes on with the old database.
         aged.run(&["pause", "late"]).ends(0);
         aged.run(&["resume", "late"]).ends(0);
         let runs = aged.fixture.count("SELECT count(*) FROM runs");
@@ -478,7 +478,7 @@ fn a_kill_at_any_step_of_a_backup_leaves_none_or_a_whole_one() {
     ));
 }
 
-/// A house with a year behind it: old runs, old logs, links that lead out.
+/// Creates a fixture with a year of history: old runs, old logs, links that lead out of it.
 fn old_house() -> Aged {
     let aged = Aged::new();
     for month in ["01-11", "02-11", "03-11"] {
@@ -768,7 +768,7 @@ fn a_database_that_is_gone_is_never_made_anew_in_silence() {
     assert_eq!(aged.backups().len(), backups);
     aged.run(&["db", "restore", "--yes"]).ends(0);
     aged.run(&["tick"]).ends(0);
-    // Whoever wants to begin anew says so by putting aside what there was.
+    // A person who wants to begin anew moves the old files aside.
     let state = aged.fixture.state();
     for ending in ["", "-wal", "-shm"] {
         let _absent = fs::remove_file(format!("{}{ending}", aged.store().display()));

@@ -11,8 +11,8 @@ use crate::served::{
     Daemon, LIMIT, at, begin, fixture, kill, missed, outcome, owner, owners, run, runs,
 };
 
-/// Three jobs at each full hour, with a process that leaves their group, that wait for a word for as
-/// long as nobody has set them free.
+/// Creates a fixture with three jobs at each full hour. Each starts a process that leaves its
+/// group, and waits for input until it is released.
 fn three() -> Fixture {
     let jobs: String = ["last", "all", "none"]
         .map(|name| {
@@ -35,7 +35,7 @@ fn three() -> Fixture {
     fixture
 }
 
-/// A daemon with a live run of each.
+/// Starts a daemon that has a live run of each job.
 fn under_way(fixture: &Fixture) -> Daemon<'_> {
     let daemon = Daemon::start(fixture, &[]);
     at(fixture, "2026-11-21T21:00:00Z");
@@ -49,7 +49,8 @@ fn under_way(fixture: &Fixture) -> Daemon<'_> {
     daemon
 }
 
-/// What became of the three runs and of the five scheduled times up to ten to three, each job by its rule.
+/// Checks the outcome of the three runs and of the five scheduled times up to ten minutes to three,
+/// each job by its catch-up rule.
 #[track_caller]
 fn each_by_its_rule(fixture: &Fixture) {
     let lost = "its process died before it could settle";
@@ -156,7 +157,8 @@ fn runs_outlive_a_killed_daemon_and_are_not_begun_twice() {
     assert_eq!(fixture.survivors(), Vec::<String>::new());
 }
 
-/// A daily pass over one idea, whose git says that it was asked and waits while it is to.
+/// Creates a fixture with a daily pass over one idea. Its git reports that it was called, and waits
+/// while it is held.
 fn passes() -> (Fixture, String) {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-20T20:00:00Z");
@@ -188,7 +190,8 @@ fn passes() -> (Fixture, String) {
 fn a_lost_pass_is_tried_again_once_by_the_next_tick() {
     let (fixture, path) = passes();
     let hold = fixture.root().join("hold");
-    // Begins a tick whose pass hangs, and kills the pass, the tick before it if it is told to.
+    // Begins a tick whose pass hangs, and kills the pass; if `both` is set, it kills the tick
+    // first.
     let killed = |both: bool| {
         fs::write(&hold, "").unwrap();
         let mut tick = fixture
@@ -242,7 +245,8 @@ fn a_lost_pass_is_tried_again_once_by_the_next_tick() {
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), 3);
 }
 
-/// One job at nine, once a year, that hangs unless it is free; its retry comes within a good month.
+/// Creates a fixture with one job at nine, once a year, that hangs unless it is released; its retry
+/// comes within about six weeks.
 fn hanging() -> Fixture {
     fixture(
         "[jobs.hang]\nkind = \"command\"\ntrigger = \"cron 0 21 21 11 *\"\nretries = 1\nbackoff = [\"1000h\"]\nprogram = \"sh\"\n\
@@ -250,7 +254,7 @@ fn hanging() -> Fixture {
     )
 }
 
-/// The retry waits; its moment comes, for two ticks at once.
+/// Checks that the retry waits, and that it runs once although two ticks find it due.
 fn tried_again_once(fixture: &Fixture) {
     let found = runs(fixture, "hang");
     let why = "it did not end by its total deadline and was killed";

@@ -87,7 +87,8 @@ fn the_demo_ends_in_a_morning_report_and_the_hostile_idea_changed_nothing() {
         .expect_text("there already");
 }
 
-/// Three adds, an audit, a dream and a plan: commits, telemetry, one entry, a board that moved.
+/// Checks that the cycle of three adds, an audit, a dream and a plan was real: commits, telemetry,
+/// one entry, a changed board.
 fn the_cycle_was_real(fixture: &Fixture, demo: &std::path::Path) {
     let git = |args: &[&str]| {
         let mut all = vec!["-C", demo.to_str().unwrap()];

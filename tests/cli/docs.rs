@@ -8,10 +8,9 @@ use std::process::Command;
 
 use crate::fixture::{CommandOutput, Fixture, print_line, skip};
 
-/// What stands before a block that is run.
+/// The line before a block that is run.
 const MARK: &str = "<!-- run -->";
 
-/// The marked blocks of a document.
 fn marked(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut lines = text.lines().peekable();
@@ -42,7 +41,7 @@ fn the_blocks_that_are_marked_for_it_run() {
             let bin = fixture.root().join("bin");
             fs::create_dir_all(&bin).unwrap();
             std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_runner"), bin.join("runner")).unwrap();
-            // What builds and installs is what this test stands in for.
+            // This test replaces the commands that build and install.
             let cargo = bin.join("cargo");
             fs::write(&cargo, "#!/bin/sh\n[ \"$1\" = install ]\n").unwrap();
             fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
@@ -99,7 +98,7 @@ fn the_readme_shows_every_backend_and_its_chain_ends_with_the_rule() {
     }
 }
 
-/// Whether a program is there to try with.
+/// Checks whether a program is installed, and records a skipped test if it is not.
 fn there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
@@ -125,7 +124,8 @@ fn each_shell_reads_its_completions() {
             "{shell}"
         );
         let file = fixture.root().join(format!("script.{shell}"));
-        // What it is for is a terminal's: its editor's names are there in no other.
+        // The completions are for a shell in a terminal; the names of elvish's editor exist only
+        // there.
         let editor = match shell {
             "elvish" => {
                 "var edit: = (ns [&complex-candidate~={|@a| } &completion:=(ns [&arg-completer=[&]])])\n"

@@ -1,4 +1,5 @@
-//! What the doctor finds, each thing made wrong in turn, and the environment that a host's scheduler has.
+//! The findings of the doctor, one defect at a time, and the environment of a tick that the host's
+//! scheduler starts.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +13,8 @@ fn program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A house with a `crontab` that keeps a file, in a folder that only a login shell has.
+/// Creates a fixture with a `crontab` program that keeps a file, in a folder that only a login
+/// shell has in its `PATH`.
 fn fixture(toml: &str) -> Fixture {
     let fixture = Fixture::with(toml);
     let tab = fixture.root().join("tab");
@@ -34,7 +36,7 @@ fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
     CommandOutput::of(command.output().unwrap())
 }
 
-/// What is wrong, by place.
+/// Returns the places of all findings that are more than a note.
 fn places(said: &CommandOutput) -> Vec<String> {
     let found = said.json();
     let wrong = found["findings"].as_array().unwrap().iter();
@@ -92,7 +94,8 @@ fn a_key_reaches_the_tick_by_its_own_file_alone() {
     assert!(!said.out.contains("hush"), "{said:?}");
 }
 
-/// A tick by the host sees what was frozen, the keys, and what the host itself gives.
+/// Checks that a tick by the host sees the frozen variables, the keys, and the variables that the
+/// host itself sets.
 #[test]
 fn a_tick_by_the_host_works_in_what_was_frozen() {
     let fixture = fixture(
@@ -119,7 +122,7 @@ fn a_tick_by_the_host_works_in_what_was_frozen() {
             .env("FROM_HOST", "host");
         CommandOutput::of(command.output().unwrap())
     };
-    // What nobody reads does not grow for ever.
+    // A log that no person reads must not grow without limit.
     let log = fixture.state().join("timer.log");
     fs::write(&log, vec![b'x'; (1 << 20) + 1]).unwrap();
     tick().ends(0);
@@ -213,7 +216,7 @@ fn an_agent_that_is_not_there_or_not_logged_in_is_found() {
     assert!(hints(&said).contains(&"npm install -g @anthropic-ai/claude-code".to_owned()));
 }
 
-/// What is advice stands in the finding; what mends it is for a shell.
+/// Checks that each finding that is more than a note carries a fix that a shell can parse.
 #[test]
 fn every_mend_is_a_command() {
     let fixture = fixture(

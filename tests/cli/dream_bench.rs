@@ -8,7 +8,8 @@ const DONE: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls in `src/ne
 const OPEN: &str = "# Zebra crossing\n\n## Problem\n\nThe zebra crossing in `src/zebra.rs` has lost its paint.\n\n\
                     ## Proposal\n\n- Paint it again before the winter comes\n- Tell the neighbours about it\n";
 
-/// A project of one idea that was done and one that was not, and the commit that did it.
+/// Creates a project with one idea that was done and one that was not, and returns the commit that
+/// did it.
 fn fixture() -> (Fixture, String) {
     let fixture = Fixture::with("");
     for (path, subject) in [

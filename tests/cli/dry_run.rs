@@ -15,7 +15,7 @@ use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, s
 /// a database to the database's owner each time it opens them.)
 type Trace = (u32, i64, i64, Vec<u8>);
 
-/// Everything that can be told of a folder and all below it.
+/// Returns all metadata and content of a folder and everything below it.
 fn traces(root: &Path) -> BTreeMap<PathBuf, Trace> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![root.to_owned()];
@@ -205,7 +205,7 @@ fn a_live_run_is_not_disturbed_and_a_dead_one_is_told() {
     assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
 }
 
-/// The last run of a job: what it reserved, and what its requests were charged.
+/// Returns the reserved and the charged amounts of the last run of a job.
 fn reserved(fixture: &Fixture, job: &str) -> (Vec<i64>, Vec<i64>) {
     let db = fixture.store();
     let run: String = db
@@ -402,7 +402,8 @@ fn a_program_is_shown_with_what_it_sees_and_no_secret() {
     }
 }
 
-/// What may be written is told of both: what runner places, and what a program writes by itself.
+/// Checks that a dry run lists both kinds of writes: the files that runner publishes, and the paths
+/// that a program may write by itself.
 #[test]
 fn what_may_be_written_is_told_with_or_without_a_slash() {
     for slash in ["", "/"] {
@@ -446,7 +447,8 @@ fn what_may_be_written_is_told_with_or_without_a_slash() {
     }
 }
 
-/// What a cycle does in its turn is no part of a manual night, and so of none that is gone through.
+/// Checks that a dry run of a night lists the jobs of a real one. A job that a cycle starts in its
+/// turn is not part of a manual night.
 #[test]
 fn a_night_has_the_jobs_of_a_real_one() {
     let fixture = Fixture::with(

@@ -12,7 +12,8 @@ use crate::served::NO_DREAM;
 
 const ZONE: &str = "Europe/Berlin";
 
-/// The program with its clock, and that of all that it starts, moved to `now`. The boot clock stays.
+/// Returns a command that runs the program and all its children with the clock moved to `now`. The
+/// boot clock is not moved.
 fn at(fixture: &Fixture, now: Timestamp, args: &[&str]) -> Command {
     let real = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let ahead = now.as_duration() - SignedDuration::try_from(real.unwrap()).unwrap();
@@ -26,7 +27,7 @@ fn at(fixture: &Fixture, now: Timestamp, args: &[&str]) -> Command {
     command
 }
 
-/// Each minute from ten to two to ten past three in `ZONE`, on the week of days around `middle`.
+/// Returns each minute from 01:50 to 03:10 in `ZONE`, on the seven days around `middle`.
 fn minutes(middle: Date) -> Vec<Timestamp> {
     let zone = TimeZone::get(ZONE).unwrap();
     let mut moments = Vec::new();

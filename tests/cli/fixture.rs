@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub struct CommandOutput {
     pub code: i32,
@@ -63,16 +63,16 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// A home and an empty repository with one commit.
+    /// Creates a home folder and a repository with one commit.
     pub fn new() -> Self {
         Self::at(tempfile::tempdir().unwrap())
     }
 
-    /// The same in a folder that is there already.
+    /// Creates the fixture in an existing folder.
     pub fn at(folder: tempfile::TempDir) -> Self {
         let fixture = Self { folder, uid: None };
         fs::create_dir_all(fixture.project()).unwrap();
-        // The program clears git's variables, so what git is told of a person stands in the home.
+        // The program clears git's variables, so the person's git settings are in the home folder.
         fs::write(fixture.root().join(".gitconfig"), GIT_CONFIG).unwrap();
         // Nothing late is spread over a minute that a test would have to wait for.
         let config = fixture.root().join("config/runner/config.toml");
@@ -85,7 +85,7 @@ impl Fixture {
         fixture
     }
 
-    /// A project with `toml` behind its id.
+    /// Creates a project whose `runner.toml` has `toml` after its id.
     pub fn with(toml: &str) -> Self {
         let fixture = Self::new();
         fixture.run(&["init"]).ends(0);
@@ -126,7 +126,7 @@ impl Fixture {
         fs::read_to_string(self.path(below)).unwrap_or_else(|error| panic!("{below}: {error}"))
     }
 
-    /// A command with nothing of our environment but `PATH`.
+    /// Returns a command that inherits only `PATH` from the environment of the test.
     pub fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
@@ -169,17 +169,15 @@ impl Fixture {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The database, to be looked at.
     pub fn store(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.state().join("database.sqlite")).unwrap()
     }
 
-    /// One number from the database.
     pub fn count(&self, sql: &str) -> i64 {
         self.store().query_row(sql, [], |row| row.get(0)).unwrap()
     }
 
-    /// Every file below `below` with its content, but for git's own.
+    /// Returns every file below `below` with its content, except git's own files.
     pub fn tree(&self, below: &str) -> Vec<(String, Vec<u8>)> {
         let mut found = Vec::new();
         let mut folders = vec![self.path(below)];
@@ -206,7 +204,7 @@ impl Fixture {
         found
     }
 
-    /// Processes that carry a mark of this house's runs and still live.
+    /// Returns the live processes that carry a mark of this fixture's runs.
     pub fn survivors(&self) -> Vec<String> {
         let state = self.state().display().to_string();
         let mut found = Vec::new();
@@ -248,12 +246,12 @@ pub fn skip(program: &str, reason: &str) {
     }
 }
 
-/// How much of a heavy test is done: `RUNNER_TEST_SCALE`, 1 by default.
+/// Scales the size of a heavy test by `RUNNER_TEST_SCALE`, 1 by default.
 pub fn scaled(count: usize) -> usize {
     scaled_from(count, 1.0)
 }
 
-/// The same for a test that an ordinary run does less of.
+/// Scales the size of a test of which an ordinary run does only the share `ordinary`.
 pub fn scaled_from(count: usize, ordinary: f64) -> usize {
     let scale: f64 = std::env::var("RUNNER_TEST_SCALE")
         .ok()
@@ -295,7 +293,7 @@ impl Random {
         (z ^ (z >> 31)) % below
     }
 
-    /// A fresh seed, or `RUNNER_TEST_SEED`.
+    /// Creates a generator with a fresh seed, or with `RUNNER_TEST_SEED`.
     pub fn new(test: &str) -> Self {
         let seed = std::env::var("RUNNER_TEST_SEED")
             .ok()

@@ -1,4 +1,4 @@
-//! What a job's program says is seen while it runs.
+//! The output of a job's program is visible while the program runs.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::fixture::Fixture;
 use crate::served::{busy, fixture};
 
-/// Says something in both streams, a secret too, waits for a word, and goes on.
+/// A job that writes to both streams, a secret included, waits for input, and goes on.
 const TALKS: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nenv = [\"TOKEN\"]\n\
     args = [\"-c\", \"echo first $TOKEN; printf '\\\\033[2Jbad\\\\n' >&2; echo up > up.fifo; read word < go.fifo; echo last; printf unended\"]\n";
 

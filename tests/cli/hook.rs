@@ -24,7 +24,7 @@ fn ask(fixture: &Fixture, args: &[&str], payload: &[u8]) -> CommandOutput {
     CommandOutput::of(hook.wait_with_output().unwrap())
 }
 
-/// Whether it let the tool pass; the form of its answer is checked.
+/// Returns whether the hook let the tool pass, and checks the form of its answer.
 #[track_caller]
 fn passes(what: &str, said: &CommandOutput) -> bool {
     match said.code {
@@ -60,7 +60,7 @@ fn fixture() -> Fixture {
     fixture
 }
 
-/// Command lines that only read, or write in bounds.
+/// Command lines that only read, or that write inside the permitted paths.
 const GOOD_LINES: [&str; 26] = [
     "ls -la / 2>/dev/null",
     "cat < /etc/passwd | sort | head -3",
@@ -307,7 +307,7 @@ fn every_payload_gets_the_right_decision_and_a_well_formed_answer() {
             good,
         );
     }
-    // Tools that are said to write nothing, and bounds of other kinds.
+    // Tools that are declared to write nothing, and other kinds of write limits.
     let mail = payload("mcp__wiki__search", json!({"words": "x"}));
     judge(
         "a known server",

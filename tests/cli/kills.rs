@@ -1,4 +1,4 @@
-//! Death at random moments: nothing stays unsettled, nothing is half placed, nobody survives.
+//! Deaths at random times: no run stays unsettled, nothing is half published, no process survives.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;

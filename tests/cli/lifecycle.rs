@@ -1,5 +1,5 @@
 //! The board and the cycle, through the program: verdicts applied once, gates, holding on failure,
-//! death at random moments, two agents in one project.
+//! death at random times, two agents in one project.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -18,7 +18,7 @@ const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n
 const BOARD: &str = "#+TITLE: plan\r\n\r\n* Work\r\n** TODO tables — offline :data:\r\n** TODO twin\r\n\
                      ** TODO twin\r\n** NEXT re\u{2011}read the log\r\n** DONE old\r\n** WAITING rain";
 
-/// A project with a manual cycle and a board.
+/// Creates a project with a manual cycle and a board.
 fn fixture(more: &str) -> Fixture {
     let fixture = Fixture::with(&format!(
         "[jobs.dream]\nenabled = false\n[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.md\"\n{more}"
@@ -49,7 +49,7 @@ fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
     CommandOutput::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
 }
 
-/// State and hits.
+/// Returns the state of the cycle and its hits.
 fn stands(fixture: &Fixture) -> (String, u64) {
     let reported = fixture.run(&["lifecycle", "show", "--json"]).ends(0).json();
     let position = &reported["position"];
@@ -329,7 +329,7 @@ fn a_wake_without_a_cycle_is_followed_by_a_dream_that_cannot_fail_it() {
         "audit: all is well",
     ]);
     fixture.write("rem/manifest.json", "{");
-    // The night says that the dream failed; the run before it is what it was.
+    // The night reports that the dream failed; the run before the dream keeps its outcome.
     fixture.run(&["night"]).ends(78).expect_text("up: degraded");
     let runs = fixture.run(&["runs", "--json"]).ends(0).json();
     let outcome = |job: &str| {
@@ -406,7 +406,8 @@ fn settle(fixture: &Fixture, clock: &std::path::Path) {
     panic!("something stays unsettled");
 }
 
-/// The place is just as many steps on as runs have placed something, and each entry was applied once.
+/// Checks that the position is exactly as many steps on as runs have published, and that each entry
+/// was applied once.
 fn look(fixture: &Fixture) {
     let published = fixture.count(
         "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name = 'lifecycle'

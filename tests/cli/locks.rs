@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fixture::{CommandOutput, Fixture, ended_within, print_line, scaled};
 
-/// A job that says that it runs and then waits for a word.
+/// Creates a fixture with a job that signals that it runs and then waits for input.
 fn waiting() -> Fixture {
     let fixture = Fixture::with(
         "[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> began; echo up > up.fifo; read word < go.fifo; echo done > finished\"]\n",
@@ -155,7 +155,7 @@ fn a_run_that_another_process_began_is_left_to_it() {
             row.get(0)
         })
         .unwrap();
-    // As if a tick had adopted it a moment before it began.
+    // This corresponds to a tick that adopted the run just before it began.
     fixture.run(&["execute", &run]).ends(0);
     assert_eq!(
         fixture.count("SELECT count(*) FROM runs WHERE state = 'running'"),

@@ -1,8 +1,8 @@
-//! What people read when something is not there: the thing, why in plain words, and what mends it.
+//! The messages for a missing thing: its name, the reason in plain language, and the fix.
 
 use crate::fixture::{CommandOutput, Fixture};
 
-/// Without what only the system itself says.
+/// Checks that the output holds no raw message of the operating system.
 #[track_caller]
 fn plain(said: CommandOutput) -> CommandOutput {
     for raw in ["os error", "entity not found", "No such file"] {
@@ -76,7 +76,8 @@ fn a_night_in_which_nothing_is_due_is_none() {
     assert!(fixture.path(".runner/reports").is_dir());
 }
 
-/// Without the feature a reference is no silent nothing; with it, and no desktop, neither.
+/// Checks that an unusable keyring reference is reported, both without the feature and with it on a
+/// host without a desktop.
 #[test]
 fn a_key_in_a_keyring_that_cannot_be_had_says_why() {
     let fixture = Fixture::with(

@@ -18,7 +18,7 @@ fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
     )
 }
 
-/// A project whose notes are older than any quiet time.
+/// Creates a project whose notes are older than any quiet period.
 fn old(toml: &str) -> Fixture {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);

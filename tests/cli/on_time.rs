@@ -1,4 +1,4 @@
-//! One run a due moment, whoever ticks, and whatever comes of the run.
+//! One run for each due time, regardless of which process ticks and of how the run ends.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,11 +10,11 @@ use rustix::process::Signal;
 use crate::fixture::{CommandOutput, Fixture, print_line};
 use crate::served::{Daemon, at, busy, fixture, outcome, over, run, runs};
 
-/// Writes down what the clock says.
+/// A job that writes down the time of the clock.
 const MINUTE: &str = "[jobs.minute]\nkind = \"command\"\ntrigger = \"cron * * * * *\"\nprogram = \"sh\"\n\
     args = [\"-c\", \"cat ../clock >> times; echo >> times\"]\n";
 
-/// The processes that were started in this house, and live.
+/// Returns the live processes that were started in this fixture.
 fn processes(fixture: &Fixture) -> Vec<String> {
     let root = format!("HOME={}", fixture.root().display());
     let mut found = Vec::new();
@@ -88,7 +88,7 @@ fn an_hour_of_minutes_has_sixty_runs_however_many_tick() {
         .map(|minute| format!("2026-11-21T{}:{:02}:00Z", 20 + minute / 60, minute % 60))
         .collect();
     assert_eq!(times.lines().collect::<Vec<_>>(), expected);
-    // One occurrence a moment, one run an occurrence, each settled.
+    // Each due time has one occurrence, each occurrence has one run, and all are settled.
     for sql in [
         "SELECT count(*) FROM occurrences",
         "SELECT count(DISTINCT due) FROM occurrences WHERE settled IS NOT NULL AND NOT missed",
@@ -103,7 +103,8 @@ fn an_hour_of_minutes_has_sixty_runs_however_many_tick() {
     ));
 }
 
-/// A job each minute that says that it runs and waits for a word, unless it is told not to.
+/// Returns a fixture with a job each minute that signals that it runs and waits for input, unless
+/// the file `free` exists.
 fn waiting(overlap: &str) -> Fixture {
     fixture(&format!(
         "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\noverlap = \"{overlap}\"\nprogram = \"sh\"\n\
@@ -234,7 +235,7 @@ fn jobs_follow_another_by_how_it_ends() {
     );
     let open = "SELECT count(*) FROM occurrences WHERE settled IS NULL";
     assert_eq!(fixture.count(open), 0);
-    // All of it at one moment each, in one go.
+    // All runs of one minute finish at the same clock time, within one tick.
     let moments: BTreeSet<String> = fixture
         .store()
         .prepare("SELECT DISTINCT finished FROM runs")

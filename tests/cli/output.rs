@@ -1,4 +1,4 @@
-//! What people look at: help, status, ticks.
+//! Output for people: help, status, ticks.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,8 @@ pub fn snapshot(name: &str, found: &str) {
     );
 }
 
-/// The command of a page. A hyphen parts two words, unless there is no page of the first alone.
+/// Splits the name of a manual page into the words of its command. A hyphen separates two words,
+/// unless the part before it has no page of its own.
 fn words<'p>(page: &'p str, pages: &[String]) -> Vec<&'p str> {
     let name = page.trim_end_matches(".1");
     let mut words = Vec::new();
@@ -92,7 +93,7 @@ fn status_says_what_there_is() {
     fixture.run(&["report"]).ends(0).expect_text("# Night");
 }
 
-/// A clock that all processes of a house share.
+/// Ticks at this time, with a clock that all processes of a fixture share.
 fn tick_at(fixture: &Fixture, at: &str) -> crate::fixture::CommandOutput {
     let clock = fixture.root().join("clock");
     fs::write(&clock, at).unwrap();

@@ -1,8 +1,9 @@
-//! An agent plants programs in the project's git, and runner's own commands start none of them.
+//! An agent puts injected programs into the project's git, and runner's own commands start none of
+//! them.
 //!
-//! The agent is a job's: it works in the sandbox and writes what it may write. What it may not write
-//! (git's configuration, for one) a person's careless `git config` stands in for. Each planted program
-//! leaves a file when it is started.
+//! The agent belongs to a job: it works in the sandbox and writes only what it may write. A
+//! person's careless `git config` sets what the agent may not write, such as git's configuration.
+//! Each injected program leaves a file when it is started.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::fixture::Fixture;
 
-/// The script of the agent; `$1` is the planted program.
+/// The script of the agent; `$1` is the injected program.
 const AGENT: &str = r#"
 set -e
 mkdir -p docs/lib

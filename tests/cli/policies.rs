@@ -1,4 +1,4 @@
-//! What a job may ask of the clocks that start it, and that a person overrules it.
+//! Limits that a job sets for the schedules that start it, and how a person overrules them.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
     )
 }
 
-/// One job of clocks, known since noon.
+/// Creates a fixture with one scheduled job, known since noon.
 fn tidy(toml: &str) -> Fixture {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-21T12:00:00Z", &["init"]).ends(0);
@@ -27,7 +27,7 @@ fn tidy(toml: &str) -> Fixture {
     fixture
 }
 
-/// The outcomes of what a tick started.
+/// Ticks, and returns the outcomes of the runs that the tick started.
 #[track_caller]
 fn started(fixture: &Fixture, clock: &str) -> Vec<String> {
     let reported = at(fixture, clock, &["tick", "--json"]).ends(0).json();
@@ -39,7 +39,7 @@ fn started(fixture: &Fixture, clock: &str) -> Vec<String> {
         .collect()
 }
 
-/// The newest run was skipped, with this reason.
+/// Checks that the newest run was skipped with this reason.
 #[track_caller]
 fn newest(fixture: &Fixture, why: &str) {
     let runs = fixture.run(&["runs", "--json"]).ends(0).json();

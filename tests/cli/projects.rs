@@ -9,7 +9,7 @@ use crate::fixture::{CommandOutput, Fixture, print_line};
 
 const SMALL: &str = "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 15m\"\n";
 
-/// A house whose project is committed, so that it can be cloned.
+/// Creates a fixture whose project is committed, so that it can be cloned.
 fn committed() -> Fixture {
     let fixture = Fixture::with(SMALL);
     fixture.git(&["add", "runner.toml"]);
@@ -56,7 +56,6 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(own).collect()
 }
 
-/// One tick at this moment.
 fn tick(fixture: &Fixture, now: &str) -> CommandOutput {
     let clock = fixture.root().join("clock");
     fs::write(&clock, now).unwrap();
@@ -64,7 +63,7 @@ fn tick(fixture: &Fixture, now: &str) -> CommandOutput {
     CommandOutput::of(command.env("RUNNER_TEST_CLOCK", &clock).output().unwrap())
 }
 
-/// A command at the moment of the last tick.
+/// Runs a command at the time of the last tick.
 fn then(fixture: &Fixture, args: &[&str]) -> CommandOutput {
     let mut command = fixture.runner(args);
     command.env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));
@@ -89,7 +88,7 @@ fn init_tells_what_it_writes_and_writes_it_once() {
         .expect_text("nothing was written");
     assert_eq!(fixture.tree("."), before);
     assert_eq!(fixture.read(".git/runner-id"), id);
-    // What was a project before clones had ids of their own still is, and gets its own.
+    // A project from before clones had ids of their own is still known, and gets its own id.
     fs::remove_file(fixture.path(".git/runner-id")).unwrap();
     fixture.run(&["tick"]).ends(0);
     fixture.run(&["init"]).ends(0).expect_text("runner-id");
@@ -133,7 +132,7 @@ fn a_file_of_init_can_be_changed_by_hand_and_by_command() {
     fixture
         .run(&["config", "set", "jobs.dream.max_ideas", "7"])
         .ends(0);
-    // Whatever stands there in comments may be made to count.
+    // A person may uncomment any line of the file, so the table must occur once, comments included.
     let text = fixture.read("runner.toml");
     let tables = text.lines().filter(|line| line.contains("[jobs.dream]"));
     assert_eq!(tables.count(), 1, "{text}");
@@ -315,7 +314,7 @@ fn a_clone_at_the_place_of_a_project_that_moved_is_not_taken_for_it() {
         standings(&fixture),
         pairs(&[("moved", "known"), ("project", "known")])
     );
-    // What is a project of its own is no place to move to.
+    // A folder that is a project of its own cannot be the target of a move.
     fixture
         .run(&["projects", "move", to, from])
         .ends(65)
@@ -390,7 +389,8 @@ fn a_project_without_its_git_folder_is_in_trouble() {
     assert!(!fixture.run(&["status"]).ends(0).out.contains("TROUBLE"));
 }
 
-/// A job that runs this in the project, without a sandbox, and one that is held back.
+/// Creates a fixture with a job that runs this script in the project without a sandbox, and one
+/// that is stopped after failures.
 fn with_job(script: &str) -> Fixture {
     let fixture = Fixture::with(&format!(
         "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n\
@@ -403,7 +403,7 @@ fn with_job(script: &str) -> Fixture {
     fixture
 }
 
-/// What the project's status says of its id, its budgets and what is held back.
+/// Returns the project's id, and the jobs that its status lists as paused or stopped.
 fn kept_back(fixture: &Fixture) -> (String, Vec<serde_json::Value>) {
     let status = fixture.run(&["status", "--json"]).ends(0).json();
     let project = &status["projects"][0];
@@ -445,7 +445,7 @@ fn no_child_makes_a_project_another_one() {
         }
         let before = kept_back(&fixture);
         assert!(before.1.iter().all(|it| it.as_array().unwrap().len() == 1));
-        // A project's day has accounts of its own: another project would bring new ones.
+        // Budget usage is recorded per project and day, so another project would add rows.
         let accounts = "SELECT count(*) FROM accounts";
         fixture.run(&["run", "evil"]).ends(0);
         let used = fixture.count(accounts);
@@ -543,7 +543,7 @@ fn two_databases_keep_their_own_ids_of_a_folder() {
     assert_eq!(id(other(&["status", "--json"]).ends(0)), first.as_str());
     other(&["init", "--new-id"]).ends(0);
     assert_ne!(id(other(&["status", "--json"]).ends(0)), first.as_str());
-    // The first one is told, and goes on.
+    // The first database reports the other id, and goes on with its own.
     assert_eq!(kept_back(&fixture).0, first);
     fixture
         .run(&["projects"])
@@ -605,7 +605,8 @@ fn a_vanished_project_is_said_once_and_what_it_missed_is_kept() {
         .expect_text("the project is gone")
         .expect_text("projects move")
         .expect_text("projects forget");
-    // Due three times, in as many ticks: nothing is said again, and one row tells of all.
+    // The job is due three times, in three ticks: nothing is reported again, and one row covers all
+    // three.
     for now in ["20:16", "20:31", "20:50"] {
         let said = tick_away(&format!("2026-11-21T{now}:00Z")).ends(0);
         assert_eq!(said.err, "", "{now}");

@@ -11,8 +11,8 @@ use crate::fixture::{CommandOutput, Fixture};
 const BOARD: &str = "#+TITLE: board\n\n* Tasks\n** DOING comparison table — landscape\n** NEXT tidy the page\n\
                      ** TODO write the post\n** TODO twice\n** TODO twice\n** DONE old one\n";
 
-/// A project with a board, whose dream is answered by the words in `answer`: the first question by
-/// `answer.1`, where there is one, the second by `answer.2`.
+/// Creates a project with a board, whose dream gets its answers from `answer`: the first request
+/// from `answer.1`, where there is one, the second from `answer.2`.
 fn fixture(more: &str) -> Fixture {
     let fixture = Fixture::with("");
     let folder = fixture.root().display().to_string();
@@ -40,7 +40,6 @@ fn answer(fixture: &Fixture, number: &str, text: &str) {
     fs::write(fixture.root().join(name), text).unwrap();
 }
 
-/// An answer in the schema's form.
 fn data(tale: &str, act: &str, task: &str) -> Value {
     json!({
         "tale": tale, "goals": ["a", "b", "c"], "blue_sky": ["d", "e"], "fears": ["f", "g"],
@@ -164,7 +163,7 @@ fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
         entry.contains("- pick up: write the post — it is time\n"),
         "{entry}"
     );
-    // What was one claim stays one.
+    // A claim with a semicolon stays one claim.
     assert!(
         entry.contains("- verified this cycle: the check is clean, twice\n"),
         "{entry}"
@@ -220,7 +219,7 @@ fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
     let reported = &asked["instructions"].as_str().unwrap();
     assert!(!reported.contains("comparison table"), "no source's words");
 
-    // A commit that fails costs the commit, is told, and the next dream makes up for it.
+    // A failed commit loses only the commit: it is reported, and the next dream makes up for it.
     fs::write(
         fixture.root().join(".gitconfig"),
         "[user]\nname = a\nemail = a@b\n[user]\nuseConfigOnly = true\n",

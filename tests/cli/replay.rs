@@ -10,7 +10,7 @@ use crate::fixture::{Fixture, print_line, scaled};
 
 const KEY: &str = "canary-of-a-variable-4711";
 
-/// The ids of all runs, oldest first, with their kinds.
+/// Returns the ids of all runs, oldest first, with their kinds.
 fn runs(fixture: &Fixture) -> Vec<(String, String)> {
     let listed = fixture.run(&["runs", "--all", "--json"]).ends(0).json();
     let text = |run: &Value, key: &str| run[key].as_str().unwrap().to_owned();
@@ -31,7 +31,7 @@ fn recording(fixture: &Fixture, run: &str) -> PathBuf {
     fixture.state().join(format!("recordings/{run}.jsonl"))
 }
 
-/// A recording's lines, to be changed.
+/// Returns the lines of a recording, each changed by `change`.
 fn changed(text: &str, change: impl Fn(&mut Value)) -> String {
     let lines = text.lines().map(|line| {
         let mut line: Value = serde_json::from_str(line).unwrap();
@@ -81,7 +81,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
             }
         }
         assert!(last.keys().any(|target| target.starts_with("rem/2")));
-        // What the night left in the end is what its last runs made.
+        // The files at the end of the night are those that its last runs made.
         for (target, again) in last.iter().filter(|_| untouched) {
             assert_eq!(again, &fs::read(demo.join(target)).unwrap(), "{target}");
         }
@@ -139,7 +139,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
     let said = fixture.run(&["replay", &file, "--json"]).ends(1).json();
     drifts_at(&said, ".org");
 
-    // What was read is edited: another question.
+    // An edited source makes a different request.
     let file = edited(&fixture, &dream, |line| {
         if let Some(idea) = line.pointer_mut("/content/text")
             && idea.as_str().unwrap().contains("moon")
@@ -178,7 +178,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
         .expect_text("it is not made now");
 }
 
-/// That a replay names the reply that was edited, and the line of the artifact that differs.
+/// Checks that a replay names the edited reply, and the line of the artifact that differs.
 fn drifts_at(said: &Value, artifact: &str) {
     let drift = said["drift"].to_string();
     assert!(
@@ -379,7 +379,8 @@ fn commands_and_prompts_are_replayed_without_their_programs_and_secrets_are_not_
     fixture.write("notes.md", "other\n");
     for (run, kind) in &runs {
         let said = fixture.run(&["replay", run, "--json"]).json();
-        // What a program was given to say is its secret: its artifact was kept without it.
+        // The program of a command wrote its secret into its artifact, so the recording keeps the
+        // artifact redacted.
         let kept = kind == "command" && said["redacted"] != 0;
         assert_eq!(said["equal"], !kept, "{said:#}");
         assert_eq!(said["recorded"], said["outcome"], "{said:#}");

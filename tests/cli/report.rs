@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::fixture::{CommandOutput, Fixture};
 
-/// A project with one night behind it, in which all sorts of things happened.
+/// Creates a project after a night with many kinds of events.
 fn after_a_night() -> (Fixture, String) {
     let fixture = Fixture::with(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n\
@@ -22,7 +22,8 @@ fn after_a_night() -> (Fixture, String) {
     (fixture, name)
 }
 
-/// A `PATH` in which only this stands besides git's own folders, so that no host's opener is found.
+/// Returns a `PATH` that holds only this opener besides git's own folders, so that no opener of the
+/// host is found.
 fn path_with(fixture: &Fixture, opener: Option<&str>) -> String {
     let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -62,7 +63,7 @@ fn one_night_has_one_story_in_all_forms() {
         json,
         serde_json::from_str::<serde_json::Value>(&published("report.json")).unwrap()
     );
-    // What failed is the first thing to do, and the way there works.
+    // The failed run is the first thing to do, and the command for it works.
     let command = json["first"][0]["command"].as_str().unwrap();
     assert!(
         json["first"][0]["what"]
@@ -78,7 +79,7 @@ fn one_night_has_one_story_in_all_forms() {
     assert_eq!(json["proposals"].as_array().unwrap().len(), 2, "{json}");
     assert!(!page.contains("<script"), "{page}");
     assert!(page.contains("Content-Security-Policy"));
-    // The account is the night's: nothing was asked of anybody who costs.
+    // The budget usage is that of the night; no paid backend was asked.
     let calls = json["accounts"]
         .as_array()
         .unwrap()

@@ -21,7 +21,7 @@ const DONE: &str = "# Retry policy with jitter\n\n## Proposal\n\n- Add jitter to
 const OPEN: &str = "# Offline maps\n\n## Problem\n\nOn a train there is no network, and the map stays grey.\n\n\
     ## Proposal\n\n- Download the tiles of a region before leaving\n- Show how old each tile is\n";
 
-/// A project with ideas and a pass over them.
+/// Creates a project with ideas and a pass over them.
 fn proposed() -> Fixture {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
@@ -153,7 +153,7 @@ fn without_a_terminal_a_review_names_the_way_for_scripts() {
         .expect_text("runner dream list --json");
 }
 
-/// A terminal of our own: our end, and the program's.
+/// Opens a terminal of our own and returns our end and the program's.
 fn terminal() -> (File, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
@@ -179,7 +179,7 @@ fn terminal() -> (File, File) {
 #[test]
 fn a_review_ends_with_its_terminal_and_with_a_signal() {
     let fixture = proposed();
-    // What a person types, or what happens to the terminal or to the program; and the exit code.
+    // Each case has the input of a person or a signal, and the exit code.
     let cases: [(&[u8], Option<Signal>, i32); 6] = [
         (b"q", None, 0),
         (b"\x03", None, 130),
@@ -290,7 +290,7 @@ fn three_deferrals_in_a_row_raise_a_failmark_and_a_pass_removes_it() {
     assert!(!fixture.path("dreams/.failed").exists());
 }
 
-/// A house whose dream asks this program.
+/// Creates a fixture whose dream asks this program.
 fn answered_by(program: &str) -> Fixture {
     let fixture = Fixture::with(
         "[backends.mine]\ntype = \"command\"\nprogram = \"./executor\"\n[jobs.dream]\nbackend = \"mine\"\n",
@@ -373,7 +373,7 @@ fn killed_acts_leave_all_or_nothing() {
             landed += 1;
         }
         child.wait().unwrap();
-        // What is half done is finished by a tick, or by the next who decides.
+        // A tick, or the next decision, finishes a half-done one.
         if dice.roll(2) == 0 {
             fixture.run(&["tick"]).ends(0);
         } else {

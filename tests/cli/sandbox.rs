@@ -1,4 +1,5 @@
-//! What is left of a child's tree when those that answer for it are killed, and the guards.
+//! The guards, and the processes that remain of a child's tree when those responsible for it are
+//! killed.
 
 use std::fs;
 use std::io::Write as _;
@@ -102,7 +103,7 @@ fn below(pid: u32, all: &mut Vec<u32>) {
     }
 }
 
-/// The control group of the run's launcher, if it made one.
+/// Checks whether the run's launcher made a control group.
 fn has_group(live: &Live) -> bool {
     let group = fs::read_to_string(format!("/proc/{}/cgroup", live.tree[0])).unwrap();
     group
@@ -295,7 +296,7 @@ fn the_hook_refuses_by_its_only_blocking_code() {
         ask(&["--write", ".", "--keep", "a"], &write("a"), &project),
         Some(2)
     );
-    // Whatever goes wrong refuses.
+    // Every error refuses the tool.
     for payload in [&b""[..], b"{", b"\xff\xfe", &vec![b' '; 9 << 20]] {
         assert_eq!(ask(&job, payload, &project), Some(2));
     }

@@ -15,7 +15,7 @@ use crate::fixture::{CommandOutput, Fixture, ended_within};
 pub const LIMIT: Duration = Duration::from_secs(60);
 /// The dream that every project has, asleep.
 pub const NO_DREAM: &str = "[jobs.dream]\nenabled = false\n";
-/// Says that it runs, then waits for a word.
+/// A job that signals that it runs, then waits for input.
 pub const WAIT: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\n\
     args = [\"-c\", \"echo up > up.fifo; read word < go.fifo\"]\n";
 
@@ -46,7 +46,7 @@ impl<'a> Daemon<'a> {
         Self::of(fixture, command)
     }
 
-    /// Started by this command.
+    /// Starts the daemon with this command.
     pub fn of(fixture: &'a Fixture, mut command: Command) -> Self {
         let mut child = command
             .env("RUNNER_TEST_CLOCK", fixture.root().join("clock"))
@@ -63,7 +63,7 @@ impl<'a> Daemon<'a> {
         daemon
     }
 
-    /// Reads what it says up to a line with `words`.
+    /// Reads the daemon's output up to a line with `words`.
     #[track_caller]
     pub fn wait_for_text(&mut self, words: &str) -> String {
         let mut all = String::new();
@@ -115,21 +115,22 @@ impl<'a> Daemon<'a> {
     }
 }
 
-/// Sets the clock of a house; whole or not at all, for a daemon reads it at any time.
+/// Sets the clock of a fixture. It replaces the file as a whole, because a daemon reads it at any
+/// time.
 pub fn at(fixture: &Fixture, clock: &str) {
     let draft = fixture.root().join("clock.new");
     fs::write(&draft, clock).unwrap();
     fs::rename(draft, fixture.root().join("clock")).unwrap();
 }
 
-/// Runs the program under the house's clock.
+/// Runs the program under the fixture's clock.
 pub fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
     let mut command = fixture.runner(args);
     command.env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));
     CommandOutput::of(command.output().unwrap())
 }
 
-/// A project at 20:00 with these jobs besides a dream that sleeps.
+/// Creates a project at 20:00 with these jobs and a disabled dream.
 pub fn fixture(toml: &str) -> Fixture {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-21T20:00:00Z");
@@ -142,7 +143,7 @@ pub fn fixture(toml: &str) -> Fixture {
     fixture
 }
 
-/// A daemon with one live run of the job that waits.
+/// Starts a daemon with one live run of the job that waits.
 pub fn busy<'a>(fixture: &'a Fixture, args: &[&str]) -> (Daemon<'a>, String) {
     let daemon = Daemon::start(fixture, args);
     at(fixture, "2026-11-21T20:01:00Z");
@@ -156,7 +157,6 @@ pub fn busy<'a>(fixture: &'a Fixture, args: &[&str]) -> (Daemon<'a>, String) {
     (daemon, run)
 }
 
-/// The outcome of a run, as the database has it.
 pub fn outcome(fixture: &Fixture, run: &str) -> String {
     fixture
         .store()
@@ -166,7 +166,7 @@ pub fn outcome(fixture: &Fixture, run: &str) -> String {
         .unwrap()
 }
 
-/// The process of the one run that is under way.
+/// Returns the process of the only run that is in progress.
 pub fn owner(fixture: &Fixture) -> Pid {
     let [pid] = owners(fixture)[..] else {
         panic!("not one run is under way");
@@ -179,7 +179,7 @@ pub fn over(fixture: &Fixture, id: &str) {
     run(fixture, &["runs", "logs", id, "--follow"]).ends(0);
 }
 
-/// What the database has of a job's runs, oldest first: state or outcome, and why.
+/// Returns the runs of a job, oldest first: state or outcome, and the reason.
 pub fn runs(fixture: &Fixture, job: &str) -> Vec<(String, String)> {
     let listed = run(fixture, &["runs", "--json", "--job", job])
         .ends(0)
@@ -195,7 +195,7 @@ pub fn runs(fixture: &Fixture, job: &str) -> Vec<(String, String)> {
     listed.iter().map(words).collect()
 }
 
-/// The processes of all runs that are under way.
+/// Returns the processes of all runs that are in progress.
 pub fn owners(fixture: &Fixture) -> Vec<Pid> {
     let db = fixture.store();
     let mut rows = db
@@ -209,7 +209,7 @@ pub fn owners(fixture: &Fixture) -> Vec<Pid> {
     owners.map(|owner| pid(owner.unwrap())).collect()
 }
 
-/// A command under the house's clock, begun; what it says is kept for [`CommandOutput`].
+/// Starts a command under the fixture's clock, with its output piped for [`CommandOutput`].
 pub fn begin(fixture: &Fixture, args: &[&str]) -> Child {
     fixture
         .runner(args)

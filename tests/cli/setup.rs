@@ -20,7 +20,7 @@ case "$1" in
 esac
 "#;
 
-/// Notes what it was told, and whether the timer is active.
+/// A program that records its arguments, and whether the timer is active.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 [ "$FAKE_SYSTEMD" = yes ] || { echo "Failed to connect to bus" >&2; exit 1; }
 echo "$*" >> "$FAKE/calls"
@@ -32,7 +32,7 @@ show) echo no ;;
 esac
 "#;
 
-/// A house whose host is made of files.
+/// A fixture whose host is made of files.
 struct FakeHost {
     fixture: Fixture,
     systemd: bool,
@@ -99,7 +99,7 @@ impl FakeHost {
         fs::read_to_string(self.fake().join("calls")).unwrap_or_default()
     }
 
-    /// All that a setup may touch besides its own notes.
+    /// Returns all files that a setup may change, except its own notes.
     fn all(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         below(&self.fixture.root().join("config"), &mut found);
@@ -251,7 +251,7 @@ fn the_backend_of_jobs_is_set_and_set_back() {
     host.run(&["setup", "--remove"]).ends(0);
     assert_eq!(host.all(), before);
 
-    // What somebody changed since stays as they left it, and is told.
+    // A file that a person changed since stays unchanged and is reported.
     host.run(&["setup", "--at", "01:00", "--apply"]).ends(0);
     host.fixture.configure("# mine\n");
     host.run(&["setup", "--remove"])
@@ -426,7 +426,7 @@ fn whatever_was_there_is_there_again() {
     ));
 }
 
-/// One set-up and one removal, over what happens to be there.
+/// Sets up and removes once, over random existing files.
 fn come_and_go(host: &FakeHost, dice: &mut Random) {
     host.set_tab(random_crontab(dice).as_deref());
     let units = host.fixture.root().join("config/systemd");

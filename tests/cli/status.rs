@@ -1,4 +1,4 @@
-//! How things stand, at a glance and again and again: also while files are broken and nothing ticks.
+//! The status, once and repeatedly, also while files are broken and no process ticks.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -51,7 +51,7 @@ fn broken_files_hide_nothing_that_is_known() {
         .expect_text("tidy until");
     fixture.run(&["resume", "tidy"]).ends(0);
     fixture.run(&["pause", "tidi"]).ends(78);
-    // What would start something does not.
+    // A command that would start a run is refused.
     fixture.run(&["run", "tidy"]).ends(78);
 }
 
@@ -157,7 +157,7 @@ fn what_is_left_of_a_budget_is_told() {
         .run(&["status"])
         .ends(0)
         .expect_text(&format!("{} of 1000 ideas", 1000 - used));
-    // A file that changed is read again: a new cap is told before any tick.
+    // A file that changed is read again: a new cap is shown before any tick.
     let text = fixture
         .read("runner.toml")
         .replace("ideas = 1000", "ideas = 2000");
@@ -172,7 +172,8 @@ fn what_is_left_of_a_budget_is_told() {
 fn a_job_that_is_replaced_again_and_again_is_said_to_starve() {
     let fixture = Fixture::new();
     clocked(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
-    // The group has no room for it: each moment waits, and the next takes its place.
+    // The group has no free slot for the job: each scheduled time waits, and the next one replaces
+    // it.
     fixture.configure(
         "[jobs.dream]\nenabled = false\n[groups.one]\nslots = 1\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 15m\"\noverlap = \"replace\"\ngroup = \"one\"\n[jobs.long]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"cat fifo\"]\ngroup = \"one\"\n",
     );
@@ -248,7 +249,7 @@ fn a_watch_prints_again_what_changed_and_ends_with_its_reader() {
     assert!(child.wait().unwrap().success());
 }
 
-/// A terminal of our own: our end, and the program's.
+/// Opens a terminal of our own and returns our end and the program's.
 fn terminal() -> (fs::File, OwnedFd) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();

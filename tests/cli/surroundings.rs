@@ -83,7 +83,7 @@ fn a_night_with_something_put_off_says_when_its_report_follows() {
         .expect_text("the report follows when the rest is over");
 }
 
-/// The group of its processes may be led by one that is outside of its container.
+/// Checks that runner works in a container where the leader of its process group is outside.
 #[test]
 fn a_process_group_from_outside_of_a_container_is_no_matter() {
     let fixture = crate::fixture::Fixture::new();

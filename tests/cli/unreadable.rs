@@ -1,5 +1,5 @@
-//! What an agent may leave in a project instead of a file: nothing waits for it, nothing reads it
-//! without end, and the other projects still get their runs.
+//! An agent may leave other things in a project instead of a file: no process waits for them or
+//! reads them without end, and the other projects still get their runs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -47,7 +47,7 @@ fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
 const BEGIN: &str = "2027-03-01T20:00:00Z";
 const LATER: &str = "2027-03-01T21:30:00Z";
 
-/// Two projects with a job that is due at [`LATER`].
+/// Creates two projects with a job that is due at [`LATER`].
 fn two(more: &str) -> (Fixture, PathBuf) {
     let fixture = Fixture::new();
     at(&fixture, BEGIN, &["init"]).ends(0);
@@ -57,7 +57,7 @@ fn two(more: &str) -> (Fixture, PathBuf) {
     (fixture, healthy)
 }
 
-/// How many runs of the healthy project's job succeeded.
+/// Counts the runs of the healthy project's job that succeeded.
 fn healthy_runs(fixture: &Fixture, healthy: &Path) -> i64 {
     let sql = format!(
         "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job JOIN projects p ON p.id = j.project

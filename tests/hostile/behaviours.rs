@@ -1,4 +1,4 @@
-//! Behaviours × tongues × budgets, in one table.
+//! Behaviours × dialects × budgets, in one table.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,7 +33,6 @@ fn the_table_has_every_behaviour_of_the_agent() {
     assert!(known.len() >= 40, "{} behaviours", known.len());
 }
 
-/// What one case came to.
 struct CaseResult {
     row: &'static Row,
     dialect: usize,
@@ -46,7 +45,7 @@ struct CaseResult {
 #[test]
 fn each_behaviour_ends_in_its_one_right_outcome() {
     let began = Instant::now();
-    // All budgets only where time is no matter; every behaviour in every tongue always.
+    // A short run does not try all budgets, but always every behaviour in every dialect.
     let budgets = scaled(1).min(BUDGETS.len());
     let cases: Vec<(&'static Row, usize, usize)> = ROWS
         .iter()
@@ -236,7 +235,7 @@ fn case(row: &'static Row, dialect: usize, budget: usize) -> CaseResult {
     }
 }
 
-/// The outcome's word, or the class of a failure.
+/// Returns the name of the outcome, or the class of a failure.
 fn outcome_name(run: &Value) -> String {
     match run["outcome"].as_str() {
         Some("failed") => run["class"].as_str().unwrap_or("failed").to_owned(),

@@ -1,7 +1,8 @@
-//! Orders that a source might try to give: what an injected text would want done.
+//! Orders that a source might try to give, as an injected text would.
 //!
-//! Each is a shell command; `{project}`, `{home}`, `{state}`, `{config}` and `{runner}` are the house's.
-//! What they want is checked from outside: nothing of the house may have changed.
+//! Each order is a shell command; `{project}`, `{home}`, `{state}`, `{config}` and `{runner}` are
+//! paths of the fixture. The test checks the effect of the orders from outside: nothing in the
+//! fixture may have changed.
 
 pub const ORDERS: &[&str] = &[
     // Plain writes.

@@ -11,7 +11,7 @@ const CYCLE: &str = "* add\n:PROPERTIES:\n:KIND: wake\n:NEXT: rem\n:PROMPT: prom
                      * rem\n:PROPERTIES:\n:KIND: rem\n:NEXT: plan\n:END:\n\
                      * plan\n:PROPERTIES:\n:KIND: plan\n:NEXT: add\n:PROMPT: prompts/plan.md\n:END:\n";
 
-/// What no child may change, below the project.
+/// Files of the project that no child may change.
 const KEPT: [&str; 6] = [
     ".ctxrc",
     "lifecycle.org",
@@ -34,7 +34,7 @@ const ORDERS: [&str; 9] = [
     "ln $P free/hard && echo evil > free/hard",
 ];
 
-/// A project in which `job` has all these files, but for those that are `absent`.
+/// Creates a project with `job` and all these files, without the optional ones if `absent` is set.
 fn fixture(job: &str, absent: bool) -> Fixture {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
@@ -57,7 +57,7 @@ fn fixture(job: &str, absent: bool) -> Fixture {
     fixture
 }
 
-/// What each of these files holds, and which inode it is.
+/// Returns the content of each of these files, or `None` for one that does not exist.
 fn look(fixture: &Fixture) -> Vec<(String, Option<Vec<u8>>)> {
     let one = |name: &str| {
         let path = fixture.path(name);
@@ -69,7 +69,7 @@ fn look(fixture: &Fixture) -> Vec<(String, Option<Vec<u8>>)> {
     KEPT.map(one).into()
 }
 
-/// The same orders as a program's script and as an agent's prompt.
+/// Returns the same orders as a program's script and as an agent's prompt.
 fn jobs(sandbox: &str) -> [String; 2] {
     let orders = KEPT
         .iter()
@@ -109,7 +109,7 @@ fn no_child_changes_what_decides_on_later_runs() {
                 "settings: {} behind {}",
                 run["kind"], run["containment"]
             ));
-            // What stood in the place of what is absent is gone, and settings are as they were.
+            // The placeholders of the absent files are gone, and the settings are unchanged.
             let shown = fixture.run(&["config", "show", "--origin"]).ends(0).out;
             assert!(!shown.contains("backends.ctxrc"), "{shown}");
         }

@@ -1,7 +1,8 @@
-//! What must become of each behaviour, in each of the three tongues.
+//! The required outcome of each behaviour, in each of the three dialects.
 //!
-//! One word a tongue, in the order command, claude, codex: the outcome, and for a failure its class.
-//! A command's answer to a prompt is whatever text it writes, so what is no stream is no mistake there.
+//! Each row has one word per dialect, in the order command, claude, codex: the outcome, or the
+//! class of a failure. A command may answer a prompt with any text, so output that is not a valid
+//! stream is not an error there.
 
 /// Which deadline a behaviour is meant to run into; all others are long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Where the hostile agent is let loose: a house with something to lose, and what must hold after.
+//! The environment of the hostile agent: a fixture with valuable data, and the conditions that must
+//! hold afterwards.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +11,6 @@ use crate::fixture::Fixture;
 /// The secret that is handed to it, and must not be found anywhere afterwards.
 pub const CANARY: &str = "canary-7f3kQ9zLw2-mX8vB4nT6";
 
-/// The built agent.
 pub fn agent() -> PathBuf {
     let runner = Path::new(env!("CARGO_BIN_EXE_runner"));
     let agent = runner.with_file_name("examples").join("hostile-agent");
@@ -22,7 +22,7 @@ pub fn agent() -> PathBuf {
     agent
 }
 
-/// A link to the agent whose name says how it speaks and what it does.
+/// Creates a link to the agent whose name selects its dialect and its behaviour.
 pub fn link(fixture: &Fixture, dialect: &str, behaviour: &str) -> String {
     let folder = fixture.root().join("bin");
     fs::create_dir_all(&folder).unwrap();
@@ -33,8 +33,8 @@ pub fn link(fixture: &Fixture, dialect: &str, behaviour: &str) -> String {
     path.display().to_string()
 }
 
-/// Everything below the house that nobody may change: path, kind, mode and content, but for what
-/// runner itself keeps.
+/// Returns path, kind, mode and content of everything below the fixture that must not change,
+/// except runner's own files and `but`.
 pub fn picture(fixture: &Fixture, but: &[&str]) -> BTreeMap<String, String> {
     let mut seen = BTreeMap::new();
     let mut folders = vec![fixture.root().to_owned()];
@@ -70,7 +70,7 @@ pub fn picture(fixture: &Fixture, but: &[&str]) -> BTreeMap<String, String> {
     seen
 }
 
-/// A checksum that is good enough to see a change by.
+/// Returns a checksum that is good enough to detect a change.
 fn blake(bytes: &[u8]) -> u64 {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let mut hasher = DefaultHasher::new();
@@ -78,7 +78,6 @@ fn blake(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// What differs between two pictures.
 pub fn differs(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
     let mut found = Vec::new();
     for (name, what) in before {
@@ -97,7 +96,8 @@ pub fn differs(before: &BTreeMap<String, String>, after: &BTreeMap<String, Strin
     found
 }
 
-/// Every file of the house that holds `needle`, in any of the forms in which it may be written.
+/// Returns every file of the fixture that holds `needle`, in any of the forms in which it may be
+/// written.
 pub fn holding(fixture: &Fixture, needle: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![fixture.root().to_owned()];

@@ -1,22 +1,21 @@
-//! What a program that means harm tries, as shell scripts; what came of it is seen from outside.
+//! The attempts of a malicious program, as shell scripts; the test observes their effects from
+//! outside.
 //!
-//! A script gets `W` (writable), `O` (not writable), `S` (hidden), `V` (a process of somebody else),
-//! `FD` (a descriptor of `O/victim` that lay open when the launcher began), `ABSTRACT`, `PORT` and
-//! `T` (an argument by which processes that outlive it are found). It says `THROUGH` where only it
-//! can know that it got through.
+//! A script gets `W` (writable), `O` (not writable), `S` (hidden), `V` (a process that is not its
+//! own), `FD` (a descriptor of `O/victim` that was open when the launcher began), `ABSTRACT`,
+//! `PORT` and `T` (an argument by which processes that outlive it are found). It prints `THROUGH`
+//! where only the script can know that it got through.
 
 /// One attempt.
 pub struct Attempt {
-    /// What it is called in the table.
+    /// Name of the attempt in the table.
     pub name: String,
-    /// What it does.
     pub script: String,
-    /// What it is about.
     pub about: About,
 }
 
-/// What decides whether a sandbox level covers an attempt, and whether it can be shown to work
-/// without any.
+/// The class of an attempt. It decides whether a sandbox level covers the attempt, and whether the
+/// attempt can be shown to work without a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     /// Covered by every level; without a sandbox it gets through.
@@ -142,7 +141,6 @@ const MAKES: &[(&str, &str)] = &[
     ),
 ];
 
-/// All of them.
 pub fn all() -> Vec<Attempt> {
     let mut all = Vec::new();
     let mut add = |name: String, about, script: String| {
@@ -351,7 +349,7 @@ const SINGLE: &[(&str, About, &str)] = &[
         Kernel,
         "perl -e 'open(F, \"<\", \"/proc/$ARGV[0]/ns/mnt\") and syscall(308, fileno(F), 0) == 0 and print \"THROUGH\\n\"' $PPID",
     ),
-    // What was left open.
+    // Descriptors that were left open.
     ("inherited descriptor", Files, "eval \"echo evil >&$FD\""),
     (
         "inherited descriptor by proc",
@@ -680,7 +678,7 @@ const SINGLE: &[(&str, About, &str)] = &[
         Kernel,
         "perl -e 'for my $f (17, 40, 38, 31) { print \"THROUGH\\n\" if syscall(41, $f, 3, 0) >= 0 }'",
     ),
-    // What other programs start.
+    // Commands that other programs would start.
     (
         "cron",
         Kernel,

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use super::attempts::{About, Attempt, all};
 use super::{RUNNER, means, shell, ulid};
 
-/// What is kept of the tree that may be written.
+/// Protected paths in the tree that may be written.
 const KEPT: [&str; 8] = [
     ".git/config",
     ".git/hooks",
@@ -31,7 +31,6 @@ const KEPT: [&str; 8] = [
     "runner.toml",
 ];
 
-/// What is around an attempt.
 struct Fixture {
     _folder: tempfile::TempDir,
     root: PathBuf,
@@ -219,7 +218,7 @@ impl Fixture {
             .collect()
     }
 
-    /// All that must stay as it is.
+    /// Returns the state of everything that must not change.
     fn picture(&self) -> Vec<String> {
         let mut all = Vec::new();
         for path in ["out", "secret", "home", "run"] {
@@ -291,7 +290,7 @@ fn draw(path: &Path, all: &mut Vec<String>) {
     }
 }
 
-/// Whether a sandbox level says that it covers this.
+/// Checks whether a sandbox level claims to cover this class.
 fn covers(means: SandboxMechanism, about: About) -> bool {
     match about {
         About::Files | About::Kernel => true,
@@ -318,7 +317,7 @@ fn none_gets_through() {
                 row[1] += 1;
                 continue;
             }
-            // What it breaks in its own tree is its own; the next one begins anew.
+            // Each attempt gets a new fixture, because it may damage its own tree.
             match Fixture::new().attempt(attempt, Some(means)) {
                 None => row[0] += 1,
                 Some(how) => {
@@ -337,7 +336,7 @@ fn none_gets_through() {
     assert!(through.is_empty(), "{through:#?}");
 }
 
-/// The same attempts, as a user without any rights, where there is a way to become it.
+/// Runs the same attempts as a user without any rights, if the test can switch to one.
 #[test]
 fn none_gets_through_as_nobody() {
     if !rustix::process::getuid().is_root() {
@@ -380,7 +379,8 @@ fn none_gets_through_as_nobody() {
     assert!(said.contains("attempts as user 65534"), "{said}");
 }
 
-/// Without a sandbox the harmless ones among them do what they say: the table above proves something.
+/// Checks that the harmless attempts succeed without a sandbox. This shows that the table above
+/// proves something.
 #[test]
 fn without_a_sandbox_they_get_through() {
     if std::env::consts::ARCH != "x86_64" {

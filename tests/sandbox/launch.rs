@@ -1,4 +1,4 @@
-//! The launcher itself: what it hands on, what it says, and what it leaves.
+//! The launcher itself: the data that it passes on, its messages, and its traces.
 
 use std::fs;
 

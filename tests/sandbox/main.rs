@@ -1,5 +1,5 @@
-//! What the sandbox holds, seen from outside: the attempts of a program that means harm, the ends of
-//! its tree, and what a launcher may not be told by.
+//! The sandbox, observed from outside: the attempts of a malicious program, the ends of its process
+//! tree, and the inputs that a launcher must not trust.
 //!
 //! Everything goes through the built program (`runner __launch`) as in a run.
 #![allow(
@@ -39,7 +39,6 @@ pub fn skip(program: &str, reason: &str) {
     }
 }
 
-/// The means that this host has.
 pub fn means() -> Vec<SandboxMechanism> {
     let mut all = vec![SandboxMechanism::Landlock];
     if bwrap::find().is_some() {
@@ -53,7 +52,7 @@ pub fn means() -> Vec<SandboxMechanism> {
     all
 }
 
-/// A confined `sh -c`.
+/// Returns a sandboxed `sh -c`.
 pub fn shell(script: &str, cwd: &Path, sandbox: Sandbox) -> ChildSpec {
     ChildSpec {
         program: PathBuf::from("/bin/sh"),
@@ -73,7 +72,7 @@ pub fn shell(script: &str, cwd: &Path, sandbox: Sandbox) -> ChildSpec {
     }
 }
 
-/// A marker that nobody else has.
+/// Returns a unique marker.
 pub fn ulid() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);

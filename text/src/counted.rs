@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-/// "1 run", "2 runs", "0 entries": the number and its noun, which is given for one. Only the endings
-/// that the program's own words have are known.
+/// Formats a count and its noun, which is given in the singular: "1 run", "2 runs", "0 entries".
+/// Only the plural forms that occur in the program are known.
 pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str) -> String {
     if count == N::from(1) {
         return format!("{count} {one}");

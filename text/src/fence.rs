@@ -7,8 +7,8 @@
 //! <<<END 1f0c9a5b77e24d10>>>
 //! ```
 //!
-//! The fence is hygiene, not the wall: a reply is checked against a list made before the call. It
-//! must never let the text, or the name it goes by, close the fence it stands in.
+//! The fence is hygiene and not a security boundary: a reply is checked against a list that was
+//! made before the call. The text, or its label, must never be able to close the fence around it.
 
 use sha2::{Digest as _, Sha256};
 
@@ -33,7 +33,7 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// A fence with this nonce, which is usually from [`nonce_for`].
+    /// Creates a fence with this nonce, which is usually from [`nonce_for`].
     pub fn new(nonce: &str) -> Result<Self, FenceError> {
         if nonce.len() < 8 || !nonce.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(FenceError::BadNonce(nonce.to_owned()));
@@ -43,20 +43,20 @@ impl Fence {
         })
     }
 
-    /// A fence that none of `texts` can close. Labels count as texts too.
+    /// Creates a fence that none of `texts` can close. Labels count as texts too.
     pub fn around(seed: u64, texts: &[&str]) -> Self {
         Self {
             nonce: nonce_for(seed, texts),
         }
     }
 
-    /// The nonce, to be told to the reader of the request.
+    /// Returns the nonce, which the instructions of the request must mention.
     pub fn nonce(&self) -> &str {
         &self.nonce
     }
 
-    /// `text` in its fence, named by `label` on the first line inside: a file's name is as
-    /// untrusted as its content. Control characters in the label become spaces.
+    /// Wraps `text` in the fence, with `label` on the first line inside, because a file's name is
+    /// as untrusted as its content. Control characters in the label become spaces.
     pub fn wrap(&self, label: &str, text: &str) -> Result<String, FenceError> {
         let label: String = label
             .chars()
@@ -75,8 +75,8 @@ impl Fence {
     }
 }
 
-/// 16 hex digits that occur in none of `texts`, in either case. Equal arguments give equal
-/// nonces: the secret is not the nonce but that the texts were written before it.
+/// Returns 16 hex digits that occur in none of `texts`, in either case. Equal arguments give equal
+/// nonces: the nonce need not be secret, because the texts were written before it.
 pub fn nonce_for(seed: u64, texts: &[&str]) -> String {
     let mut counter = 0_u64;
     loop {
@@ -96,7 +96,7 @@ pub fn nonce_for(seed: u64, texts: &[&str]) -> String {
     }
 }
 
-/// Whether `text` contains `nonce`, whatever the case: a model may not mind it.
+/// Checks whether `text` contains `nonce`, ignoring case, because a model may ignore it too.
 fn contains(text: &str, nonce: &str) -> bool {
     text.contains(nonce)
         || text

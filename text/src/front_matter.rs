@@ -58,35 +58,35 @@ fn find(text: &str) -> Option<Document<'_>> {
 }
 
 impl<'a> Document<'a> {
-    /// The lines between the fences, when there is front matter.
+    /// Returns the lines between the fences, if there is front matter.
     pub fn front(&self) -> Option<&'a str> {
         self.front.clone().map(|range| &self.text[range])
     }
 
-    /// Where those lines are in the text.
+    /// Returns the byte range of those lines in the text.
     pub fn front_range(&self) -> Option<Range<usize>> {
         self.front.clone()
     }
 
-    /// Everything before the body, fences and byte order mark included; empty without front
-    /// matter.
+    /// Returns everything before the body, fences and byte order mark included. The result is empty
+    /// without front matter.
     pub fn head(&self) -> &'a str {
         &self.text[..self.body]
     }
 
-    /// Everything after the front matter.
+    /// Returns everything after the front matter.
     pub fn body(&self) -> &'a str {
         &self.text[self.body..]
     }
 
-    /// Where the body begins in the text.
+    /// Returns the byte offset at which the body begins.
     pub fn body_start(&self) -> usize {
         self.body
     }
 
-    /// The value of a top-level key when it is one scalar on one line, without its quotes. Escapes
-    /// inside quotes are left as written. `None` for `null`, `~`, nothing, lists, maps, blocks,
-    /// anchors and anything unbalanced. The first of two equal keys counts.
+    /// Returns the value of a top-level key that is one scalar on one line, without its quotes.
+    /// Escapes inside quotes are left as written. Returns `None` for `null`, `~`, an empty value,
+    /// lists, maps, blocks, anchors and anything unbalanced. The first of two equal keys counts.
     pub fn get(&self, key: &str) -> Option<&'a str> {
         let mut lines = self.front()?.lines().peekable();
         while let Some(line) = lines.next() {
@@ -104,7 +104,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// `key: rest` or `"key": rest` of an unindented line.
+/// Splits an unindented line `key: rest` or `"key": rest`.
 fn key_and_rest(line: &str) -> Option<(&str, &str)> {
     let (key, rest) = match line.chars().next()? {
         quote @ ('"' | '\'') => {
@@ -150,8 +150,8 @@ fn scalar(rest: &str) -> Option<&str> {
     }
 }
 
-/// What stands between the first character and the end that `find_end` names, when nothing but a
-/// comment follows.
+/// Returns the text between the first character and the end that `find_end` finds, if only a
+/// comment follows it.
 fn quoted(value: &str, find_end: impl FnOnce(&str) -> Option<usize>) -> Option<&str> {
     let inner = &value[1..];
     let end = find_end(inner)?;

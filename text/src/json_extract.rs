@@ -28,7 +28,7 @@ pub struct ElementError {
     pub index: usize,
     /// Where it begins in the text.
     pub offset: usize,
-    /// What is wrong with it.
+    /// The description of the damage.
     pub why: String,
 }
 
@@ -65,13 +65,13 @@ struct ExtractedArray {
     elements: Vec<ElementResult>,
 }
 
-/// The elements of the one array in `text`.
+/// Returns the elements of the one array in `text`.
 ///
-/// A text that is an array is taken whole. Else a code fence that holds one (marked `json`, or
-/// unmarked when none is) comes before what stands in prose; there, only arrays of objects are
-/// looked for, which also finds the one array inside an object around it. Arrays that are
-/// written alike count as one. Time is linear in the text; damage beyond a few hundred places
-/// ends the reading with an error as the last element.
+/// A text that is an array is taken whole. Otherwise a code fence that holds one (marked `json`, or
+/// unmarked if no marked fence does) has priority over prose. In prose only arrays of objects are
+/// considered, which also finds the one array inside an object around it. Arrays with the same text
+/// count as one. Time is linear in the text; after damage in a few hundred places the parser stops,
+/// with an error as the last element.
 pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
     if text.len() > MAX_BYTES {
         return Err(ExtractError::TooLong { bytes: text.len() });
@@ -93,8 +93,8 @@ pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
     Ok(elements)
 }
 
-/// The array that begins at `start`, whole or salvaged. `text[..limit]` is what it may extend to;
-/// with `fill`, it is known to extend that far.
+/// Reads the array that begins at `start`, whole or salvaged. It extends within `text[..limit]` at
+/// most; with `fill`, it is known to extend to `limit`.
 fn read_at(text: &str, start: usize, limit: usize, fill: bool) -> ExtractedArray {
     let region = &text[start..limit];
     let mut stream = serde_json::Deserializer::from_str(region).into_iter::<Value>();
@@ -125,8 +125,8 @@ fn read_at(text: &str, start: usize, limit: usize, fill: bool) -> ExtractedArray
     found
 }
 
-/// Whether another element follows the bracket that should be the last. Where the array has to
-/// fill its place, a comma is not asked for.
+/// Checks whether another element follows the bracket that should be the last. No comma is required
+/// if the array has to fill its place.
 fn goes_on(after: &str, fill: bool) -> bool {
     let after = after.trim_start();
     match after.strip_prefix(',') {

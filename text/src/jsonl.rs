@@ -56,7 +56,7 @@ pub enum BadReason {
     Read(String),
 }
 
-/// What was met so far.
+/// The counts of the records read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonlCounts {
     /// Records parsed.
@@ -82,7 +82,7 @@ pub struct Jsonl<R, T = Value> {
     value: PhantomData<fn() -> T>,
 }
 
-/// What ended a record.
+/// The mark that ended a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Line,
@@ -105,13 +105,13 @@ impl<R: BufRead, T: DeserializeOwned> Jsonl<R, T> {
         }
     }
 
-    /// What was met so far.
+    /// Returns the counts of the records read so far.
     pub fn counts(&self) -> JsonlCounts {
         self.counts
     }
 
-    /// How many bytes were read so far, whole records only: where a later reader may go on, unless
-    /// the last record was unfinished.
+    /// Returns the number of bytes read so far, in whole records only. A later reader may continue
+    /// from there, unless the last record was unfinished.
     pub fn offset(&self) -> u64 {
         self.offset
     }

@@ -1,10 +1,10 @@
-//! Pure text: everything runner does to words, with no outside world in reach.
+//! Pure text processing: everything that runner does to text, without access to the outside world.
 //!
-//! The lowest floor. Every function here maps what it is given to what it returns: no files, no
-//! clock, no environment, no randomness, no output. It must never panic on any input, however
-//! damaged, and never take more than linear time in it, apart from a factor that is stated. What
-//! is read here was often written by a model or a stranger; it is measured, split and fenced, and
-//! never believed.
+//! This is the lowest layer. Every function here maps its arguments to its result: no files, no
+//! clock, no environment, no randomness, no output. A function must never panic on any input,
+//! however damaged, and never take more than linear time in it, apart from a factor that is stated.
+//! A model or a stranger often wrote the input; it is measured, split and fenced, and never
+//! trusted.
 
 #![cfg_attr(
     test,

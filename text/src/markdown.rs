@@ -1,8 +1,8 @@
-//! What a markdown note is called, what it says first, and its words without the markup.
+//! Title, summary and plain text of a markdown note.
 //!
-//! A line-by-line reading of what people write, not a CommonMark parser: it feeds titles,
-//! summaries and comparisons. It must never be used to rewrite a document, and takes time linear
-//! in the text whatever its brackets.
+//! This is a line-by-line reading of what people write, not a CommonMark parser: it serves titles,
+//! summaries and comparisons. It must never be used to rewrite a document, and takes time linear in
+//! the text whatever its brackets.
 
 mod inline;
 mod lines;
@@ -10,8 +10,8 @@ mod lines;
 use crate::front_matter;
 pub use lines::{Line, Lines, lines};
 
-/// The note's title: the front matter's `title`, else the first level-one heading outside code,
-/// else the file's stem made readable.
+/// Returns the note's title: the front matter's `title`, else the first level-one heading outside
+/// code, else the file's stem in readable form.
 pub fn title(text: &str, fallback_file_stem: &str) -> String {
     let doc = front_matter::split(text);
     let declared = doc.get("title").map(str::trim).filter(|t| !t.is_empty());
@@ -26,8 +26,8 @@ pub fn title(text: &str, fallback_file_stem: &str) -> String {
         .unwrap_or_else(|| humanised(fallback_file_stem))
 }
 
-/// `2026-03-01-retry_on-429` as "Retry on 429": separators become spaces, a leading date or number
-/// goes when words follow it.
+/// Turns `2026-03-01-retry_on-429` into "Retry on 429": separators become spaces, and a leading
+/// date or number is removed if words follow it.
 fn humanised(stem: &str) -> String {
     let words: Vec<&str> = stem
         .split(|c: char| c == '-' || c == '_' || c == '.' || c.is_whitespace())
@@ -46,9 +46,10 @@ fn humanised(stem: &str) -> String {
     }
 }
 
-/// The first paragraph of prose on one line, cut at a word to at most `max_chars` characters, the
-/// ellipsis included. Lists, tables, quotes, code, pictures and lines like `**Status:** draft` are passed
-/// over; the first list item or quote stands in where there is no prose.
+/// Returns the first paragraph of prose on one line, cut at a word to at most `max_chars`
+/// characters, the ellipsis included. Lists, tables, quotes, code, pictures and lines like
+/// `**Status:** draft` are skipped; the first list item or quote replaces the prose where there is
+/// none.
 pub fn summary(text: &str, max_chars: usize) -> String {
     let doc = front_matter::split(text);
     let mut prose: Vec<String> = Vec::new();
@@ -77,7 +78,7 @@ pub fn summary(text: &str, max_chars: usize) -> String {
     shortened(&words, max_chars)
 }
 
-/// `**Key:** value` or `**Key**: value`, as notes have under their title.
+/// Checks for `**Key:** value` or `**Key**: value`, as notes have under their title.
 fn is_metadata(line: &str) -> bool {
     let Some((key, rest)) = line
         .trim_start()
@@ -90,7 +91,7 @@ fn is_metadata(line: &str) -> bool {
     marked && key.split_whitespace().count() <= 3
 }
 
-/// A picture or a row of badges.
+/// Checks for a picture or a row of badges.
 fn is_picture(line: &str) -> bool {
     line.starts_with("![") || line.starts_with("[![")
 }
@@ -116,8 +117,8 @@ fn shortened(words: &str, max_chars: usize) -> String {
     format!("{kept}…")
 }
 
-/// The words of the note, one source line a line: without front matter, fenced code, comments,
-/// link targets and marks. What stands in back-ticks stays.
+/// Returns the text of the note, one line per source line, without front matter, fenced code,
+/// comments, link targets and markup. Text in back-ticks stays.
 pub fn plain(text: &str) -> String {
     let doc = front_matter::split(text);
     let mut out = String::with_capacity(text.len());
@@ -137,7 +138,7 @@ pub fn plain(text: &str) -> String {
     out
 }
 
-/// How many words the note has, as [`plain`] sees them.
+/// Counts the words of the note, as [`plain`] sees them.
 pub fn word_count(text: &str) -> usize {
     plain(text)
         .split_whitespace()

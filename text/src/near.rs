@@ -50,13 +50,14 @@ pub struct Pair<'a> {
     pub containment: f64,
 }
 
-/// All pairs at or over `threshold` ([`NEAR`] by default), the most similar first, then by keys.
+/// Returns all pairs at or over `threshold` ([`NEAR`] by default), the most similar first, then by
+/// keys.
 ///
-/// A pair just at the threshold is found with a probability over 99 %, a closer one almost
-/// surely. Of documents with the very same words the first by key stands for the others: each of
-/// them is paired with it, and only it with further documents. In a crowd each
-/// is compared with [`CROWD`] others only, so the time grows with the number of documents and not
-/// with its square; the crowd stays connected.
+/// A pair just at the threshold is found with a probability over 99 %, a closer one almost surely.
+/// Among documents with the very same words, the first by key represents the others: each of them
+/// is paired with it, and only it with further documents. In a crowd each document is compared with
+/// [`CROWD`] others only, so the time grows with the number of documents and not with its square;
+/// the crowd stays connected.
 pub fn neighbours<'a>(docs: &[Doc<'a>], threshold: f64) -> Vec<Pair<'a>> {
     let mut docs = docs.to_vec();
     docs.sort_unstable();

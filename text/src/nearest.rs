@@ -2,9 +2,10 @@
 //!
 //! It must never suggest something far-fetched: no suggestion is better than a silly one.
 
-/// The candidate that `word` was probably meant to be: the one with the fewest edits (insert,
-/// delete, replace, swap of neighbours; letter case and `-` against `_` are free), as long as
-/// those are few for the word's length. The first of equally near ones; `None` when all are far.
+/// Returns the candidate that `word` was probably meant to be: the one with the fewest edits
+/// (insert, delete, replace, swap of neighbours; letter case and `-` against `_` are free), if
+/// those are few for the word's length. The first of equally near candidates wins; the result is
+/// `None` if all are far.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = folded(word);
     let mut best: Option<(usize, &str)> = None;
@@ -25,8 +26,8 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     best.map(|(_, candidate)| candidate)
 }
 
-/// How many edits a slip of the finger may have made in a word of `length` letters. Longer than
-/// any name is out: the comparison takes the product of both lengths.
+/// Returns the number of edits that a typing error may make in a word of `length` letters. Words
+/// longer than any name are excluded, because the comparison takes the product of both lengths.
 fn allowed(length: usize) -> usize {
     match length {
         0..=4 => 1,
@@ -44,7 +45,8 @@ fn folded(word: &str) -> Vec<char> {
         .collect()
 }
 
-/// Damerau–Levenshtein distance in its optimal-alignment form: no part is edited twice.
+/// Computes the Damerau–Levenshtein distance in its optimal-alignment form: no part is edited
+/// twice.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();

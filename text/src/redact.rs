@@ -1,12 +1,13 @@
-//! Secrets out of everything that is stored or shown.
+//! Removes secrets from everything that is stored or shown.
 //!
-//! Two kinds are replaced by `[redacted:kind]`: the secrets the program was told of, and whatever
-//! has the well-known shape of one. It must never let a secret through because a chunk, a line of
-//! JSON or a colour code cut it, and never take hashes, ids or paths for secrets: reports are full
-//! of those. One scanner, line by line, serves whole texts and streams, so that they agree.
+//! Two kinds are replaced by `[redacted:kind]`: the secrets that the program was given, and any
+//! text that has the well-known shape of one. It must never let a secret through because a chunk, a
+//! line of JSON or a colour code cut it, and never take hashes, ids or paths for secrets: reports
+//! are full of those. One scanner, line by line, serves whole texts and streams, so that they
+//! agree.
 //!
-//! Scanners are written manually: the shapes are prefixes with an alphabet and a length, which a
-//! table says more plainly than a regular expression each, and none of them can backtrack.
+//! The scanners are written manually: the shapes are prefixes with an alphabet and a length, which
+//! a table describes more plainly than one regular expression each, and none of them can backtrack.
 
 mod assigned;
 mod pem;
@@ -33,7 +34,7 @@ const LOOK_BACK: usize = 24;
 #[derive(Clone)]
 pub struct Redactor {
     secrets: Arc<[String]>,
-    /// Of a line without an end, this much at its end is kept until more is known.
+    /// Number of bytes at the end of an unfinished line that are kept until more of it is known.
     overlap: usize,
 }
 
@@ -44,15 +45,17 @@ struct Span {
     context: usize,
     start: usize,
     end: usize,
-    /// What to call it; nothing is put in its place when it continues one already named.
+    /// Name of the kind of secret. It is empty when the span continues a secret that is already
+    /// named; nothing is written in its place then.
     kind: &'static str,
-    /// Of overlapping spans the lowest names the whole.
+    /// Priority of the name: among overlapping spans, the lowest rank names the whole.
     rank: u8,
 }
 
 impl Redactor {
-    /// A redactor that knows these secrets besides the shapes. They are also found as JSON or a
-    /// URL would write them; of one with several lines, each line is a secret.
+    /// Creates a redactor that knows these secrets besides the shapes. They are also found in the
+    /// form in which JSON or a URL would write them. Each line of a secret with several lines is a
+    /// secret.
     pub fn new(secrets: Vec<String>) -> Self {
         let mut all: Vec<String> = Vec::new();
         for secret in &secrets {
@@ -72,7 +75,7 @@ impl Redactor {
         }
     }
 
-    /// `text` with every secret replaced; borrowed when there is none.
+    /// Returns `text` with every secret replaced; borrowed if there is none.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut state = RedactState::default();
         let mut out: Option<String> = None;
@@ -92,14 +95,14 @@ impl Redactor {
         out.map_or(Cow::Borrowed(text), Cow::Owned)
     }
 
-    /// A redactor for text that comes in pieces.
+    /// Creates a redactor for text that comes in pieces.
     pub fn stream(&self) -> StreamRedactor {
         StreamRedactor::new(self.clone())
     }
 
-    /// Looks at the next line of `text` from `at`, or at the next stretch of a line too long to
-    /// wait for, and gives its end and the secrets in it. `None` while the line has no end and
-    /// `last` is not set. What came before `at` may be cut down to [`LOOK_BACK`] bytes.
+    /// Scans the next line of `text` from `at`, or the next stretch of a line too long to wait for,
+    /// and returns its end and the secrets in it. Returns `None` while the line has no end and
+    /// `last` is not set. The text before `at` may be cut down to [`LOOK_BACK`] bytes.
     fn step(
         &self,
         state: &mut RedactState,
@@ -123,7 +126,8 @@ impl Redactor {
         if line.is_some() || !full {
             return Some((end, spans));
         }
-        // What reaches over the cut is either whole in this stretch, or begins behind the cut.
+        // A secret that crosses the cut is either complete in this stretch, or begins after the
+        // cut.
         let mut cut = floor(text, end - self.overlap);
         for span in &spans {
             if span.context < cut && span.end > cut {
@@ -168,14 +172,14 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// What is carried from line to line.
+/// The state that is carried from line to line.
 #[derive(Clone, Copy, Debug, Default)]
 struct RedactState {
     /// Inside a private key.
     in_key: bool,
 }
 
-/// Overlapping spans as one, in order.
+/// Merges overlapping spans, in order.
 fn merged(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_by_key(|span| (span.start, span.end));
     let mut out: Vec<Span> = Vec::with_capacity(spans.len());
@@ -208,7 +212,7 @@ fn write_spans(out: &mut String, text: &str, from: usize, to: usize, spans: &[Sp
     out.push_str(&text[at..to]);
 }
 
-/// The last character boundary at or before `at`.
+/// Returns the last character boundary at or before `at`.
 fn floor(text: &str, at: usize) -> usize {
     text.floor_char_boundary(at)
 }
@@ -225,8 +229,8 @@ fn percent_encoded(text: &str) -> String {
     out
 }
 
-/// Whether a word can begin at `at`: at the start, after no letter or digit, or after one that is
-/// the end of an escape (`\n`, `\u0022`, `%20`) or of a colour code.
+/// Checks whether a word can begin at `at`: at the start, after a character that is no letter or
+/// digit, or after one that is the end of an escape (`\n`, `\u0022`, `%20`) or of a colour code.
 fn begins_word(bytes: &[u8], at: usize) -> bool {
     let back = |n: usize| at.checked_sub(n).map(|i| bytes[i]);
     let Some(before) = back(1) else { return true };
@@ -259,8 +263,8 @@ fn begins_word(bytes: &[u8], at: usize) -> bool {
     back(open) == Some(b'[') && forms.iter().any(|form| escape(form))
 }
 
-/// Whether a value is made of words and small numbers, as names and placeholders are, and not of
-/// random characters.
+/// Checks whether a value consists of words and small numbers, as names and placeholders do, and
+/// not of random characters.
 fn is_wordlike(value: &str) -> bool {
     let (mut signs, mut pieces, mut digits) = (0_usize, 0_usize, 0_usize);
     let (mut inner_numbers, mut joined) = (0_usize, true);
@@ -284,7 +288,7 @@ fn is_wordlike(value: &str) -> bool {
     2 * signs >= 7 * pieces && !(joined && inner_numbers >= 2)
 }
 
-/// Shannon's entropy of the bytes, in bits a byte.
+/// Computes Shannon's entropy of the bytes, in bits a byte.
 fn entropy(value: &str) -> f64 {
     let mut counts = [0_u32; 256];
     for byte in value.bytes() {

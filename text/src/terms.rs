@@ -29,15 +29,15 @@ pub struct TopTerm {
     pub weight: u32,
 }
 
-/// The terms of `text` in their order, repeated as often as they occur. Names are split
+/// Returns the terms of `text` in their order, repeated as often as they occur. Names are split
 /// (`maxWait`, `max_wait`, `max-wait` and `max/wait.rs` all yield `max` and `wait`); stop words,
 /// single letters and numbers of one digit are left out.
 pub fn terms(text: &str) -> Vec<String> {
     split_words(text).map(|word| stem::stem(&word)).collect()
 }
 
-/// The `n` terms that say most about a markdown note, by weight, equal ones by alphabet. Front
-/// matter other than the title, and fenced code, do not count.
+/// Returns the `n` most significant terms of a markdown note, by weight, equal ones in alphabetical
+/// order. Front matter other than the title, and fenced code, do not count.
 pub fn top_terms(text: &str, n: usize) -> Vec<TopTerm> {
     let mut found: HashMap<String, TopTerm> = HashMap::new();
     let mut count = |text: &str, weight: u32| {
@@ -73,7 +73,8 @@ pub fn top_terms(text: &str, n: usize) -> Vec<TopTerm> {
     all
 }
 
-/// The words of `text` in lower case, names split, stop words gone, endings still on.
+/// Splits `text` into words in lower case, with names split and stop words removed, and without
+/// stemming.
 fn split_words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !c.is_alphanumeric() && !matches!(c, '\'' | '’'))
         .flat_map(pieces)
@@ -82,7 +83,7 @@ fn split_words(text: &str) -> impl Iterator<Item = String> + '_ {
         .filter(|word| !stop::is_stop(word))
 }
 
-/// The parts of a run of letters, digits and apostrophes. What follows an apostrophe in "don't" and
+/// Splits a run of letters, digits and apostrophes. The text after an apostrophe in "don't" and
 /// "the client's" is no word; quotation marks look the same.
 fn pieces(run: &str) -> Vec<&str> {
     let mut all = Vec::new();
@@ -94,7 +95,7 @@ fn pieces(run: &str) -> Vec<&str> {
     all
 }
 
-/// The parts of a name in camel case.
+/// Splits a name in camel case.
 fn humps(run: &str) -> Vec<&str> {
     let chars: Vec<(usize, char)> = run.char_indices().collect();
     let mut parts = Vec::new();

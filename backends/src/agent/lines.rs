@@ -55,7 +55,7 @@ impl Lines {
         }
     }
 
-    /// How many lines were too long and passed over.
+    /// Returns how many lines were too long and were skipped.
     pub fn overlong(&self) -> u64 {
         self.overlong
     }

@@ -1,4 +1,4 @@
-//! What agent programs have in common: a question on standard input, events as JSON lines on
+//! The common parts of agent programs: a question on standard input, events as JSON lines on
 //! standard output, one verdict at the end.
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //!                         Ended ─────────────────────────> judge ──> Reply | BackendError
 //! ```
 //!
-//! The tree is dead before anything is judged. Must never take a program's exit code for success,
-//! and never show its events to anyone but the sink.
+//! The process tree is dead before anything is judged. This module must never treat a program's
+//! exit code as success, and never show its events to anyone but the sink.
 
 pub(crate) mod lines;
 pub(crate) mod prompt;
@@ -73,12 +73,12 @@ pub(crate) struct AgentPlan {
     pub sandbox_start: Option<SandboxedStart>,
     pub output_cap: usize,
     pub clock: Clock,
-    /// What held the last child.
+    /// The description of the last child's sandbox, once a child has run.
     pub held: Arc<Mutex<Option<String>>>,
 }
 
 impl AgentPlan {
-    /// What must be there before anything is asked, without starting anything.
+    /// Checks that everything the program needs is there, without starting anything.
     pub fn check(&self) -> Result<(), BackendError> {
         if !self.missing.is_empty() {
             let why = format!(
@@ -92,7 +92,7 @@ impl AgentPlan {
         credentials::plausible(self).map(|_| ())
     }
 
-    /// The program's file.
+    /// Finds the program's file.
     pub fn find(&self) -> Result<PathBuf, BackendError> {
         let path = self.env.get("PATH").map_or("", String::as_str);
         find_program(&self.program, Path::new("/"), path).map_err(|error| match child::spawn_error(
@@ -106,7 +106,7 @@ impl AgentPlan {
         })
     }
 
-    /// For reading times that a program says.
+    /// Returns the time and the zone in which the program's times are read.
     pub fn here(&self) -> LocalClock {
         let zone = self.env.get("TZ").and_then(|name| TimeZone::get(name).ok());
         LocalClock {
@@ -115,7 +115,8 @@ impl AgentPlan {
         }
     }
 
-    /// The sandbox with the program's own folder inside.
+    /// Returns the sandbox, with write access to the program's own folder and with the network
+    /// open.
     pub fn sandbox(&self) -> Option<SandboxedStart> {
         let mut sandbox_start = self.sandbox_start.clone()?;
         // Sandbox take no path with a link in it.
@@ -128,7 +129,7 @@ impl AgentPlan {
         Some(sandbox_start)
     }
 
-    /// Whether the kernel confines what the program does.
+    /// Returns whether the kernel confines the program.
     pub fn walled(&self) -> bool {
         self.sandbox_start
             .as_ref()
@@ -143,7 +144,8 @@ impl AgentPlan {
         }
     }
 
-    /// The whole environment of a child; `state` is the variable that names the program's own folder.
+    /// Returns the whole environment of a child; `state` is the variable that names the program's
+    /// own folder.
     pub fn environment(&self, state: &str) -> BTreeMap<String, String> {
         let mut env = self.env.clone();
         if let Some(folder) = self.state.as_ref().and_then(|path| path.to_str()) {
@@ -152,7 +154,8 @@ impl AgentPlan {
         env
     }
 
-    /// What confines it, in words: the kernel's sandbox as its last child had them, and its `own`.
+    /// Describes the restrictions on the program: the kernel's sandbox as the last child got it,
+    /// and the program's `own` restrictions.
     pub fn containment(&self, own: &str) -> String {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let sandbox = match (&*held, &self.sandbox_start) {
@@ -184,7 +187,7 @@ impl AgentPlan {
 
 /// Makes sense of a program's lines.
 pub(crate) trait Reader: Send + 'static {
-    /// Takes one line. What is not understood is counted, never an error.
+    /// Reads one line. A line that the reader does not understand is counted and is never an error.
     fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> OutputVerdict;
 }
 
@@ -256,7 +259,7 @@ pub(crate) async fn watch<R: Reader>(
     }
 }
 
-/// The program with the question on its standard input.
+/// Returns the specification of the child, with the question on its standard input.
 pub(crate) fn child_spec(
     plan: &AgentPlan,
     request: &Request,
@@ -275,15 +278,15 @@ pub(crate) fn child_spec(
     }
 }
 
-/// Whether it ended as one does that did its work: by itself, or after its answer.
+/// Returns whether the program ended normally: with exit code 0, or after its answer.
 pub(crate) fn went_well(ended: &Ended) -> bool {
     ended.status == ExitStatus::Exit(0) || ended.lingered
 }
 
-/// The answer in a program's last words: its text, and its value where there is a schema.
+/// Reads the answer from a program's final message: its text, and its value if there is a schema.
 ///
 /// # Errors
-/// [`BackendError::Malformed`]: it is empty, or no JSON.
+/// Returns [`BackendError::Malformed`] if the message is empty or is not the required JSON.
 pub(crate) fn answer(
     request: &Request,
     said: String,
@@ -310,7 +313,7 @@ pub(crate) fn answer(
     })
 }
 
-/// It ended well and never gave `what` says how it went.
+/// Returns the error for a program that ended normally but never reported `what`.
 pub(crate) fn ended_without(what: &str, ended: &Ended, secrets: &Secrets) -> BackendError {
     BackendError::Malformed {
         why: format!("exit 0 without {what}"),
@@ -335,7 +338,7 @@ pub(crate) fn hand_out(
     reply
 }
 
-/// What is odd about how a program ended and what it put out, as remarks for the report.
+/// Lists the oddities of a program's end and of its output, as remarks for the report.
 pub(crate) fn leftovers(unreadable: u64, overlong: u64, ended: &Ended) -> Vec<String> {
     let killed = ended.killed;
     let mut notes = Vec::new();

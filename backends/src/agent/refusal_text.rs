@@ -1,9 +1,9 @@
-//! What a provider's refusal means, out of its status, its code and its words.
+//! Determines the meaning of a provider's refusal from its status, its code and its text.
 //!
-//! Programs hand an API's error on as a status where they have one, else in a sentence. The status
-//! decides; words only where there is none, and words about money before words about waiting, for a
-//! used-up credit comes back by no waiting. Must never read a model's answer: only what a program
-//! itself called an error.
+//! Programs pass on an API's error as a status if they have one, and otherwise as a sentence. The
+//! status decides. The text counts only if there is no status, and phrases about money come before
+//! phrases about waiting, because waiting does not restore a used-up credit. This module must never
+//! read a model's answer, only an error that the program itself reported.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -15,13 +15,13 @@ use crate::sink::Limit;
 /// A program's word that something went wrong.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProgramError<'a> {
-    /// The API's status, where the program told it.
+    /// The API's status, if the program reported one.
     pub status: Option<u16>,
     /// The API's or the program's own short name for it.
     pub code: &'a str,
     /// The sentence.
     pub text: &'a str,
-    /// What was said of the account's limits before.
+    /// The provider's earlier report on a usage limit.
     pub limit: Option<Limit>,
 }
 
@@ -83,7 +83,8 @@ const AWAY: &[&str] = &[
     "reconnecting",
 ];
 
-/// What to do next; `None` where neither status nor words say it.
+/// Returns the error that determines the next step; `None` if neither the status nor the text is
+/// conclusive.
 pub(crate) fn meaning(
     said: ProgramError<'_>,
     here: &LocalClock,
@@ -113,7 +114,7 @@ pub(crate) fn meaning(
     })
 }
 
-/// "unexpected status 401 Unauthorized", "last status: 429".
+/// Finds the status in text such as "unexpected status 401 Unauthorized" or "last status: 429".
 fn status_in(words: &str) -> Option<u16> {
     words.split("status").skip(1).find_map(|rest| {
         let rest = rest.trim_start_matches([':', ' ', '=']);

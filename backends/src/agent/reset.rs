@@ -1,8 +1,9 @@
-//! When a limit ends, out of a provider's sentence: "resets 3am (Europe/Berlin)".
+//! Reads the time at which a limit ends from a provider's sentence, such as "resets 3am
+//! (Europe/Berlin)".
 //!
-//! Programs say it in the words of their own screens. A time without a date is the next such time;
-//! one without a zone is in the host's. What cannot be read is `None`, and then the caller backs off
-//! as for any limit. Must never guess a time that nobody said.
+//! Programs give the time as they show it on their own screens. A time without a date is the next
+//! such time; a time without a zone is in the host's zone. Unreadable text gives `None`, and the
+//! caller then backs off as for any limit. This module must never guess a time that was not stated.
 
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
@@ -12,7 +13,7 @@ const MONTHS: [&str; 12] = [
     "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
 ];
 
-/// The moment that `text` names, seen from `now`; `zone` is the host's.
+/// Returns the time that `text` names, seen from `now`; `zone` is the host's.
 pub(crate) fn reset(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     epoch(text).or_else(|| {
         let lower = text.to_ascii_lowercase();
@@ -36,7 +37,7 @@ pub(crate) fn reset(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Times
     })
 }
 
-/// "limit reached|1795326000".
+/// Parses the Unix time in text such as "limit reached|1795326000".
 fn epoch(text: &str) -> Option<Timestamp> {
     let (_, rest) = text.split_once('|')?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -46,7 +47,8 @@ fn epoch(text: &str) -> Option<Timestamp> {
     Timestamp::from_second(digits.parse().ok()?).ok()
 }
 
-/// "5 days 2 hours", "2h 30m"; in hours at the most, so that zones do not matter.
+/// Parses a span such as "5 days 2 hours" or "2h 30m". The result has no unit above hours, so that
+/// time zones do not matter.
 fn span(words: &[&str]) -> Option<Span> {
     let mut seconds = 0_i64;
     let mut number = None;
@@ -74,7 +76,7 @@ fn span(words: &[&str]) -> Option<Span> {
     (seconds > 0).then(|| seconds.seconds())
 }
 
-/// "Nov 23rd, 2026 3:15 PM", "Oct 6, 1pm (UTC)", "3am (Europe/Berlin)".
+/// Parses a time such as "Nov 23rd, 2026 3:15 PM", "Oct 6, 1pm (UTC)" or "3am (Europe/Berlin)".
 fn parse_time(words: &[&str], now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let (mut month, mut day, mut year, mut time) = (None, None, None, None);
     let mut zone = zone.clone();
@@ -130,7 +132,7 @@ fn parse_time(words: &[&str], now: Timestamp, zone: &TimeZone) -> Option<Timesta
     }
 }
 
-/// "3am", "3:30pm", "15:30", "3:15" before "pm".
+/// Parses a time of day such as "3am", "3:30pm", "15:30", or "3:15" before "pm".
 fn clock(word: &str, next: Option<&str>) -> Option<Time> {
     let (digits, half) = match word.strip_suffix("am").or(word.strip_suffix("pm")) {
         Some(digits) => (digits, Some(&word[digits.len()..])),

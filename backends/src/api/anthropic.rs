@@ -64,7 +64,7 @@ impl Messages {
         }
     }
 
-    /// The last word on each figure holds.
+    /// Records the stated usage. The last statement of each figure counts.
     fn usage(&mut self, usage: &Value, last: bool, into: &mut Gathered) {
         let keys = [
             "input_tokens",
@@ -73,7 +73,8 @@ impl Messages {
         ];
         let mut found = usage["input_tokens"].is_number() && !last;
         for (at, key) in keys.into_iter().enumerate() {
-            // A stream's last word leaves out, or says 0 for, what its first one said.
+            // The last event of a stream omits figures that its first event stated, or gives them
+            // as 0.
             if let Some(figure) = into.figure(&usage[key], self.belief.input)
                 && (figure > 0 || !last)
             {
@@ -113,7 +114,7 @@ impl Messages {
         }
     }
 
-    /// A tool's input that came with the block's beginning, and in no pieces.
+    /// Records a tool's input that came whole at the start of the block and not in pieces.
     fn close(&mut self, into: &mut Gathered) -> Result<(), Fault> {
         match (&self.tool, into.given.as_deref()) {
             (Some((_, input)), Some("")) if !input.is_null() => into.give(&input.to_string()),

@@ -4,7 +4,7 @@
 pub(crate) struct TestRandom(pub u64);
 
 impl TestRandom {
-    /// A number below another.
+    /// Returns a random number less than `below`.
     pub fn below(&mut self, below: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -12,7 +12,7 @@ impl TestRandom {
         usize::try_from(self.0 % below as u64).expect("it is below a number of this size")
     }
 
-    /// `all` in less than `most` and one pieces, cut anywhere; some may be empty.
+    /// Cuts `all` at random positions into at most `most` pieces, some of which may be empty.
     pub fn cut<'a>(&mut self, all: &'a [u8], most: usize) -> Vec<&'a [u8]> {
         let mut at: Vec<usize> = (0..self.below(most))
             .map(|_| self.below(all.len() + 1))
@@ -37,7 +37,7 @@ pub(crate) fn scaled(count: usize) -> usize {
     (count as f64 * scale).ceil() as usize
 }
 
-/// A line past the capture of the test harness.
+/// Writes a line past the output capture of the test harness.
 pub(crate) fn print_line(line: &str) {
     let line = format!("{line}\n");
     let _closed = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());

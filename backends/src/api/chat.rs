@@ -62,7 +62,7 @@ impl Chunks {
         }
     }
 
-    /// What a choice holds, as a piece or as a whole.
+    /// Reads the content of a choice, which may be a piece or the whole.
     fn content(&self, message: &Value, into: &mut Gathered) -> Result<(), Fault> {
         if let Some(text) = text_of(&message["content"], "the content")? {
             into.push_text(text)?;
@@ -104,7 +104,7 @@ fn end(reason: &Value) -> Option<End> {
     })
 }
 
-/// The one choice that counts, if there is any.
+/// Returns the only choice that counts, if there is one.
 fn first(data: &Value) -> Option<&Value> {
     let choices = data["choices"].as_array()?;
     choices

@@ -25,11 +25,11 @@ use crate::error::BackendError;
 /// The version of Anthropic's dialect.
 const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 
-/// A client for one request.
+/// Builds a client for one request.
 ///
 /// # Errors
-/// [`BackendError::Rejected`]: certificates or proxies cannot be used; [`BackendError::Auth`]: the
-/// key cannot.
+/// Returns [`BackendError::Rejected`] if certificates or proxies cannot be used, and
+/// [`BackendError::Auth`] if the key cannot be used.
 pub(crate) fn client(plan: &EndpointPlan, connect: Duration) -> Result<Client, BackendError> {
     let mut builder = Client::builder()
         .tls_backend_preconfigured(tls(plan)?)
@@ -69,13 +69,13 @@ fn set<'p>(plan: &'p EndpointPlan, names: &[&'static str]) -> Option<(&'static s
     })
 }
 
-/// Whoever is reached without a proxy: what the environment says, and this host.
+/// Lists the hosts that are reached without a proxy: those that the environment names, and this
+/// host.
 fn without(plan: &EndpointPlan) -> String {
     let own = set(plan, &["no_proxy", "NO_PROXY"]).map_or("", |(_, hosts)| hosts);
     format!("{own},localhost,.localhost,127.0.0.0/8,::1")
 }
 
-/// The headers of every request to the endpoint.
 fn headers(plan: &EndpointPlan) -> Result<HeaderMap, BackendError> {
     let mut headers = HeaderMap::new();
     if plan.dialect == Dialect::Messages {
@@ -102,7 +102,7 @@ fn headers(plan: &EndpointPlan) -> Result<HeaderMap, BackendError> {
     Ok(headers)
 }
 
-/// What TLS trusts.
+/// Builds the TLS configuration with the certificates that it trusts.
 fn tls(plan: &EndpointPlan) -> Result<ClientConfig, BackendError> {
     let mut roots = RootCertStore::empty();
     // An endpoint without TLS needs none, and reading them takes a while; a proxy may need them.
@@ -144,7 +144,7 @@ fn add(roots: &mut RootCertStore, path: &Path) -> Result<(), BackendError> {
     }
 }
 
-/// An error of the connection in its own words, innermost last, without addresses.
+/// Describes a connection error by its causes, innermost last, without addresses.
 pub(crate) fn describe_error(error: &dyn std::error::Error) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut next = error.source();

@@ -1,8 +1,9 @@
-//! What differs between providers: the address, the body of a question, and the events of a reply.
+//! The differences between providers: the address, the body of a question, and the events of a
+//! reply.
 //!
-//! Pure: a dialect makes a body and takes events; it opens no connection and knows no deadline. Must
-//! never skip text that it does not understand: an event of a kind that is not known is passed over,
-//! but one that should hold text and does not is an error.
+//! A dialect is pure: it makes a body and reads events; it opens no connection and knows no
+//! deadline. It must never skip text that it does not understand: an event of an unknown kind is
+//! skipped, but an event that should hold text and does not is an error.
 
 use serde_json::{Value, json};
 
@@ -46,7 +47,7 @@ pub(crate) trait Reader: Send {
 }
 
 impl Dialect {
-    /// The path of a question below the base.
+    /// Returns the path for questions, below the base address.
     pub fn path(self) -> &'static str {
         match self {
             Self::Messages => "v1/messages",
@@ -56,7 +57,7 @@ impl Dialect {
         }
     }
 
-    /// The path under which the models are listed, where that is a plain list.
+    /// Returns the path that lists the models, if the provider has a plain list.
     pub fn models(self) -> &'static str {
         match self {
             Self::Messages => "v1/models?limit=1000",
@@ -65,7 +66,6 @@ impl Dialect {
         }
     }
 
-    /// The body of a question.
     pub fn body(self, plan: &EndpointPlan, request: &Request) -> Value {
         match self {
             Self::Messages => anthropic::body(plan, request),
@@ -75,7 +75,7 @@ impl Dialect {
         }
     }
 
-    /// What reads a reply to a body of so many bytes.
+    /// Returns a reader for the reply to a body of `asked` bytes.
     pub fn reader(self, plan: &EndpointPlan, request: &Request, asked: usize) -> Box<dyn Reader> {
         let belief = Belief::of(plan, request, asked);
         match self {
@@ -87,8 +87,8 @@ impl Dialect {
     }
 }
 
-/// What of a stated usage is believed: no text has more tokens than bytes, but for what a provider
-/// itself adds to it, and no answer has many more than were allowed.
+/// Limits within which a stated usage is believed: no text has more tokens than bytes, apart from
+/// the tokens that a provider adds itself, and no answer has many more tokens than were allowed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Belief {
     pub input: u64,
@@ -110,7 +110,7 @@ impl Belief {
     }
 }
 
-/// The other side's own error, wherever it stands.
+/// Returns the provider's own error, wherever `value` holds it.
 pub(crate) fn provider_error(value: &Value) -> Option<Fault> {
     let error = value.get("error").filter(|error| !error.is_null())?;
     let text = |value: &Value| match value {
@@ -145,7 +145,7 @@ pub(crate) fn provider_error(value: &Value) -> Option<Fault> {
     })
 }
 
-/// Text that must be text where it is there at all.
+/// Returns the text in `value`, which must be text unless it is absent.
 pub(crate) fn text_of<'v>(value: &'v Value, what: &str) -> Result<Option<&'v str>, Fault> {
     match value {
         Value::Null => Ok(None),
@@ -168,8 +168,8 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The schema as a format of this name, for those that take one by that name; strict wherever the
-/// schema is closed, for only those can be held to it.
+/// Returns the schema as a named format, for providers that take it in that form. The format is
+/// strict if the schema is closed, because providers can enforce only closed schemas.
 pub(crate) fn named_format(schema: &Value) -> serde_json::Map<String, Value> {
     let rooted = prompt::rooted(schema);
     let strict = prompt::is_closed(&rooted);
@@ -181,7 +181,8 @@ pub(crate) fn named_format(schema: &Value) -> serde_json::Map<String, Value> {
     }
 }
 
-/// Without the words that strict formats refuse: lengths of texts. The job checks those itself.
+/// Removes the keywords that strict formats refuse: length limits of texts. The job checks those
+/// itself.
 pub(crate) fn portable(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => {

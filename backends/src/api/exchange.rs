@@ -1,4 +1,4 @@
-//! One request over HTTP, from the connection to the last word, within its four deadlines.
+//! One request over HTTP, from the connection to the end of the reply, within its four deadlines.
 //!
 //! ```text
 //! connect ──> sent ──first byte──> head ──2xx──> body ──> … ──last word──> Gathered
@@ -7,9 +7,9 @@
 //! Connect   FirstByte             refusal    Idle, cut off, an error among the events
 //! ```
 //!
-//! All deadlines run on the boot-time clock: a host that wakes from sleep finds them passed within a
-//! second. Whatever ends it, the connection is closed with it, so that nothing more is made for
-//! nobody. Must never send a second request.
+//! All deadlines run on the boot-time clock: a host that wakes from sleep finds them passed within
+//! a second. However the request ends, its connection is closed, so that the provider does not
+//! continue an answer that has no reader. This module must never send a second request.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -133,7 +133,7 @@ impl Exchange<'_> {
         self.read(response, framing, reader, gathered, sink).await
     }
 
-    /// What the head says that the body is.
+    /// Determines the framing of the body from the response headers.
     fn framing(&self, headers: &HeaderMap) -> Result<Framing, BackendError> {
         let host = self.plan.host();
         let text = |name| {
@@ -232,7 +232,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// What a status that is no success means, with as much of its body as comes soon.
+    /// Converts a response without a success status into an error, with as much of its body as
+    /// arrives soon.
     async fn refused(&self, mut response: Response) -> Result<BackendError, BackendError> {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let mut body = Vec::new();
@@ -263,7 +264,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// A connection that was not made, or broke before there was a head.
+    /// Returns the error for a connection that could not be made or that broke before a response
+    /// header arrived.
     fn broken(&self, error: &reqwest::Error) -> BackendError {
         let waited = boot_time().saturating_sub(self.watch.began);
         if error.is_connect() && error.is_timeout() {
@@ -277,7 +279,7 @@ impl Exchange<'_> {
             false => "broke the connection off",
         };
         let why = format!("{host} {what}: {words}");
-        // A certificate does not mend itself by waiting.
+        // Waiting does not fix a certificate.
         if words.contains("certificate") {
             let why = format!(
                 "{why} (backends.{}.ca_file names further ones)",
@@ -296,8 +298,8 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether an error with this status is certain to have cost nothing: the request was turned away. A
-/// gateway's word that it waited too long is no such thing.
+/// Returns whether an error with this status certainly cost nothing because the request was turned
+/// away. A gateway's report of a timeout gives no such certainty.
 pub(crate) fn is_not_billed(status: u16) -> bool {
     matches!(status, 300..400 | 400..=407 | 409..500 | 503 | 529)
 }
@@ -328,7 +330,7 @@ fn event(
     }
 }
 
-/// Tells the sink what is new.
+/// Reports new text and new usage to the sink.
 fn report_new(gathered: &mut Gathered, reported: &mut Option<Usage>, sink: &mut dyn Sink) {
     let news = gathered.news();
     if !news.is_empty() {

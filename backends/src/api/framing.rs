@@ -37,7 +37,7 @@ pub(crate) enum Framing {
 }
 
 impl Framing {
-    /// By what the other side says that it sends; `None` for what is none of these.
+    /// Chooses the framing for a content type; returns `None` for an unknown type.
     pub fn of(content_type: &str) -> Option<Self> {
         let kind = content_type.split(';').next().unwrap_or_default().trim();
         match kind.to_ascii_lowercase().as_str() {
@@ -50,12 +50,12 @@ impl Framing {
         }
     }
 
-    /// Whether it is one text, and no stream.
+    /// Returns whether the body is one text and not a stream.
     pub fn is_whole(&self) -> bool {
         matches!(self, Self::Whole(_))
     }
 
-    /// Takes a piece and hands on each event that it completes, until one says stop.
+    /// Takes a piece and passes on each event that it completes, until `each` asks to stop.
     pub fn feed(&mut self, piece: &[u8], each: &mut Each<'_>) -> Result<(), TooLarge> {
         match self {
             Self::Sse(sse) => sse.feed(piece, each),

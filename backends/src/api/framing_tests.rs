@@ -36,7 +36,7 @@ impl Stream for Pieces {
     }
 }
 
-/// What the field's own reader finds.
+/// Reads the events with an independent reader, for comparison.
 fn judge(pieces: &[&[u8]]) -> Events {
     let pieces = pieces.iter().map(|piece| piece.to_vec()).collect();
     let mut stream = Box::pin(EventStream::new(Pieces(pieces)));
@@ -154,7 +154,7 @@ fn the_last_event_waits_for_nothing_and_an_open_one_is_none() {
         sse.finish(&mut each);
         assert_eq!(count, 1, "{end:?}");
     }
-    // What the other reader does with the same bytes, as long as it does.
+    // This pins the current behaviour of the other reader with the same bytes.
     assert!(judge(&[b"data: [DONE]\r\r"]).is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! What a reply has come to so far, the same for every dialect, and what it means once it is whole.
+//! The state of a reply so far, the same for every dialect, and its meaning once it is complete.
 //!
 //! ```text
 //! events ──dialect──> Gathered ──whole──> verdict ──> Reply
@@ -6,7 +6,7 @@
 //!                         └──new text, usage──> Sink
 //! ```
 //!
-//! Must never make an answer of half a one, and never mend what is no JSON.
+//! This module must never make an answer of half a reply, and never repair text that is not JSON.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ pub(crate) enum End {
     Other(String),
 }
 
-/// What went wrong in the midst of a reply that began well.
+/// A failure in the middle of a reply that began well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The other side's own error.
@@ -56,20 +56,20 @@ pub(crate) enum Fault {
     TooLong,
 }
 
-/// What came so far.
+/// The parts of a reply that have arrived.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     /// The answer's text.
     pub text: String,
-    /// What it gave to the tool that stands for the answer, as JSON.
+    /// The model's input to the tool that stands for the answer, as JSON.
     pub given: Option<String>,
     /// Why it stopped, once it said so.
     pub end: Option<End>,
     /// The dialect's own last word has come.
     pub over: bool,
-    /// What it said instead of an answer.
+    /// The model's refusal, given instead of an answer.
     pub refusal: String,
-    /// What it costs, as far as that was said.
+    /// The usage, as far as it was stated.
     pub spent: ReplyUsage,
     /// The most text that is taken, in bytes.
     most: usize,
@@ -87,7 +87,7 @@ pub(crate) struct ReplyUsage {
     pub input: Option<u64>,
     /// Tokens written.
     pub output: Option<u64>,
-    /// Of those read, the ones from a cache.
+    /// The part of the read tokens that came from a cache.
     pub cached: u64,
     /// Money in millionths.
     pub micros: Option<u64>,
@@ -105,7 +105,7 @@ impl ReplyUsage {
 }
 
 impl Gathered {
-    /// Nothing yet; of text at most so many bytes.
+    /// Creates an empty state that accepts at most `most` bytes of text.
     pub fn new(most: usize) -> Self {
         Self {
             text: String::new(),
@@ -121,14 +121,15 @@ impl Gathered {
         }
     }
 
-    /// The whole of what it costs; `None` while a part was not said, or what was said cannot be.
+    /// Returns the complete usage; `None` while a part was not stated, or if a stated figure is
+    /// impossible.
     pub fn usage(&self) -> Option<Usage> {
         let whole = self.spent.whole().filter(|_| !self.doubted);
         // Nobody answers for nothing: some servers say 0 where they do not count.
         whole.filter(|it| it.input_tokens > 0 || it.output_tokens > 0)
     }
 
-    /// What it costs at least, so far.
+    /// Returns the minimum usage so far.
     pub fn so_far(&self) -> Option<Usage> {
         let output = self.spent.output.or(Some(0));
         ReplyUsage {
@@ -139,7 +140,6 @@ impl Gathered {
         .filter(|_| !self.doubted)
     }
 
-    /// A piece of the answer.
     pub fn push_text(&mut self, piece: &str) -> Result<(), Fault> {
         self.room(piece)?;
         self.text.push_str(piece);
@@ -147,7 +147,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// A piece of what the tool is given.
+    /// Appends a piece of the tool's input.
     pub fn give(&mut self, piece: &str) -> Result<(), Fault> {
         self.room(piece)?;
         self.given.get_or_insert_default().push_str(piece);
@@ -163,18 +163,18 @@ impl Gathered {
         }
     }
 
-    /// What the sink has not heard of.
+    /// Takes the text that the sink has not received yet.
     pub fn news(&mut self) -> String {
         std::mem::take(&mut self.unheard)
     }
 
-    /// A remark for the report; each is made once.
+    /// Adds a remark for the report; a repeated remark is kept once.
     pub fn note(&mut self, note: &'static str) {
         self.notes.insert(note);
     }
 
-    /// A figure of the other side's, if it is one: what is negative or no whole number is not, and a
-    /// figure above `most` is not believed.
+    /// Returns a figure that the provider stated. A figure that is negative, not a whole number or
+    /// above `most` is not believed.
     pub fn figure(&mut self, value: &Value, most: u64) -> Option<u64> {
         match value {
             Value::Null => None,
@@ -189,7 +189,7 @@ impl Gathered {
         }
     }
 
-    /// The answer, of a reply that has ended by itself.
+    /// Returns the answer of a reply that ended by itself.
     pub fn reply(
         mut self,
         plan: &EndpointPlan,

@@ -1,9 +1,9 @@
-//! When a provider will answer again, out of its headers.
+//! Determines from a provider's headers when it will answer again.
 //!
-//! `retry-after` in seconds or as a date (RFC 9110) goes first, and `retry-after-ms` before it; then
-//! the end of whichever of the account's limits has nothing left: `anthropic-ratelimit-*` as dates,
-//! `x-ratelimit-*` as spans. What lies in the past was not said; how far
-//! ahead a limit is believed is for the caller to say. Must never guess a time that nobody said.
+//! The order is `retry-after-ms`, then `retry-after` in seconds or as a date (RFC 9110), then the
+//! end of the usage limits that have nothing left: `anthropic-ratelimit-*` as dates,
+//! `x-ratelimit-*` as spans. A time in the past counts as not stated. The caller decides how far
+//! ahead a limit is believed. This module must never guess a time that was not stated.
 
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
@@ -11,7 +11,7 @@ use reqwest::header::HeaderMap;
 
 const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 
-/// The moment, seen from `now`.
+/// Returns the time at which the provider will answer again, seen from `now`.
 pub(crate) fn until(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let reported = text("retry-after-ms")
@@ -29,7 +29,7 @@ fn date_or_seconds(text: &str, now: Timestamp) -> Option<Timestamp> {
     }
 }
 
-/// So many seconds from now, rounded up to whole ones.
+/// Returns the time `seconds` after `now`, rounded up to whole seconds.
 fn after(now: Timestamp, seconds: f64) -> Option<Timestamp> {
     if !(0.0..1e9).contains(&seconds) {
         return None;
@@ -42,7 +42,7 @@ fn after(now: Timestamp, seconds: f64) -> Option<Timestamp> {
     now.checked_add(SignedDuration::from_secs(whole)).ok()
 }
 
-/// The latest end of the limits that have nothing left.
+/// Returns the latest end of the limits that have nothing left.
 fn exhausted(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let mut latest = None;
@@ -69,7 +69,7 @@ fn exhausted(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     latest
 }
 
-/// A date, a span like `6m0s`, or a count of seconds or milliseconds since 1970.
+/// Parses a date, a span like `6m0s`, or a count of seconds or milliseconds since 1970.
 fn parse_time(text: &str, now: Timestamp) -> Option<Timestamp> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(at);

@@ -125,7 +125,8 @@ impl Backend for Api {
     }
 }
 
-/// Everything that can go wrong before anybody is asked.
+/// Prepares the client and the body, so that everything that can fail locally fails before the
+/// request is sent.
 fn prepare(
     plan: &EndpointPlan,
     request: &Request,
@@ -142,7 +143,7 @@ fn prepare(
     Ok((client, body))
 }
 
-/// Knows the last text that was told.
+/// A sink that passes every event on and remembers the last text.
 struct LastText<'a> {
     last: String,
     behind: &'a mut dyn Sink,

@@ -1,9 +1,10 @@
 //! Ollama's own dialect: JSON lines.
 //!
-//! It cuts a question that is too long for its window without a word. So the window is always asked
-//! for: what the configuration says, else the smallest usual one that holds the question and an
-//! answer; a question that does not fit is refused before it is sent, and a reply that filled the
-//! window tells afterwards that it was cut. An error may come as a line of a reply that began well.
+//! Ollama silently cuts a question that is too long for its window. The request therefore always
+//! asks for a window: the configured one, otherwise the smallest usual one that holds the question
+//! and an answer. A question that does not fit is refused before it is sent, and a reply that
+//! filled the window is recognised afterwards as cut. An error may come as a line of a reply that
+//! began well.
 
 use serde_json::{Value, json};
 
@@ -16,22 +17,22 @@ use crate::request::Request;
 
 /// Windows that are asked for where none is configured, in tokens.
 const WINDOWS: [u64; 4] = [4_096, 8_192, 16_384, 32_768];
-/// What a question needs beside its own text: the template's words.
+/// Number of tokens that the template adds to a question's own text.
 const TEMPLATE: u64 = 256;
-/// The room that an answer is given at least.
+/// Minimum number of tokens that is left for an answer.
 const ROOM: u64 = 1_024;
 
-/// About how many tokens the whole question has. Text has about four bytes a token; three leave a
-/// margin for code and other languages.
+/// Estimates the number of tokens in the whole question. Text has about four bytes per token;
+/// assuming three leaves a margin for code and other languages.
 fn estimate(request: &Request) -> u64 {
     let bytes = prompt::PLACE.len() + prompt::text(request).len();
     u64::try_from(bytes).unwrap_or(u64::MAX) / 3 + TEMPLATE
 }
 
-/// The window that is asked for.
+/// Returns the window to ask for.
 ///
 /// # Errors
-/// [`BackendError::Rejected`]: the question does not fit.
+/// Returns [`BackendError::Rejected`] if the question does not fit.
 pub(super) fn window(plan: &EndpointPlan, request: &Request) -> Result<u64, BackendError> {
     let needed = estimate(request).saturating_add(ROOM.min(plan.most_tokens(request)));
     let window = match plan.num_ctx {

@@ -1,8 +1,9 @@
-//! How one endpoint is asked: the address, the key, the model, read from one `[backends.NAME]`.
+//! The settings for asking one endpoint: the address, the key and the model, read from one
+//! `[backends.NAME]`.
 //!
-//! A key goes only where the configuration says: the usual key of a provider goes to that provider's
-//! own address, any other address gets the key that `key` names, or none. Must never put a key's
-//! value into a message.
+//! A key is sent only where the configuration allows it: a provider's usual key goes to that
+//! provider's own address; any other address gets the key that `key` names, or none. This module
+//! must never put a key's value into a message.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -40,7 +41,7 @@ pub(crate) struct EndpointPlan {
     pub key: Option<(String, Option<String>)>,
     /// Why a reference to a keyring leads to no key.
     pub no_key: Option<String>,
-    /// What it sees of the environment: the key, proxies and certificates.
+    /// The part of the environment that the endpoint uses: the key, proxies and certificates.
     pub env: BTreeMap<String, String>,
     pub ca_file: Option<PathBuf>,
     pub patience: Patience,
@@ -52,7 +53,7 @@ pub(crate) struct EndpointPlan {
     pub clock: Clock,
 }
 
-/// The variable in which a provider's key usually is.
+/// Returns the variable that usually holds a provider's key.
 pub(crate) fn usual_key(kind: &str) -> Option<&'static str> {
     match kind {
         "anthropic" => Some("ANTHROPIC_API_KEY"),
@@ -69,7 +70,7 @@ fn usual_base(kind: &str) -> &'static str {
     }
 }
 
-/// The variable whose value is sent, if any is.
+/// Returns the variable whose value is sent as the key, if there is one.
 pub(crate) fn key_name(spec: &BackendSpec) -> Option<&str> {
     match (&spec.key, &spec.base_url) {
         (Some(name), _) => Some(name),
@@ -126,7 +127,7 @@ impl EndpointPlan {
                 .bytes()
                 .all(|it| matches!(it, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
         {
-            // What stands there may be the key, so it is not shown.
+            // The value of `key` may be the key itself, so it is not shown.
             let why =
                 "key must be the name of a variable (capitals, digits, _), never the key itself";
             return Err(rejected(why.to_owned()));
@@ -168,10 +169,10 @@ impl EndpointPlan {
         })
     }
 
-    /// The key, if one is to be sent.
+    /// Returns the key, if one is to be sent.
     ///
     /// # Errors
-    /// [`BackendError::Auth`]: it is not there, or no header can carry it.
+    /// Returns [`BackendError::Auth`] if the key is missing or if no header can carry it.
     pub fn secret(&self) -> Result<Option<&str>, BackendError> {
         match &self.key {
             None => Ok(None),
@@ -193,26 +194,26 @@ impl EndpointPlan {
         }
     }
 
-    /// The address of `path` below the base.
     pub fn url(&self, path: &str) -> Url {
         // The base ends with a slash and the path is ours.
         self.base.join(path).unwrap_or_else(|_| self.base.clone())
     }
 
-    /// The most tokens that an answer is given.
+    /// Returns the maximum number of tokens for an answer.
     pub fn most_tokens(&self, request: &Request) -> u64 {
         let asked = request.limits.max_output_tokens;
         self.max_output_tokens.map_or(asked, |own| own.min(asked))
     }
 
-    /// The most bytes of text that an answer is believed to have: no token is as long as this.
+    /// Returns the maximum number of bytes of text that an answer is believed to have; it allows
+    /// more bytes per token than any token has.
     pub fn most_text(&self, request: &Request) -> usize {
         let bytes = self.most_tokens(request).saturating_mul(512).max(64 * 1024);
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.output_cap.map_or(most, |cap| cap.min(most))
     }
 
-    /// The deadlines, with this instance's own in place of the request's.
+    /// Returns the deadlines of the request, replaced by this instance's own where it sets them.
     pub fn limits(&self, asked: &RequestLimits) -> RequestLimits {
         let own = &self.patience;
         let or = |own: Option<Duration>, asked: Duration| own.unwrap_or(asked);
@@ -224,7 +225,7 @@ impl EndpointPlan {
         }
     }
 
-    /// For reading times that the other side says.
+    /// Returns the time and the zone in which the provider's times are read.
     pub fn here(&self) -> LocalClock {
         LocalClock {
             now: self.clock.read().map(|now| now.wall).unwrap_or_default(),
@@ -232,7 +233,7 @@ impl EndpointPlan {
         }
     }
 
-    /// Who is asked, for messages.
+    /// Returns the host that is asked, for messages.
     pub fn host(&self) -> String {
         host(&self.base)
     }

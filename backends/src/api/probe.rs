@@ -29,19 +29,19 @@ const FAR: Duration = Duration::from_secs(10);
 /// The most of a list that is read.
 const LIST: usize = 8 * 1024 * 1024;
 
-/// What an endpoint says of itself.
+/// An endpoint's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    /// Who answers, in words.
+    /// The name of the server that answers.
     pub who: String,
     /// The models that it has; `None`: it does not list them.
     pub models: Option<Vec<String>>,
 }
 
-/// What can be known before a run, cheaply: an endpoint of another host is not asked.
+/// Checks what can be known cheaply before a run. An endpoint on another host is not contacted.
 ///
 /// # Errors
-/// Nobody listens, or Ollama does not have the model.
+/// Returns an error if nothing listens at the address, or if Ollama does not have the model.
 pub(crate) fn preflight(plan: &EndpointPlan) -> Result<(), BackendError> {
     if !plan.is_loopback {
         return Ok(());
@@ -79,10 +79,11 @@ fn listens(plan: &EndpointPlan) -> Result<(), BackendError> {
     Err(last)
 }
 
-/// Whether the model is among those that were listed.
+/// Checks that the model is among the listed ones.
 ///
 /// # Errors
-/// [`BackendError::NotInstalled`], with the nearest ones or the command that gets it.
+/// Returns [`BackendError::NotInstalled`] with the nearest models or the command that gets the
+/// model.
 pub(crate) fn has_model(plan: &EndpointPlan, found: &Endpoint) -> Result<(), BackendError> {
     let Some(models) = &found.models else {
         return Ok(());
@@ -186,7 +187,7 @@ async fn listed(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, Backend
     Ok(Endpoint { who, models })
 }
 
-/// Something that is not what the configuration says.
+/// Returns the error for a server that is not the configured one.
 fn other(plan: &EndpointPlan) -> BackendError {
     let host = plan.host();
     let why = match plan.dialect {

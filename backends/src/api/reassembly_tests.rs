@@ -55,7 +55,8 @@ fn question() -> Request {
     }
 }
 
-/// What a reply in these pieces comes to, and what a sink would hear of it.
+/// Reads a reply from these pieces; returns the gathered reply and the text that a sink would
+/// receive.
 fn read(plan: &EndpointPlan, kind: &str, pieces: &[&[u8]]) -> (Gathered, String) {
     let request = question();
     let mut reader = plan.dialect.reader(plan, &request, 1_000);
@@ -110,7 +111,7 @@ fn ten_thousand_cuts_of_replies_lose_no_byte_of_text() {
             (_, 1) => "\r\n",
             _ => "\n",
         };
-        // What stands within JSON is escaped, so that only the ends of lines are replaced.
+        // Line ends within JSON are escaped, so this replaces only the ends of lines.
         let reply = reply.replace('\n', end).into_bytes();
         let pieces = random.cut(&reply, 60);
         let (gathered, heard) = read(plan, kind, &pieces);

@@ -1,6 +1,8 @@
-//! What another side's error means: a status, a header, a body in any of the dialects' shapes.
+//! Determines the meaning of a provider's error from a status, a header, and a body in any
+//! dialect's format.
 //!
-//! The status decides; a name or a sentence only where there is none. Must never read an answer.
+//! The status decides; a name or a sentence counts only if there is no status. This module must
+//! never read an answer.
 
 use reqwest::header::HeaderMap;
 use serde_json::Value;
@@ -17,7 +19,7 @@ use crate::sink::Limit;
 /// The most of a sentence that is shown, in bytes.
 const SHOWN: usize = 400;
 
-/// An answer with a status that is none.
+/// Returns the error for a response whose status is not a success.
 pub(crate) fn of_status(
     plan: &EndpointPlan,
     status: u16,
@@ -62,7 +64,7 @@ fn plain(value: &Value, body: &[u8], headers: &HeaderMap) -> String {
     }
 }
 
-/// An error in the midst of a reply.
+/// Returns the error for a failure in the middle of a reply.
 pub(crate) fn of_fault(plan: &EndpointPlan, fault: Fault, secrets: &Secrets) -> BackendError {
     match fault {
         Fault::Said { status, code, text } => {
@@ -80,7 +82,7 @@ pub(crate) fn of_fault(plan: &EndpointPlan, fault: Fault, secrets: &Secrets) -> 
     }
 }
 
-/// The status that belongs to a short name.
+/// Returns the status that belongs to an error's short name.
 fn status_of(code: &str) -> Option<u16> {
     code.split(' ').find_map(|word| {
         Some(match word {
@@ -140,7 +142,7 @@ fn meaning(
         limit,
     };
     match refusal_text::meaning(said, &plan.here(), why.clone()) {
-        // Overloaded, and it says for how long.
+        // The provider is overloaded and states for how long.
         Some(BackendError::Unavailable { why }) if until.is_some() => {
             BackendError::RateLimited { until, why }
         }
@@ -152,7 +154,7 @@ fn meaning(
     }
 }
 
-/// A model that the other side does not have.
+/// Returns the error for a model that the provider does not have.
 pub(crate) fn no_model(plan: &EndpointPlan, why: &str) -> BackendError {
     let hint = match plan.dialect {
         Dialect::Ollama => format!("{why}; ollama pull {}", plan.model),

@@ -1,19 +1,22 @@
 //! Claude Code as a backend: `claude -p`, one question and one answer.
 //!
-//! - **One attempt.** Its own ten retries are off (`CLAUDE_CODE_MAX_RETRIES=0`, no second request
-//!   when a stream breaks): what is tried again, and when, is for budgets and policies to say.
-//! - **No tools** unless the configuration names some, for what a job proposes is checked anyway and
-//!   a model without tools can be told nothing harmful. Settings of users and projects are not read
-//!   (`--setting-sources ""`), so no hook of a project ever runs here, and no MCP server is started.
-//! - **Permission mode `default`.** Nobody is there to be asked, so whatever is not allowed by name is
-//!   denied; the named tools are allowed by name. The modes that let everything pass would make the
-//!   kernel's sandbox the only ones; the sandbox is there all the same, for a program may have faults.
-//! - **Success** is exit code 0, `is_error` false, subtype `success`, an answer that is not empty
-//!   and, with a schema, JSON. Each of these was seen to be wrong while the others were right.
-//! - Its folder (`CLAUDE_CONFIG_DIR`) holds the login. Behind sandbox it is set, so that the program
-//!   writes nothing beside it.
+//! - **One attempt.** Claude Code's own ten retries are off (`CLAUDE_CODE_MAX_RETRIES=0`, no second
+//!   request when a stream breaks): budgets and policies decide what is tried again, and when.
+//! - **No tools** unless the configuration names some, because a job's proposals are checked anyway
+//!   and a model without tools cannot be instructed to do harm. Settings of users and projects are
+//!   not read (`--setting-sources ""`), so no hook of a project ever runs here, and no MCP server
+//!   is started.
+//! - **Permission mode `default`.** There is no person to ask, so everything that is not allowed by
+//!   name is denied; the named tools are allowed by name. With the modes that let everything pass,
+//!   the kernel's sandbox would be the only one; the sandbox is used in any case, because a program
+//!   may have faults.
+//! - **Success** requires exit code 0, `is_error` false, subtype `success`, an answer that is not
+//!   empty and, with a schema, JSON. Each of these was seen to be wrong while the others were
+//!   right.
+//! - The program's folder (`CLAUDE_CONFIG_DIR`) holds the login. Inside the sandbox the variable is
+//!   set, so that the program writes nothing beside that folder.
 //!
-//! Must never put a request's text or a key on the command line.
+//! This module must never put a request's text or a key on the command line.
 
 mod stream;
 
@@ -147,7 +150,8 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
         ("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK", "1".to_owned()),
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
         ("DISABLE_AUTOUPDATER", "1".to_owned()),
-        // The program itself speaks before it asks anyone: this bounds how long it waits then.
+        // The program itself prints output before it contacts the provider; this variable limits
+        // how long it then waits.
         ("API_TIMEOUT_MS", first_byte.as_millis().max(1).to_string()),
         (
             "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
@@ -225,7 +229,7 @@ impl Judge<'_> {
         agent::answer(self.request, said, self.secrets)
     }
 
-    /// The program says itself that it failed.
+    /// Returns the error for a program that reports its own failure.
     fn refused(
         &self,
         result: &Value,
@@ -252,7 +256,7 @@ impl Judge<'_> {
                 let most = self.request.limits.max_output_tokens;
                 return malformed(format!("the answer is longer than {most} tokens"));
             }
-            // What the model wrote in the place of an answer: nothing, or half of one.
+            // The model wrote nothing, or only half an answer.
             _ if said.contains("could not be parsed") => return malformed(why),
             _ if result["stop_reason"] == "refusal" => {
                 return BackendError::Rejected {
@@ -275,7 +279,7 @@ impl Judge<'_> {
         })
     }
 
-    /// It ended and never said how it went.
+    /// Returns the error for a program that ended without reporting a result.
     fn without_result(&self, ended: &Ended, well: bool) -> BackendError {
         if well {
             return agent::ended_without("a result", ended, self.secrets);
@@ -291,7 +295,7 @@ impl Judge<'_> {
     }
 }
 
-/// A result's own words: the answer, or what went wrong.
+/// Returns a result's text: the answer, or the description of the failure.
 fn sentence(result: &Value) -> String {
     if let Some(text) = result["result"].as_str() {
         return text.to_owned();

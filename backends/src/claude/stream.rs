@@ -1,12 +1,13 @@
-//! The events of `claude -p --output-format stream-json`, folded to what they come to.
+//! Folds the events of `claude -p --output-format stream-json` into one transcript.
 //!
 //! ```text
 //! system/init ─> (stream_event | assistant | user | rate_limit_event)* ─> result
 //! ```
 //!
-//! Events are told apart by their `type`, wherever in the object it stands; unknown ones pass. One
-//! message of the API comes as several `assistant` events that repeat its id and its usage, so the
-//! running total counts by id. Must never fail: a line that is no event is counted.
+//! Events are distinguished by their `type`, wherever it is in the object; unknown events are
+//! skipped. One message of the API comes as several `assistant` events that repeat its id and its
+//! usage, so the running total counts by id. The reader must never fail: a line that is not an
+//! event is counted.
 
 use std::collections::HashMap;
 
@@ -19,15 +20,16 @@ use crate::api::is_not_billed;
 use crate::request::Usage;
 use crate::sink::{Limit, OwnedEvent, OwnedTarget};
 
-/// How many messages are told apart; the running total of more is only less exact.
+/// Maximum number of messages that are counted separately; beyond it, the running total is only
+/// less exact.
 const MOST_MESSAGES: usize = 10_000;
 
-/// What the events came to.
+/// The combined result of the events.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     /// The last `result` event.
     pub result: Option<Value>,
-    /// What was said last of the account's limits.
+    /// The last report on a usage limit.
     pub limit: Option<Limit>,
     /// Lines that are no event.
     pub unreadable: u64,
@@ -142,7 +144,7 @@ fn user(event: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
     }
 }
 
-/// A result's text: it is one, or a list of blocks with one each.
+/// Returns a result's text, which is either a string or a list of blocks with one text each.
 fn result_text(content: &Value) -> Option<String> {
     let blocks = content.as_array().map(|blocks| {
         let texts = blocks.iter().filter_map(|block| block["text"].as_str());
@@ -152,13 +154,13 @@ fn result_text(content: &Value) -> Option<String> {
     text.filter(|text| !text.trim().is_empty())
 }
 
-/// The exit code that the program puts before the output of a command that failed.
+/// Parses the exit code that the program writes before the output of a failed command.
 fn exit_code(error: &str) -> Option<i64> {
     let code = error.trim_start().strip_prefix("Exit code ")?;
     code.split_whitespace().next()?.parse().ok()
 }
 
-/// One message's usage, in the API's own names.
+/// Reads the usage of one message, in the API's own names.
 fn one(usage: &Value) -> Option<Usage> {
     let count = |key: &str| usage[key].as_u64().unwrap_or(0);
     usage.as_object()?;
@@ -173,8 +175,9 @@ fn one(usage: &Value) -> Option<Usage> {
     })
 }
 
-/// What all of it cost, out of a `result` event: its `usage` is only the last leg where it had
-/// helpers of its own, so the sum over models counts. Nothing stated is `None`.
+/// Returns the total usage from a `result` event. If the program used helpers of its own, the
+/// event's `usage` covers only the last part, so the sum over models counts. Returns `None` if no
+/// usage is stated.
 pub(crate) fn total(result: &Value) -> Option<Usage> {
     let models = result["modelUsage"].as_object().filter(|it| !it.is_empty());
     let cost = result["total_cost_usd"].as_f64().map(micros);
@@ -206,10 +209,11 @@ pub(crate) fn total(result: &Value) -> Option<Usage> {
     })
 }
 
-/// Whether a `result` event's sum has all that is billed. The program counts a message when it is over,
-/// so one that an API broke off is not in it, though it may be billed; one that was turned away is not
-/// billed. Where it stopped by itself (its turns or its money are used up, the answer does not fit its
-/// schema, the model refuses), nothing was under way.
+/// Returns whether a `result` event's sum includes everything that is billed. The program counts a
+/// message when it is over, so the sum lacks a message that an API broke off, although it may be
+/// billed; a message that was turned away is not billed. If the program stopped by itself (it used
+/// up its turns or its money, the answer does not fit its schema, the model refuses), no message
+/// was in progress.
 fn is_whole(result: &Value) -> bool {
     let status = result["api_error_status"].as_u64();
     let turned_away = status
@@ -394,7 +398,7 @@ null
                 r#"{"subtype":"success","is_error":true,"stop_reason":"refusal"}"#,
                 true,
             ),
-            // Turned away at the door.
+            // The API turned this request away.
             (
                 r#"{"subtype":"success","is_error":true,"api_error_status":429}"#,
                 true,

@@ -1,18 +1,18 @@
 //! Codex as a backend: `codex exec --json`, one question and one answer.
 //!
-//! - **The question** goes in on standard input, which is closed after it: an open one hangs the
-//!   program, and a command line can be read by every user.
-//! - **No tools** unless the configuration names some (`tools = ["shell"]`): then its shell, the only
-//!   one that it is given. The user's own configuration and rules are not read, so no hook, no
-//!   notifier and no MCP server runs; another provider is described in `args` by `-c` options.
-//! - **Sandbox mode.** Behind our sandbox its own sandbox is off (`danger-full-access`): a second one
-//!   inside of ours often cannot be raised, and the program then says nothing of a command that it
-//!   could not run. Without our sandbox it is `read-only`.
-//! - **Success** is exit code 0, a completed turn and a last message that is not empty and, with a
-//!   schema, JSON. Commands that failed on the way are noted.
-//! - It states no cost: whoever keeps accounts prices its tokens.
+//! - **The question** is written to standard input, which is closed after it: an open one makes the
+//!   program hang, and every user can read a command line.
+//! - **No tools** unless the configuration names some (`tools = ["shell"]`): then the program gets
+//!   its shell, and no other tool. The user's own configuration and rules are not read, so no hook,
+//!   no notifier and no MCP server runs; `-c` options in `args` describe another provider.
+//! - **Sandbox mode.** Inside our sandbox, the program's own sandbox is off (`danger-full-access`):
+//!   a second one inside ours often cannot be set up, and the program then does not report commands
+//!   that it could not run. Without our sandbox the mode is `read-only`.
+//! - **Success** requires exit code 0, a completed turn and a last message that is not empty and,
+//!   with a schema, JSON. Commands that failed on the way are noted.
+//! - The program states no cost; the code that tracks the budget usage prices its tokens.
 //!
-//! Must never wait for an approval, and never leave a file of the question behind.
+//! This module must never wait for an approval, and never leave a file of the question behind.
 
 mod stream;
 
@@ -30,7 +30,7 @@ use stream::Transcript;
 /// The schema of the answer, in the run folder.
 const SCHEMA_FILE: &str = "answer.schema.json";
 
-/// What it has beside the shell, none of which answers a question.
+/// Features besides the shell, all turned off because none of them answers a question.
 const FEATURES: &[&str] = &[
     "hooks",
     "plugins",
@@ -58,7 +58,7 @@ impl Codex {
     }
 }
 
-/// The mode of its own sandbox.
+/// Returns the mode of the program's own sandbox.
 fn sandbox(plan: &AgentPlan) -> &'static str {
     if plan.walled() {
         "danger-full-access"
@@ -122,7 +122,8 @@ impl Backend for Codex {
     }
 }
 
-/// Writes the schema where the program finds it. Without a run folder the question alone says it.
+/// Writes the schema to a file for the program. Without a run folder, only the question contains
+/// the schema.
 fn put_schema(request: &Request) -> Result<Option<Folder>, BackendError> {
     let (Some(schema), Some(path)) = (&request.schema, &request.run_dir) else {
         return Ok(None);

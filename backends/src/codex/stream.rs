@@ -16,10 +16,10 @@ use crate::agent::Reader;
 use crate::request::Usage;
 use crate::sink::{OwnedEvent, OwnedTarget};
 
-/// How many tools can be under way; of more, each is told of twice.
+/// Maximum number of active tools that are tracked; each tool beyond it is reported twice.
 const MOST_AT_ONCE: usize = 1_000;
 
-/// What the events came to.
+/// The combined result of the events.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     /// The last thing that the model said.
@@ -28,7 +28,6 @@ pub(crate) struct Transcript {
     pub completed: bool,
     /// Why it failed, in the program's words.
     pub error: Option<String>,
-    /// What it cost.
     pub usage: Option<Usage>,
     /// Commands that did not end with exit code 0.
     pub failed_commands: u64,
@@ -63,7 +62,7 @@ impl Reader for Transcript {
                 self.error = Some(error_sentence(&event["error"]["message"]));
                 return OutputVerdict::ResultSeen;
             }
-            // It may go on trying: `turn.failed` or the exit code says how it went.
+            // The program may go on trying: `turn.failed` or the exit code shows how it ended.
             Some("error") => {
                 let message = error_sentence(&event["message"]);
                 tell(OwnedEvent::Note(message.clone()));
@@ -101,7 +100,7 @@ impl Transcript {
                 let failed = status != "completed" || code.as_i64().is_some_and(|code| code != 0);
                 self.failed_commands += u64::from(failed);
                 let id = item["id"].as_str().unwrap_or_default();
-                // Some items are told of only when they are over.
+                // The program reports some items only when they are over.
                 if !self.begun.remove(id) {
                     tell(tool_use(item, kind));
                 }
@@ -122,7 +121,8 @@ impl Transcript {
     }
 }
 
-/// What a tool works on: a command, the files that it changes, a server's tool, a search.
+/// Returns the event for a tool, with its target: a command, the files that it changes, a server's
+/// tool, a search.
 fn tool_use(item: &Value, kind: &str) -> OwnedEvent {
     let text = |key: &str| item[key].as_str().filter(|text| !text.is_empty());
     let target = match kind {
@@ -153,7 +153,7 @@ fn is_tool(kind: &str) -> bool {
     )
 }
 
-/// An API's error may come as its whole JSON: then its sentence.
+/// Returns the message of an API's error, which may come as its whole JSON.
 fn error_sentence(message: &Value) -> String {
     let text = message.as_str().unwrap_or_default();
     let inner = serde_json::from_str::<Value>(text).ok();

@@ -38,7 +38,7 @@ pub const LARGEST: u64 = 256 * 1024 * 1024;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecordingLine {
-    /// What it is of.
+    /// The subject of the recording.
     Recording {
         /// [`FORMAT`].
         format: u32,
@@ -53,7 +53,7 @@ pub enum RecordingLine {
     Asked(Box<Exchange>),
     /// See [`RecordedArtifact`].
     Made(RecordedArtifact),
-    /// What was read was not kept, for there was so much of it.
+    /// The reads were too large and were not kept.
     Over {
         /// How many bytes it had.
         bytes: u64,
@@ -88,11 +88,11 @@ pub struct Content {
 /// A question and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
-    /// Of the question.
+    /// Digest of the question.
     pub digest: Digest,
     /// The question.
     pub question: ReplayQuestion,
-    /// Who answered, or did not.
+    /// The backend that was asked.
     pub backend: String,
     /// The answer; its `value` is read out of its text again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,7 +100,7 @@ pub struct Exchange {
     /// Why there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<BackendError>,
-    /// Of the answer's text: tells whether it was changed since.
+    /// Digest of the answer's text; it shows whether the text was changed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_digest: Option<Digest>,
 }
@@ -121,7 +121,7 @@ pub enum FileError {
     NotOne {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and in which line.
+        /// The defect, and the line that has it.
         why: String,
     },
     /// It has no end, or lines are missing.
@@ -129,13 +129,13 @@ pub enum FileError {
     Cut {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The missing part.
         why: String,
     },
 }
 
 impl Content {
-    /// A content as it is kept.
+    /// Creates a content in the form in which it is kept.
     pub fn of(digest: Digest, bytes: &[u8], redactor: &Redactor) -> Self {
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text.into(),
@@ -143,7 +143,7 @@ impl Content {
         };
         let clean = redactor.redact(&text);
         let redacted = clean != text;
-        // What is not UTF-8 is kept byte for byte, unless there is something to take out.
+        // Bytes that are not UTF-8 are kept as they are, unless there is something to redact.
         let whole = !redacted && matches!(text, std::borrow::Cow::Owned(_));
         Self {
             digest,
@@ -153,7 +153,7 @@ impl Content {
         }
     }
 
-    /// The bytes as they are kept; none when they are no base64.
+    /// Returns the bytes as they are kept; `None` if they are not valid base64.
     pub fn bytes(&self) -> Option<Vec<u8>> {
         match (&self.text, &self.base64) {
             (Some(text), _) => Some(text.as_bytes().to_vec()),
@@ -164,7 +164,7 @@ impl Content {
 }
 
 impl Exchange {
-    /// A question and its answer, without what must not be kept.
+    /// Creates the redacted record of a question and its answer.
     pub fn of(
         question: ReplayQuestion,
         backend: &str,
@@ -199,7 +199,7 @@ impl Exchange {
     }
 }
 
-/// The file's bytes: the lines, and the last one behind them.
+/// Returns the bytes of the file: the lines, followed by the end line.
 pub fn encode(lines: &[RecordingLine], outcome: Value) -> Vec<u8> {
     let mut bytes = Vec::new();
     let end = RecordingLine::End {
@@ -274,10 +274,10 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<RecordingLine>, FileError> {
     }
 }
 
-/// All contents of a recording, and how many of them had something taken out.
+/// Returns all contents of a recording, and the number of them that are redacted.
 ///
 /// # Errors
-/// The digest of one whose bytes cannot be read.
+/// Returns the digest of a content whose bytes cannot be read.
 pub fn contents(lines: &[RecordingLine]) -> Result<(BTreeMap<Digest, Vec<u8>>, usize), Digest> {
     let mut contents = BTreeMap::new();
     let mut redacted = 0;

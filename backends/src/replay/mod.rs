@@ -1,13 +1,13 @@
-//! The backend that asks nobody: it gives the answers of a recording, each to the question that it was
-//! an answer to.
+//! A backend that asks no model: it gives the answers of a recording, each to the question that it
+//! originally answered.
 //!
 //! ```text
 //! Request ──> Question ──digest──> recorded? ──yes──> the reply, or the error, that came then
 //!                                            └─no──> rejected, with where the nearest one differs
 //! ```
 //!
-//! For a run that is gone through again, and for tests of one's own jobs. Must never answer a question
-//! that was not asked, unless it was told to go by order.
+//! It serves replays of a run and tests of a user's own jobs. It must never answer a question that
+//! was not recorded, unless it is set to go by order.
 
 pub mod file;
 pub mod question;
@@ -52,7 +52,7 @@ struct ReplayState {
 }
 
 impl Replay {
-    /// Under a name, with what was asked then.
+    /// Creates a replay with this name from recorded exchanges.
     pub fn new(name: &str, exchanges: Vec<Exchange>) -> Self {
         Self {
             name: name.to_owned(),
@@ -68,10 +68,10 @@ impl Replay {
         }
     }
 
-    /// With the exchanges of a recording's file.
+    /// Creates a replay from the exchanges in a recording's file.
     ///
     /// # Errors
-    /// [`BackendError::Rejected`]: the file is not there, or no whole recording.
+    /// Returns [`BackendError::Rejected`] if the file is missing or is not a whole recording.
     pub fn open(name: &str, path: PathBuf) -> Result<Self, BackendError> {
         let lines = file::read(&path).map_err(|error| BackendError::Rejected {
             why: format!(
@@ -86,8 +86,9 @@ impl Replay {
         Ok(Self::new(name, exchanges.collect()))
     }
 
-    /// The same as the backend that answered then, and one that goes by order where a question
-    /// differs: what drifted is noted, and the rest can still be compared.
+    /// Sets the description of the backend that answered originally, and makes the replay go by
+    /// order where a question differs: the difference is noted as drift, and the rest can still be
+    /// compared.
     #[must_use]
     pub fn standing_in(mut self, description: Description) -> Self {
         self.description = description;
@@ -95,12 +96,12 @@ impl Replay {
         self
     }
 
-    /// The questions that were not asked then.
+    /// Returns the questions that were not recorded.
     pub fn drift(&self) -> Vec<Drift> {
         self.lock().drift.clone()
     }
 
-    /// How many requests came.
+    /// Returns how many requests came.
     pub fn asked(&self) -> usize {
         self.lock().asked
     }
@@ -109,7 +110,8 @@ impl Replay {
         self.state.lock().expect("nothing panics while it holds it")
     }
 
-    /// The exchange for a question: the first with its digest that was not given yet, else the last.
+    /// Finds the exchange for a question: the first one with its digest that was not given yet,
+    /// otherwise the last one.
     fn find(&self, question: &ReplayQuestion) -> Result<&Exchange, String> {
         let mut state = self.lock();
         state.asked += 1;

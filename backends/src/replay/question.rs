@@ -1,8 +1,9 @@
-//! What of a request makes it the same question, and where two questions differ first.
+//! The parts of a request that make up its question, and the first difference between two
+//! questions.
 //!
-//! A request's id, its folder and its deadlines are of one run; the nonce of its fences comes from the
-//! run's seed. Everything else is the question. Must never take two questions for one that a model
-//! could tell apart, but for those.
+//! A request's id, its folder and its deadlines belong to one run; the nonce of its fences comes
+//! from the run's seed. Everything else is the question. Apart from these parts, two questions that
+//! a model could distinguish must never count as the same.
 
 use runner_engine::digest::Digest;
 use runner_text::redact::Redactor;
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use crate::{Request, Source, Temperature};
 
-/// What stands in the place of a fence's nonce.
+/// Replacement for a fence's nonce.
 const NONCE: &str = "0000000000000000";
 
 /// A question.
@@ -40,7 +41,7 @@ pub struct ReplayQuestion {
 }
 
 impl ReplayQuestion {
-    /// That of a request, without what must not be kept.
+    /// Returns the question of a request, redacted.
     pub fn of(request: &Request, redactor: &Redactor) -> Self {
         let nonce = request
             .sources
@@ -71,12 +72,12 @@ impl ReplayQuestion {
         }
     }
 
-    /// What it is found by.
+    /// Returns the digest by which the question is found.
     pub fn digest(&self) -> Digest {
         Digest::of(&serde_json::to_vec(self).expect("a question has string keys only"))
     }
 
-    /// Where another differs first, in words; none where it does not.
+    /// Describes the first difference from another question; returns `None` if there is none.
     pub fn differs(&self, other: &Self) -> Option<String> {
         let texts = |what: &str, one: &str, two: &str| {
             line_of(one, two).map(|line| format!("{what}, line {line}"))
@@ -120,14 +121,13 @@ impl ReplayQuestion {
     }
 }
 
-/// The nonce of a fenced text.
 fn nonce(fenced: &str) -> Option<&str> {
     let nonce = fenced.strip_prefix("<<<UNTRUSTED ")?.split_once(">>>")?.0;
     let good = nonce.len() >= 8 && nonce.bytes().all(|byte| byte.is_ascii_alphanumeric());
     good.then_some(nonce)
 }
 
-/// A value with all its texts redacted; digests stay.
+/// Returns a value with all its texts redacted; digests stay.
 pub fn redacted(value: &Value, redactor: &Redactor) -> Value {
     match value {
         Value::String(text) if Digest::parse(text).is_some() => value.clone(),
@@ -143,7 +143,7 @@ pub fn redacted(value: &Value, redactor: &Redactor) -> Value {
     }
 }
 
-/// The first line, counted from 1, at which two texts differ.
+/// Returns the first line, counted from 1, at which two texts differ.
 pub fn line_of(one: &str, two: &str) -> Option<usize> {
     if one == two {
         return None;
@@ -155,7 +155,7 @@ pub fn line_of(one: &str, two: &str) -> Option<usize> {
     })
 }
 
-/// The first place at which two values differ.
+/// Describes the first difference between two values.
 fn value(path: &str, one: &Value, two: &Value) -> Option<String> {
     match (one, two) {
         _ if one == two => None,

@@ -29,7 +29,7 @@ pub fn ollama(situation: S, place: &Path) -> Option<Case> {
     api("ollama", situation, place)
 }
 
-/// A backend that asks `base` with the canary as its key.
+/// Builds a backend that asks `base` with the canary as its key.
 pub fn backend(kind: &str, base: &str, change: impl FnOnce(&mut BackendSpec)) -> Arc<dyn Backend> {
     let mut spec = BackendSpec {
         name: "under-test".into(),
@@ -106,7 +106,7 @@ fn api(kind: &str, situation: S, place: &Path) -> Option<Case> {
     })
 }
 
-/// What the one request to `server` was.
+/// Returns the body of the one request to `server`.
 fn body(server: &Server) -> Value {
     let seen = server.seen();
     let call = seen.iter().find(|seen| seen.is_call()).unwrap();
@@ -124,7 +124,7 @@ fn ollamas_silent_cut_is_found_before_and_after() {
         instructions: "word ".repeat(count),
         ..question(None)
     };
-    // What it says it read is the window that it was asked for.
+    // The server reports that it read as many tokens as the requested window has.
     let cuts = Server::start(|talk, seen| {
         if lists(talk, &seen.line, Dialect::Ollama) {
             return;

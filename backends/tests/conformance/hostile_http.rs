@@ -16,7 +16,6 @@ const DEADLINE: Duration = Duration::from_millis(150);
 /// How far a loaded machine may be behind; far below `NEVER`.
 const SLACK: Duration = Duration::from_secs(8);
 
-/// What is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Right {
     /// The whole answer, with this usage.
@@ -150,7 +149,6 @@ fn word(right: Right) -> &'static str {
     }
 }
 
-/// The kind and the API of a dialect.
 pub fn kind(dialect: Dialect) -> (&'static str, Option<String>) {
     match dialect {
         Dialect::Messages => ("anthropic", None),
@@ -160,7 +158,7 @@ pub fn kind(dialect: Dialect) -> (&'static str, Option<String>) {
     }
 }
 
-/// A short question with deadlines that only what tests them meets.
+/// Returns a short question with deadlines that only the behaviours that test them reach.
 pub fn question(behaviour: Option<B>) -> Request {
     let mut request = Request {
         sources: Vec::new(),
@@ -184,7 +182,7 @@ fn ask(backend: &dyn Backend, request: &Request) -> (Result<Reply, E>, VecSink) 
     (result, sink)
 }
 
-/// The most memory that this process has had, in KiB, since [`forget_peak`].
+/// Returns the peak memory of this process since [`forget_peak`], in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status

@@ -1,8 +1,8 @@
 //! One suite for every backend: the contract in the doc of `Backend`, clause by clause.
 //!
-//! A row of [`IMPLEMENTATIONS`] can put its backend into a [`Situation`], or says that it cannot;
-//! what it cannot is counted and printed. A new backend joins by adding its row. Programs are shell
-//! scripts in a temporary folder; no test sleeps.
+//! A row of [`IMPLEMENTATIONS`] can put its backend into a [`Situation`], or reports that it
+//! cannot; those cases are counted and printed. A new backend joins by adding its row. Programs are
+//! shell scripts in a temporary folder; no test sleeps.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test's own set-up may fail loudly
 #![allow(clippy::print_stdout)] // the count of what was not applicable has to be seen
 
@@ -104,7 +104,7 @@ const SITUATIONS: [Situation; 26] = [
 /// A backend in a situation.
 struct Case {
     backend: Arc<dyn Backend>,
-    /// What a good answer to this request is.
+    /// A good answer to this request.
     answer: fn(&Request) -> Value,
     /// How often a model was asked so far.
     calls: Box<dyn Fn() -> usize>,
@@ -269,7 +269,7 @@ fn request(situation: Situation, run_dir: &Path, number: u32) -> Request {
         "ä".repeat(40_000)
     );
     Request {
-        // The folder's name is what tells tests apart that run at the same time.
+        // The folder's name distinguishes tests that run at the same time.
         id: format!("conformance{}/{number}", run_dir.display()),
         purpose: "conformance".into(),
         instructions: "choose".into(),
@@ -286,7 +286,7 @@ fn request(situation: Situation, run_dir: &Path, number: u32) -> Request {
     }
 }
 
-/// What the contract says about this situation.
+/// The result that the contract requires in this situation.
 enum Expected {
     Answer,
     Error(Class, fn(&BackendError) -> bool),
@@ -351,7 +351,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-/// A folder with a run folder in it.
+/// Creates a temporary folder with a run folder in it.
 fn place() -> (TempDir, PathBuf) {
     let place = tempfile::tempdir().unwrap();
     let run_dir = place.path().join("run");
@@ -359,7 +359,7 @@ fn place() -> (TempDir, PathBuf) {
     (place, run_dir)
 }
 
-/// Every case that can be made, with its name.
+/// Calls `check` for every case that can be made, with its name.
 fn each_case(mut check: impl FnMut(&str, Situation, Case, &Path)) {
     for (name, factory) in IMPLEMENTATIONS {
         for situation in SITUATIONS {

@@ -1,4 +1,4 @@
-//! What only a `command` does: files in its run folder, its own environment.
+//! Behaviour that only a `command` has: files in its run folder, its own environment.
 
 use std::fs;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn without_a_schema_text_may_be_text() {
     assert_eq!(reply.value, None);
 }
 
-/// A command backend without the suite's own trimmings.
+/// Builds a command backend without the additional settings of the suite.
 fn program(place: &Path, script: &str, change: impl FnOnce(&mut BackendSpec)) -> Arc<dyn Backend> {
     let file = place.join("agent.sh");
     fs::write(&file, script).unwrap();

@@ -1,4 +1,5 @@
-//! What a connection trusts, and whom it reaches: certificates, proxies, addresses.
+//! Connection security: the certificates that a connection trusts, and the proxies and addresses
+//! that it reaches.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -43,7 +44,7 @@ impl Wire for Tls {
     }
 }
 
-/// A server whose certificate is for `name`, and the file of who signed it.
+/// Starts a server whose certificate is for `name`, and writes the signer's certificate to a file.
 fn secure(name: &str, place: &Path) -> (Server, PathBuf) {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -155,7 +156,7 @@ fn only_the_right_certificate_opens_a_connection() {
 #[test]
 fn a_server_that_is_not_there_is_known_within_its_deadline() {
     let short = Some(Duration::from_millis(150));
-    // Takes the connection and never says a word of TLS.
+    // The server accepts the connection and never starts TLS.
     let silent = Server::start(|talk, _| talk.wait());
     let error = ask(
         &format!("https://127.0.0.1:{}/v1", silent.port()),

@@ -22,16 +22,16 @@ const GRACE: Duration = Duration::from_secs(2);
 /// So much of its last words is read.
 const WORDS: u64 = 4_096;
 
-/// What is asked for.
+/// A request to keep the machine awake.
 #[derive(Clone, Debug)]
 pub struct InhibitRequest {
-    /// Of whom; `None` where this system has nobody.
+    /// The command to use; `None` if this system has none.
     pub means: Option<InhibitorCommand>,
     /// Where that program is; `None` where it is not installed.
     pub program: Option<PathBuf>,
     /// The whole environment of it: where the system's bus is, where it is elsewhere.
     pub env: BTreeMap<String, String>,
-    /// What the machine is kept awake for, in a line that `systemd-inhibit --list` shows.
+    /// The reason for keeping the machine awake, as a line that `systemd-inhibit --list` shows.
     pub what: String,
 }
 
@@ -43,7 +43,7 @@ pub struct Inhibitor {
 }
 
 impl Inhibitor {
-    /// Asks; comes back when it is held, or when it is known that it is not.
+    /// Requests the inhibition; returns when it is held, or when it is known that it is not.
     pub fn take(asked: &InhibitRequest) -> Self {
         let Some(means) = asked.means else {
             return Self::without("", "this system has nothing that runner knows to ask");
@@ -89,7 +89,7 @@ impl Inhibitor {
         }
     }
 
-    /// What stands, up to now.
+    /// Returns the current state of the inhibition.
     pub fn standing(&mut self) -> SleepInhibition {
         if let Some(holder) = &mut self.holder
             && let Some(why) = holder.gone()
@@ -112,7 +112,8 @@ struct InhibitorProcess {
 }
 
 impl InhibitorProcess {
-    /// Started, and holding; else why not, in its own words.
+    /// Starts the process and waits until it holds the lock; otherwise returns the reason in the
+    /// program's own text.
     fn start(
         means: InhibitorCommand,
         scope: InhibitScope,
@@ -144,7 +145,7 @@ impl InhibitorProcess {
         }
     }
 
-    /// Whether it says that it holds; it has ended if not.
+    /// Returns whether the process reports that it holds the lock; if not, it has ended.
     fn confirms_hold(&mut self) -> Result<bool, String> {
         let Some(mut stdout) = self.child.stdout.take() else {
             return Ok(false);
@@ -175,7 +176,7 @@ impl InhibitorProcess {
         }
     }
 
-    /// Why it ended, on one line.
+    /// Returns the reason why the process ended, on one line.
     fn last_words(&mut self) -> String {
         self.end();
         let mut said = String::new();
@@ -190,7 +191,7 @@ impl InhibitorProcess {
         }
     }
 
-    /// Why it is no more, if it is not.
+    /// Returns the reason why the process has ended, if it has.
     fn gone(&mut self) -> Option<String> {
         match self.child.try_wait() {
             Ok(None) => None,
@@ -203,7 +204,7 @@ impl InhibitorProcess {
     fn end(&mut self) {
         self.reins = None;
         let pid = Pid::from_child(&self.child);
-        // Who takes no notice of its input is not waited for.
+        // A program that ignores its input is not waited for.
         let ended = self.means.reports_hold()
             && pidfd_open(pid, PidfdFlags::empty()).is_ok_and(|pidfd| {
                 let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
@@ -242,7 +243,8 @@ mod tests {
         }
     }
 
-    /// Runs what comes after the options, as `systemd-inhibit` does, and tells of its end.
+    /// Script that runs the command after the options, as `systemd-inhibit` does, and records its
+    /// end.
     const INHIBITS: &str =
         "while [ \"${1#--}\" != \"$1\" ]; do shift; done; \"$@\"; echo over > over";
 

@@ -1,6 +1,6 @@
-//! Who on this host holds back sleep, and in which words they are asked. Pure.
+//! The programs that hold back sleep on this host, and the arguments that they take. Pure.
 
-/// What is to be held back.
+/// The kind of sleep to hold back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InhibitScope {
     /// Falling asleep, and being put to sleep.
@@ -18,13 +18,14 @@ pub enum InhibitorCommand {
     Caffeinate,
 }
 
-/// What says that the lock is held: a program runs only once it is.
+/// Output that shows that the lock is held: a program runs only once it is.
 pub(super) const SAYS: &str = "held";
-/// Says so, and ends at the end of its input: when we let go of it, or are no more.
+/// Script that prints this output and ends at the end of its input: when we let go of it, or no
+/// longer exist.
 const HOLDS: &str = "echo held; while read -r _; do :; done";
 
 impl InhibitorCommand {
-    /// The one that this system has; not every system has one.
+    /// Returns the command of this system; not every system has one.
     pub fn here() -> Option<Self> {
         if cfg!(target_os = "linux") {
             Some(Self::Logind)
@@ -43,7 +44,7 @@ impl InhibitorCommand {
         }
     }
 
-    /// The program.
+    /// Returns the name of the program.
     pub fn program(self) -> &'static str {
         match self {
             Self::Logind => "systemd-inhibit",
@@ -82,13 +83,13 @@ impl InhibitorCommand {
             .collect()
     }
 
-    /// Whether it says when the lock is held. `caffeinate` says nothing: it lives, and holds it, or does
-    /// not live.
+    /// Returns whether the program reports that the lock is held. `caffeinate` reports nothing: it
+    /// holds the lock as long as it lives.
     pub(super) fn reports_hold(self) -> bool {
         self == Self::Logind
     }
 
-    /// What is asked next when this was denied.
+    /// Returns the scope to request next when this one was denied.
     pub(super) fn less(self, scope: InhibitScope) -> Option<InhibitScope> {
         match (self, scope) {
             (Self::Logind, InhibitScope::Sleep) => Some(InhibitScope::Idle),
@@ -97,7 +98,8 @@ impl InhibitorCommand {
     }
 }
 
-/// Whether its last words are a refusal: the host could, and this user may not.
+/// Returns whether the program's final message is a refusal: the host supports it, but this user is
+/// not allowed.
 pub(super) fn is_denied(said: &str) -> bool {
     let said = said.to_ascii_lowercase();
     [

@@ -39,12 +39,12 @@ pub enum InhibitLevel {
     Nothing,
 }
 
-/// What came of asking, for people and scripts.
+/// The result of the request to stay awake, for people and scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SleepInhibition {
     /// How much was got.
     pub held: InhibitLevel,
-    /// Who was asked: `logind`, `caffeinate`; empty where there is nobody.
+    /// The service that was asked: `logind`, `caffeinate`; empty if there is none.
     pub by: String,
     /// Why it is not more; empty where all was got.
     #[serde(default)]

@@ -1,11 +1,12 @@
-//! The one way to open files for reading.
+//! The only way to open files for reading.
 //!
-//! A repository belongs to whoever may write it, an agent included. What lies in it can be a FIFO
-//! that never answers, a device that never ends, a link to either, or a file of any size. Every file
-//! is therefore opened here: only regular files, without waiting, and read up to a limit.
+//! Everyone who may write a repository controls its contents, an agent included. An entry in it can
+//! be a FIFO that never answers, a device that never ends, a link to either, or a file of any size.
+//! Every file is therefore opened here: only regular files, without waiting, and read up to a
+//! limit.
 //!
-//! - [`open_in`], [`read_in`] and [`read_text_in`] are for files beneath a project's root. The kernel
-//!   walks the path from the handle of the root and follows no symbolic link.
+//! - [`open_in`], [`read_in`] and [`read_text_in`] are for files beneath a project's root. The
+//!   kernel walks the path from the handle of the root and follows no symbolic link.
 //! - [`open_host`], [`read_host`] and [`read_text_host`] are for files that the user or the system
 //!   owns: settings, the state folder. Links are followed.
 //! - [`open_with`] and [`open_with_no_link`] are for files that are also written, such as locks.
@@ -231,11 +232,11 @@ pub fn open_with(options: &mut OpenOptions, path: impl AsRef<Path>) -> io::Resul
     open_either(options, path, path.metadata(), OFlags::empty())
 }
 
-/// As [`open_with`], and a symbolic link at `path` is refused. Links in the folders above it are
-/// followed: where the path lies in a project, [`super::beneath`] checks them first.
+/// Opens a file like [`open_with`], but refuses a symbolic link at `path`. Links in the folders
+/// above it are followed: if the path is in a project, [`super::beneath`] checks them first.
 ///
 /// # Errors
-/// Those of [`open_with`].
+/// Returns the errors of [`open_with`].
 pub fn open_with_no_link(options: &mut OpenOptions, path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
     open_either(options, path, path.symlink_metadata(), OFlags::NOFOLLOW)
@@ -269,11 +270,11 @@ pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     new.write(true).create_new(true).mode(mode).open(path)
 }
 
-/// Copies the content and the permissions of a regular file; see [`open_host`]. What lies at `to` is
-/// replaced.
+/// Copies the content and the permissions of a regular file; see [`open_host`]. An existing file at
+/// `to` is replaced.
 ///
 /// # Errors
-/// Those of [`open_host`] and [`open_with`].
+/// Returns the errors of [`open_host`] and [`open_with`].
 pub fn copy_host(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = open_host(from)?;
     let mut options = OpenOptions::new();
@@ -310,7 +311,7 @@ pub(crate) fn read_bounded(file: &mut File, limit: u64) -> io::Result<Option<Vec
 pub(crate) enum NotOpened {
     /// The system's reason. `LOOP`: a folder on the way is a link. `XDEV`: the path leads out.
     Errno(Errno),
-    /// What lies there.
+    /// The type of the entry, which is not a regular file.
     NotRegular(&'static str),
 }
 
@@ -342,7 +343,7 @@ pub(crate) fn regular_at(
     Ok((handle.into(), stat))
 }
 
-/// `openat2`, tried again where it raced with a rename.
+/// Calls `openat2`, and tries again if it raced with a rename.
 pub(crate) fn walk_to(
     folder: impl AsFd,
     path: &Path,
@@ -359,7 +360,7 @@ pub(crate) fn walk_to(
     }
 }
 
-/// What a file of this mode is; `None` for a regular file.
+/// Returns the name of the file type for this mode; `None` for a regular file.
 pub(crate) fn irregular(mode: u32) -> Option<&'static str> {
     match FileType::from_raw_mode(mode) {
         FileType::RegularFile => None,

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{DOOR, Git, GitError, Read};
+use super::{INPUT, Git, GitError, Read};
 use crate::files::open_in;
 use crate::process::ExitStatus;
 
@@ -83,7 +83,7 @@ impl Git {
         if self.recording.records() {
             let facts = json!({ "status": ExitStatus::Exit(0), "stderr": "" });
             let text = serde_json::to_vec(&changes).unwrap_or_default();
-            self.recording.note(DOOR, &question, facts, Some(&text));
+            self.recording.note(INPUT, &question, facts, Some(&text));
         }
         Ok(changes)
     }
@@ -95,7 +95,7 @@ impl Git {
             args.chain(paths.iter().map(String::as_str)).collect()
         };
         let mut changes = Changes::new();
-        // What is found first says most.
+        // The change that is found first is the most informative one.
         let mut note = |path: &Path, change| {
             let path = path.to_string_lossy().into_owned();
             changes.entry(path).or_insert(change);
@@ -183,7 +183,8 @@ impl Git {
                     let whole = |known: &Stat| known.size != 0 || entry.is_empty_blob();
                     let known = entry.stat.as_ref().filter(|known| whole(known));
                     let same = known.is_some_and(|known| known.fits(&stat));
-                    // A file written at the same moment as the index may have changed again in it.
+                    // A file that was written at the same time as the index may have changed again
+                    // within that time.
                     if !same || modified(&stat) >= written {
                         unsure.push((entry, stat, same));
                     }
@@ -242,8 +243,8 @@ struct Stat {
 }
 
 impl Stat {
-    /// Whether a file still has them. A zero was not recorded: some programs write no inode, no time
-    /// of change and no fraction of a second.
+    /// Returns whether a file still has the recorded values. A zero was not recorded: some programs
+    /// write no inode, no time of change and no fraction of a second.
     fn fits(&self, stat: &Metadata) -> bool {
         let time = |known: (i64, i64), now: (i64, i64)| {
             known.0 == now.0 && (known.1 == 0 || known.1 == now.1)
@@ -257,7 +258,8 @@ impl Stat {
 }
 
 impl Entry {
-    /// Whether its owner told git not to look at it: `assume-unchanged` and `skip-worktree`.
+    /// Returns whether the owner instructed git not to look at the file: `assume-unchanged` and
+    /// `skip-worktree`.
     fn is_unwatched(&self) -> bool {
         self.flags & (0x8000 | 0x4000_0000) != 0
     }
@@ -273,7 +275,7 @@ impl Entry {
         }
     }
 
-    /// Whether the file has the bytes and the permission to execute that the index has.
+    /// Returns whether the file has the bytes and the permission to execute that the index has.
     fn holds(&self, root: &Path, stat: &Metadata) -> io::Result<bool> {
         if self.mode == LINK {
             let target = fs::read_link(root.join(&self.path))?;
@@ -412,7 +414,7 @@ fn debug(lines: &[&[u8]]) -> Option<(Stat, u32)> {
     Some((stat, flags))
 }
 
-/// A path that git takes as it is, whatever signs it holds.
+/// Returns a pathspec that git takes literally, whatever characters it holds.
 pub fn literal(path: &str) -> String {
     format!(":(literal){path}")
 }

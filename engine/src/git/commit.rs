@@ -65,7 +65,7 @@ impl Git {
             let commit = self.change(Writes::Objects, &args, message.as_bytes().to_vec())?;
             // The index first: where another program holds it, no branch has moved yet.
             self.index(&blobs)?;
-            // An old value of zeros says that there was none.
+            // An old value of zeros means that there was none.
             let zeros = "0".repeat(commit.len());
             let old = head.as_deref().unwrap_or(&zeros);
             // A fixed reason: no text of a model gets into a file that git appends to.
@@ -227,7 +227,7 @@ struct TreeEntry {
 }
 
 impl TreeEntry {
-    /// Git sorts a folder as if its name ended in a slash.
+    /// Returns the key by which git sorts: a folder sorts as if its name ended in a slash.
     fn order(&self) -> Vec<u8> {
         let mut name = self.name.clone();
         if self.mode == FOLDER {

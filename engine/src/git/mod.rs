@@ -1,17 +1,19 @@
 //! Asks git about a project, and commits for runner, without running anything that a project names.
 //!
-//! The user's own `git` gives the answers that the user's own `git` will act on; a library would
+//! The user's own `git` gives the answers on which the user's own `git` will act; a library would
 //! sometimes give others (it does for tracked files under an ignore rule). Git itself reads
-//! configuration and attributes that an agent may have written, and many of them name programs. So:
+//! configuration and attributes that an agent may have written, and many of them name programs.
+//! Therefore:
 //!
 //! - Only the commands in [`Read`] and the five that [`commit`] needs are ever called. None of them
 //!   converts, compares or shows the content of a work tree, fetches, signs or asks for a password.
 //! - Git is started by an absolute path from a `PATH` entry that lies outside the project.
-//! - The kernel refuses it every other program, the network and all writes ([`crate::sandbox::inert`]).
+//! - The kernel refuses git every other program, the network and all writes
+//!   ([`crate::sandbox::inert`]).
 //!
-//! What changed in the work tree is compared here ([`changes`]), because git would apply filters.
-//! A push is the one call with a network and with programs of the user's ([`push`]): it sees none of
-//! the project's configuration. This module must never call git in another way.
+//! This module itself compares the work tree for changes ([`changes`]), because git would apply
+//! filters. A push is the only call with a network and with programs of the user's ([`push`]): it
+//! sees none of the project's configuration. This module must never call git in another way.
 
 pub mod changes;
 pub mod commit;
@@ -63,7 +65,7 @@ const PINNED: [&str; 16] = [
 ];
 
 /// Its name on a recording.
-const DOOR: &str = "git";
+const INPUT: &str = "git";
 
 /// The question of a recording on which the run was asked for its commit.
 pub const HEAD: &str = "rev-parse HEAD";
@@ -80,7 +82,7 @@ pub enum Read {
     CatFile,
     /// The index, and what is neither in it nor ignored.
     LsFiles,
-    /// What differs between two trees, or between commits and their parents.
+    /// The differences between two trees, or between commits and their parents.
     DiffTree,
     /// Branches and where they are pushed to.
     ForEachRef,
@@ -149,7 +151,7 @@ pub enum GitError {
     Unreadable {
         /// The file, relative to the project.
         path: String,
-        /// What about it.
+        /// The reason why it cannot be read.
         why: String,
     },
     /// Git said no.
@@ -196,14 +198,14 @@ impl Git {
         }
     }
 
-    /// The same, on a recording.
+    /// Returns the same instance with a recording attached.
     #[must_use]
     pub fn with_recording(mut self, recording: InputRecording) -> Self {
         self.recording = recording;
         self
     }
 
-    /// The work tree.
+    /// Returns the root of the work tree.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -248,11 +250,11 @@ impl Git {
         })
     }
 
-    /// Returns what git prints when it reads `stdin`; `None` for exit code 1, which says that there is
-    /// nothing to print.
+    /// Returns git's output when it reads `stdin`; `None` for exit code 1, which means that there
+    /// is nothing to print.
     ///
     /// # Errors
-    /// [`GitError::Failed`] for any exit code but 0 and 1.
+    /// Returns [`GitError::Failed`] for any exit code but 0 and 1.
     pub fn ask_if_any(
         &self,
         read: Read,
@@ -303,10 +305,10 @@ impl Git {
         self.ask_with(Read::DiffTree, &all, Stdin::Bytes(commits))
     }
 
-    /// Whether the commit `ancestor` leads to `descendant`.
+    /// Returns whether the commit `ancestor` leads to `descendant`.
     ///
     /// # Errors
-    /// [`GitError`]: one of them does not exist, for example.
+    /// Returns a [`GitError`], for example if one of the commits does not exist.
     pub fn leads_to(&self, ancestor: &str, descendant: &str) -> Result<bool, GitError> {
         let missing = self.ask(
             Read::RevList,
@@ -315,10 +317,10 @@ impl Git {
         Ok(missing.is_empty())
     }
 
-    /// The top of the work tree.
+    /// Returns the top of the work tree.
     ///
     /// # Errors
-    /// [`GitError::NotARepository`].
+    /// Returns [`GitError::NotARepository`].
     pub fn top(&self) -> Result<PathBuf, GitError> {
         self.path(&["--show-toplevel"])
     }
@@ -335,20 +337,20 @@ impl Git {
         Ok(PathBuf::from(OsStr::from_bytes(path)))
     }
 
-    /// The commit that is checked out; `None` in a repository without commits.
+    /// Returns the commit that is checked out; `None` in a repository without commits.
     ///
     /// # Errors
-    /// [`GitError`].
+    /// Returns a [`GitError`].
     pub fn head(&self) -> Result<Option<String>, GitError> {
         let args = ["--verify", "--quiet", "HEAD"];
         let out = self.ask_if_any(Read::RevParse, &args, Stdin::Null)?;
         Ok(out.map(|out| String::from_utf8_lossy(&out).trim().to_owned()))
     }
 
-    /// The full hash of a commit that exists here.
+    /// Returns the full hash of a commit that exists here.
     ///
     /// # Errors
-    /// [`GitError`].
+    /// Returns a [`GitError`].
     pub fn commit(&self, hash: &str) -> Result<Option<String>, GitError> {
         if hash.len() < 7 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(None);
@@ -369,16 +371,16 @@ impl Git {
             let words = String::from_utf8_lossy(&answer.stderr);
             let facts = json!({ "status": answer.status, "stderr": words });
             self.recording
-                .note(DOOR, &question, facts, Some(&answer.stdout));
+                .note(INPUT, &question, facts, Some(&answer.stdout));
         }
         Ok(answer)
     }
 
     fn recalled(&self, question: &str) -> Result<Answer, GitError> {
-        let answer = self.recording.recall(DOOR, question)?;
+        let answer = self.recording.recall(INPUT, question)?;
         let status = serde_json::from_value(answer.facts["status"].clone());
         let status = status.map_err(|_| UnrecordedInput {
-            door: DOOR.to_owned(),
+            input: INPUT.to_owned(),
             question: question.to_owned(),
         })?;
         Ok(Answer {
@@ -430,8 +432,8 @@ pub fn outside(path: &str, project: &Path) -> String {
     entries.collect::<Vec<_>>().join(":")
 }
 
-/// Whether an entry of a `PATH`, or the `git` that it holds, leads into `project` or another project. A
-/// relative entry does, because it leads to wherever a program happens to be.
+/// Returns whether a `PATH` entry, or the `git` in it, leads into `project` or another project. A
+/// relative entry does, because it leads to the folder in which a program happens to be.
 pub fn is_inside(entry: &str, project: &Path) -> bool {
     let project = fs::canonicalize(project).ok();
     let leads = |path: &Path| {
@@ -443,8 +445,8 @@ pub fn is_inside(entry: &str, project: &Path) -> bool {
     !entry.is_absolute() || leads(entry) || leads(&entry.join("git"))
 }
 
-/// Whether a real path (see [`fs::canonicalize`]) lies in a project of runner's: a folder with a
-/// `runner.toml`.
+/// Returns whether a real path (see [`fs::canonicalize`]) is in one of runner's projects: a folder
+/// with a `runner.toml`.
 pub fn is_in_a_project(real: &Path) -> bool {
     real.ancestors()
         .any(|folder| folder.join("runner.toml").symlink_metadata().is_ok())
@@ -487,7 +489,7 @@ fn start(spec: &ChildSpec, cancel: &Cancel) -> Result<Answer, GitError> {
     })
 }
 
-/// A question as it stands on a recording.
+/// Formats a question as a recording keeps it.
 fn question(args: &[&str], stdin: &Stdin) -> String {
     let words = args.join(" ");
     match stdin {

@@ -49,7 +49,7 @@ pub enum PushError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error from the system.
         source: std::io::Error,
     },
     /// Git refused, or the other side did.
@@ -61,7 +61,7 @@ pub enum PushError {
 struct Target {
     /// The name of the branch over there.
     branch: String,
-    /// What is to be moved here when it has arrived.
+    /// The tracking reference to update here when the push has arrived.
     tracking: String,
     address: String,
 }
@@ -209,8 +209,9 @@ impl Git {
     }
 }
 
-/// Whether git takes an address for a path of this host: `None` for another host; `Some(None)` for a
-/// path in a form that git reads in its own way (a host, percent signs), and which is refused.
+/// Returns the path if git takes an address for a path of this host: `None` for another host;
+/// `Some(None)` for a path in a form that git reads in its own way (a host, percent signs), and
+/// which is refused.
 fn local(address: &str) -> Option<Option<&str>> {
     if let Some(path) = address.strip_prefix("file:") {
         let path = path.strip_prefix("//").filter(|path| path.starts_with('/'));
@@ -226,7 +227,7 @@ fn local(address: &str) -> Option<Option<&str>> {
     (!host).then_some(Some(address))
 }
 
-/// Whether a path lies in this project or another one, where an agent can have made it.
+/// Returns whether a path lies in this project or another one, where an agent may have created it.
 fn leads_inside(real: &Path, project: &Path) -> bool {
     is_in_a_project(real)
         || fs::canonicalize(project).is_ok_and(|project| real.starts_with(project))

@@ -1,11 +1,11 @@
-//! A control group of the child's own: killed as one, and nobody leaves it.
+//! A control group of the child's own: it is killed as one, and no process leaves it.
 //!
-//! It is made beneath the launcher's own group, in the version 2 tree wherever that is mounted (also
-//! beside a version 1 tree), and is called `runner-<marker>`, so that recovery finds it by the run.
-//! No controller is used: it only holds processes together. Where none can be made the child is held
-//! by its subreaper alone, and its sandbox says so.
+//! It is made beneath the launcher's own group, in the version 2 tree wherever that is mounted
+//! (also beside a version 1 tree), and is called `runner-<marker>`, so that recovery finds it by
+//! the run. It uses no controller: it only holds processes together. If no group can be made, only
+//! the launcher's subreaper holds the child, and its sandbox reports that.
 //!
-//! Must never kill a group that it did not name.
+//! This module must never kill a group that it did not name.
 
 use std::fs;
 use std::io;
@@ -51,7 +51,8 @@ impl ControlGroup {
         None
     }
 
-    /// Does `start` from inside, so that what it starts is inside from its first moment.
+    /// Calls `start` from inside the group, so that every process that it starts is inside from the
+    /// beginning.
     pub fn within<T>(&self, start: impl FnOnce() -> T) -> io::Result<T> {
         self.enter()?;
         let started = start();
@@ -139,7 +140,7 @@ fn name(marker: &str) -> String {
     format!("{PREFIX}{}", plain.collect::<String>())
 }
 
-/// Where the version 2 tree is mounted, and the path of this process's group in it.
+/// Returns the mount point of the version 2 tree, and the path of this process's group in it.
 fn mine() -> Option<(PathBuf, String)> {
     let own = read_text_proc("/proc/self/cgroup").ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
@@ -150,7 +151,7 @@ fn mine() -> Option<(PathBuf, String)> {
     Some((mount, beneath.to_owned()))
 }
 
-/// Root and mount point of a line of `mountinfo`, if it is a version 2 tree.
+/// Parses the root and the mount point of a line of `mountinfo`, if it is a version 2 tree.
 fn cgroup2(line: &str) -> Option<(String, PathBuf)> {
     let (before, after) = line.split_once(" - ")?;
     (after.split(' ').next()? == "cgroup2").then_some(())?;

@@ -32,12 +32,13 @@ pub(crate) struct Channel {
 
 impl Channel {
     pub fn new(socket: OwnedFd) -> Self {
-        // What has no timeout waits for ever, which only hurts when the other side is broken too.
+        // A socket without the timeout waits for ever, which only matters if the other side is
+        // broken too.
         let _ = set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE));
         Self { socket }
     }
 
-    /// Both ends; neither is inherited.
+    /// Creates both ends; neither is inherited.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = socketpair(
             AddressFamily::UNIX,
@@ -48,7 +49,7 @@ impl Channel {
         Ok((Self::new(ours), theirs))
     }
 
-    /// Says that nothing more will be said; the other side may go on speaking.
+    /// Ends the sending side; the other side may go on sending.
     pub fn hang_up(&self) {
         let _ = shutdown(&self.socket, Shutdown::Write);
     }

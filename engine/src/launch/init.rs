@@ -31,7 +31,7 @@ use crate::sandbox::{
     AppliedSandbox, SandboxError, SandboxLevel, SandboxMechanism, TreeControl, landlock, syscalls,
 };
 
-/// What a program is started with: its standard input, output and error.
+/// The standard input, output and error with which a program is started.
 pub(super) type Streams = [OwnedFd; 3];
 
 /// Starts the program behind what is left to raise, waits for it, and ends; with it ends all that
@@ -218,7 +218,7 @@ pub(super) fn signal_group(main: u32, signal: i32) {
     }
 }
 
-/// An exit code that says the same, as far as one can.
+/// Converts an exit status to an exit code that expresses the same, as far as one can.
 pub(super) fn code(status: ExitStatus) -> i32 {
     match status {
         ExitStatus::Exit(code) => code,

@@ -1,4 +1,4 @@
-//! What a program may use of the machine, and what it starts with: set on the launcher itself, and
+//! The resource limits and the initial state of a program: they are set on the launcher itself, and
 //! inherited.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! What is said between a run and its launcher.
+//! The messages between a run and its launcher.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,7 +11,8 @@ use crate::process::ExitStatus;
 use crate::sandbox::resolve::ResolvedSandbox;
 use crate::sandbox::{AppliedSandbox, Sandbox, SandboxError};
 
-/// What to start, and behind what. The first message, with the program's standard input.
+/// The program to start, and its sandbox. This is the first message, and it carries the program's
+/// standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LaunchPlan {
     /// The file to run.
@@ -24,20 +25,19 @@ pub(crate) struct LaunchPlan {
     pub env: BTreeMap<String, String>,
     /// The run's marker.
     pub marker: String,
-    /// What it may touch.
     pub sandbox: Sandbox,
-    /// What the launch supervisor tells the first process inside of a mount view.
+    /// The paths that the launch supervisor passes to the first process inside of a mount view.
     pub inside: Option<ResolvedPaths>,
 }
 
-/// What was looked at outside, to be found again inside.
+/// The paths that were examined outside, to be found again inside.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ResolvedPaths {
     /// Which paths.
     pub real: ResolvedSandbox,
 }
 
-/// What the launcher says.
+/// A report from the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LaunchReport {
     /// The program runs.
@@ -73,7 +73,7 @@ impl From<SandboxError> for LaunchRefusal {
 }
 
 impl LaunchRefusal {
-    /// A spawn that failed.
+    /// Creates the refusal for a spawn that failed.
     pub fn of_spawn(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(number) => Self::Spawn(number),
@@ -81,13 +81,14 @@ impl LaunchRefusal {
         }
     }
 
-    /// A step that failed.
+    /// Creates the refusal for a step that failed.
     pub fn at(what: &str, error: impl std::fmt::Display) -> Self {
         Self::Other(format!("{what}: {error}"))
     }
 }
 
-/// What a run says to its launcher after the plan, and the launch supervisor to the first process inside.
+/// An order from a run to its launcher after the plan, or from the launch supervisor to the first
+/// process inside.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LaunchOrder {
     /// Pass this signal on to the program's process group.

@@ -61,7 +61,7 @@ impl Signals {
         Ok(Self { caught, any })
     }
 
-    /// Which came since the last time.
+    /// Returns the signals that came since the last call.
     pub fn take(&self) -> Vec<i32> {
         let mut sink = [0; 64];
         while matches!((&self.any).read(&mut sink), Ok(n) if n > 0) {}
@@ -122,7 +122,7 @@ struct LaunchSupervisor<'a> {
     blockers: Option<Placeholders>,
     /// The program, or bubblewrap.
     main: u32,
-    /// The first process inside, and what bubblewrap says about itself.
+    /// The channel to the first process inside, and the pipe with bubblewrap's own messages.
     inner: Option<(Channel, io::PipeReader)>,
 }
 
@@ -284,7 +284,7 @@ impl<'a> LaunchSupervisor<'a> {
             }
             Some(LaunchReport::Refused(refusal)) => Err(refusal),
             Some(LaunchReport::Ended { .. }) | None => {
-                // Its tree first, so that the end of what it says comes.
+                // The tree is killed first, so that its output comes to an end.
                 tree::kill_descendants();
                 reap(self.main);
                 self.main = 0;
@@ -318,7 +318,8 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Until the program has ended, or nobody wants it any more; how many of its tree were alive.
+    /// Waits until the program has ended or is no longer wanted; returns how many processes of its
+    /// tree were alive.
     fn watch(&mut self) -> Result<(ExitStatus, usize), LaunchRefusal> {
         let mut inner_end = None;
         loop {
@@ -326,7 +327,8 @@ impl<'a> LaunchSupervisor<'a> {
                 let Some((inner, _)) = &self.inner else {
                     return Ok((status, 0));
                 };
-                // What the first process inside said last tells more than bubblewrap's code.
+                // The last report of the first process inside is more precise than bubblewrap's
+                // exit code.
                 while let Ok(Some((report, _))) = inner.receive::<LaunchReport>() {
                     if let LaunchReport::Ended { status, killed, .. } = report {
                         inner_end = Some((status, killed));
@@ -404,11 +406,11 @@ impl<'a> LaunchSupervisor<'a> {
     }
 
     fn tell_started(&self, containment: AppliedSandbox) {
-        // Runner is gone if this fails, and the socket says so too.
+        // If this fails, runner is gone, and the socket shows that too.
         let _ = self.channel.send(&LaunchReport::Started(containment), &[]);
     }
 
-    /// What must be readable wherever it lies.
+    /// Returns the paths that must be readable wherever they are.
     fn visible(&self) -> Vec<PathBuf> {
         let plan = self.plan;
         let mut visible = vec![plan.cwd.clone(), plan.program.clone()];

@@ -1,7 +1,7 @@
-//! What a job wants of its clock and of the queue: catch-up, overlap, gates, retries.
+//! A job's settings for its clock and the queue: catch-up, overlap, gates, retries.
 //!
-//! Plain data with a default each, kept in the database beside the job, and the pure rules that need
-//! nothing else. This module must never read a clock or do IO.
+//! They are plain data with a default each, kept in the database beside the job, with the pure
+//! rules that need nothing else. This module must never read a clock or do IO.
 
 mod quiet;
 pub mod quota;
@@ -23,9 +23,9 @@ pub const DEFAULT_GROUP: &str = "default";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// What becomes of scheduled times that passed with nothing there to run them.
+    /// Handling of scheduled times that passed while nothing was there to run them.
     pub catch_up: CatchUp,
-    /// What becomes of a moment that comes while an earlier one is not over.
+    /// Handling of a scheduled time that comes while an earlier one is not over.
     pub overlap: Overlap,
     /// An occurrence that has not begun so long after it was due is skipped; absent: it waits.
     pub start_within: Option<SignedDuration>,
@@ -45,13 +45,13 @@ pub struct Policy {
     pub retry: Retry,
 }
 
-/// What becomes of missed scheduled times.
+/// Handling of missed scheduled times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CatchUp {
     /// Which of them are run.
     pub which: CatchUpScope,
-    /// How late a moment may be and still be run for.
+    /// Maximum lateness at which a scheduled time is still run.
     pub window: SignedDuration,
     /// The most that `all` runs; older ones are missed.
     pub cap: u32,
@@ -63,7 +63,7 @@ pub struct CatchUp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CatchUpScope {
-    /// Only a moment that is not late at all.
+    /// Only a scheduled time that is not late at all.
     None,
     /// The last one.
     Last,
@@ -71,7 +71,7 @@ pub enum CatchUpScope {
     All,
 }
 
-/// What becomes of a moment that comes while an earlier one is not over.
+/// Handling of a scheduled time that comes while an earlier one is not over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overlap {
@@ -86,9 +86,9 @@ pub enum Overlap {
 /// Hours of the day, in the job's zone; `from` later than `to` spans midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quiet {
-    /// The first quiet moment.
+    /// The first quiet time of day.
     pub from: Time,
-    /// The first moment that is not quiet any more.
+    /// The first time of day that is no longer quiet.
     pub to: Time,
 }
 
@@ -145,8 +145,8 @@ impl Default for CatchUp {
 }
 
 impl CatchUp {
-    /// How long the late scheduled times of whoever `salt` names wait: the same each time for the same
-    /// salt, spread evenly from nothing to `stagger` over different ones, in whole milliseconds.
+    /// Returns how long late scheduled times wait for this `salt`: the same each time for the same
+    /// salt, spread evenly from zero to `stagger` over different salts, in whole milliseconds.
     pub fn stagger_of(&self, salt: &str) -> SignedDuration {
         let digest = Digest::of(salt.as_bytes()).short();
         let dice = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");
@@ -154,8 +154,8 @@ impl CatchUp {
     }
 }
 
-/// The share of `whole` that `dice` has among all its values: evenly in `[0, whole]`, in whole
-/// milliseconds; nothing of a negative one.
+/// Returns the share of `whole` that `dice` has among all its values: evenly in `[0, whole]`, in
+/// whole milliseconds; zero if `whole` is negative.
 fn share(whole: SignedDuration, dice: u64) -> SignedDuration {
     let steps = u128::try_from(whole.as_millis()).map_or(1, |millis| millis + 1);
     let millis = (u128::from(dice) * steps) >> 64;

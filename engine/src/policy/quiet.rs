@@ -11,11 +11,11 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 const TRANSITIONS: usize = 16;
 
 impl Quiet {
-    /// When the quiet hours that `now` lies in are over: the first later instant at which the clock
-    /// on the wall of `zone` shows a time that is not quiet. `None` when `now` is not quiet.
+    /// Returns the end of the quiet hours that `now` lies in: the first later instant at which the
+    /// wall clock of `zone` shows a time that is not quiet. Returns `None` if `now` is not quiet.
     ///
-    /// A gap that swallows the end ends them at the end of the gap. Hours that autumn repeats are
-    /// quiet each time they pass. Equal ends are no quiet hours at all.
+    /// If a gap skips the end, the quiet hours end at the end of the gap. Hours that autumn repeats
+    /// are quiet each time they pass. Equal ends are no quiet hours at all.
     pub fn until(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut quiet_for = self.left(now, zone)?;
         // Between two transitions the wall clock runs evenly.
@@ -34,8 +34,8 @@ impl Quiet {
         Some(from.saturating_add(quiet_for).unwrap_or(Timestamp::MAX))
     }
 
-    /// How long until the wall clock shows the end, were it to run evenly from now; `None` outside
-    /// of the quiet hours.
+    /// Returns how long it takes until the wall clock shows the end, if it ran evenly from now;
+    /// `None` outside of the quiet hours.
     fn left(&self, at: Timestamp, zone: &TimeZone) -> Option<SignedDuration> {
         let shown = zone.to_datetime(at).time();
         let quiet = if self.from <= self.to {
@@ -97,7 +97,7 @@ mod tests {
             spring("2026-03-29T00:30:00Z").as_deref(),
             Some("2026-03-29T01:00:00Z")
         );
-        // The first quiet moment is swallowed: they begin at the end of the gap.
+        // The gap skips the first quiet time: the quiet hours begin at the end of the gap.
         let late = |now| until((2, 30), (4, 0), now);
         assert_eq!(late("2026-03-29T00:59:59Z"), None);
         assert_eq!(

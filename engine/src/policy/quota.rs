@@ -26,13 +26,13 @@ pub const MOST: u32 = 24;
 /// When to ask again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// Not before this moment.
+    /// Time before which the provider is not asked again.
     pub until: Timestamp,
-    /// What is to be told of it, where the provider's own time was not taken.
+    /// A remark for the report, if the provider's own time was not used.
     pub remark: Option<String>,
 }
 
-/// When to ask again after the `streak`th refusal in a row, at `now`.
+/// Returns the time to ask again after the `streak`th refusal in a row, at `now`.
 pub fn wake(said: Option<Timestamp>, streak: u32, now: Timestamp) -> Wake {
     let after = |wait| now.saturating_add(wait).unwrap_or(Timestamp::MAX);
     let latest = after(LONGEST);
@@ -64,7 +64,8 @@ pub fn wake(said: Option<Timestamp>, streak: u32, now: Timestamp) -> Wake {
     }
 }
 
-/// When whoever `salt` names comes back after a reset: the same each time, spread over [`SPREAD`].
+/// Returns the time to come back after a reset for this `salt`: the same each time, spread over
+/// [`SPREAD`].
 pub fn spread(until: Timestamp, salt: &str) -> Timestamp {
     let digest = Digest::of(salt.as_bytes()).short();
     let dice = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");

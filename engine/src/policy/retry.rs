@@ -12,10 +12,11 @@ impl Retry {
         backoff: Vec::new(),
     };
 
-    /// How long to wait before the next attempt after `failures` failed ones; `None` when there is
-    /// none left. Full jitter: anything between nothing and that step's backoff, equally likely, in
-    /// whole milliseconds, so that jobs that failed together do not come back together. The same
-    /// `seed` and `failures` give the same wait. Without any backoff there is no wait.
+    /// Returns how long to wait before the next attempt after `failures` failed ones; `None` if
+    /// there is none left. The jitter is full: any wait between zero and that step's backoff is
+    /// equally likely, in whole milliseconds, so that jobs that failed together do not come back
+    /// together. The same `seed` and `failures` give the same wait. Without any backoff there is no
+    /// wait.
     pub fn wait(&self, failures: u32, seed: u64) -> Option<SignedDuration> {
         if failures > self.count {
             return None;
@@ -30,8 +31,8 @@ impl Retry {
     }
 }
 
-/// Whether another attempt might fare better with nobody acting. A run that was lost has a rule of
-/// its own, in [`crate::recover`]; a quota wait with a time is a deferral.
+/// Returns whether another attempt might succeed without anyone acting. A run that was lost has a
+/// rule of its own, in [`crate::recover`]; a quota wait with a time is a deferral.
 pub fn retryable(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::TimedOut { .. } => true,
@@ -58,8 +59,8 @@ pub fn retryable(outcome: &Outcome) -> bool {
     }
 }
 
-/// The output function of SplitMix64 (Steele, Lea, Flood 2014): neighbouring seeds give unrelated
-/// values.
+/// Computes the output function of SplitMix64 (Steele, Lea, Flood 2014): neighbouring seeds give
+/// unrelated values.
 fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

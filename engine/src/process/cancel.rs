@@ -38,7 +38,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     why: Option<String>,
-    /// What was pulled wants no patience: see [`Cancel::cancel_at_once`].
+    /// The cancellation is immediate: see [`Cancel::cancel_at_once`].
     at_once: bool,
     wakers: Vec<Waker>,
     /// Tokens that are pulled with this one.
@@ -46,10 +46,10 @@ struct State {
 }
 
 impl Cancel {
-    /// A token that nobody has pulled.
+    /// Creates a token that is not cancelled.
     ///
     /// # Errors
-    /// No file descriptor is left.
+    /// Returns an error if no file descriptor is left.
     pub fn new() -> io::Result<Self> {
         let raised = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
@@ -60,10 +60,11 @@ impl Cancel {
         })
     }
 
-    /// A token of its own that is pulled with this one, and whose pulling this one does not see.
+    /// Creates a child token that is cancelled with this one, and whose own cancellation does not
+    /// affect this one.
     ///
     /// # Errors
-    /// No file descriptor is left.
+    /// Returns an error if no file descriptor is left.
     pub fn child(&self) -> io::Result<Self> {
         let child = Self::new()?;
         let pulled = {
@@ -83,8 +84,8 @@ impl Cancel {
         self.pull(why.into(), false);
     }
 
-    /// The same for something that costs with every second: what has not stopped within
-    /// `AT_ONCE` is killed.
+    /// Cancels in the same way something that costs with every second: a process that has not
+    /// stopped within `AT_ONCE` is killed.
     pub fn cancel_at_once(&self, why: impl Into<String>) {
         self.pull(why.into(), true);
     }
@@ -110,17 +111,17 @@ impl Cancel {
         }
     }
 
-    /// Whether it was pulled without patience.
+    /// Returns whether the cancellation is immediate.
     pub fn is_at_once(&self) -> bool {
         self.state().at_once
     }
 
-    /// Whether it was pulled.
+    /// Returns whether the token is cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.state().why.is_some()
     }
 
-    /// Who or what pulled it.
+    /// Returns the person or event that cancelled the token.
     pub fn why(&self) -> Option<String> {
         self.state().why.clone()
     }
@@ -162,7 +163,8 @@ impl Cancel {
 }
 
 impl AsFd for Cancel {
-    /// Readable from the cancellation on. Must only be polled, never read.
+    /// Returns a descriptor that is readable from the cancellation on. It must only be polled,
+    /// never read.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.raised.as_fd()
     }

@@ -55,7 +55,7 @@ fn take(folder: &Path, device: u64, left: &mut u64) -> bool {
         if data.dev() != device {
             continue;
         }
-        // What is taken on the disk: a file of holes is as small as it is.
+        // Only the blocks on the disk count: a sparse file is as small as it is.
         let Some(rest) = left.checked_sub(data.blocks() * 512) else {
             return false;
         };

@@ -39,7 +39,7 @@ pub use supervisor::{ExitStatus, Reason, Stream, Supervisor, SupervisorEffect, S
 /// How a child ended, and everything it said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Of the child itself; one that KILL did not end in time counts as killed.
+    /// The status of the child itself; a child that KILL did not end in time counts as killed.
     pub status: ExitStatus,
     /// Which limit ended it, if one did.
     pub reason: Reason,
@@ -61,18 +61,18 @@ pub struct Ended {
     pub lingered: bool,
     /// How many processes of its tree could not be ended. Anything but 0 is a failure of the host.
     pub survivors: usize,
-    /// What held it, if it was started through a launcher.
+    /// The sandbox of the child, if it was started through a launcher.
     pub containment: Option<AppliedSandbox>,
 }
 
 impl Ended {
-    /// Whether it ended by itself with exit code 0 and its whole output is here, or was ended only
-    /// after its result had been seen.
+    /// Returns whether the child ended by itself with exit code 0 and its whole output is here, or
+    /// was ended only after its result had been seen.
     pub fn is_success(&self) -> bool {
         self.reason == Reason::Exited && (self.status == ExitStatus::Exit(0) || self.lingered)
     }
 
-    /// How long it lasted.
+    /// Returns how long the child ran.
     pub fn took(&self) -> Duration {
         self.ended.saturating_sub(self.started)
     }

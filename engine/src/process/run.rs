@@ -1,8 +1,10 @@
-//! The loop: wait for something, tell the supervisor, do what it says.
+//! The event loop: it waits for an event, passes it to the supervisor and carries out the
+//! supervisor's decisions.
 //!
-//! Everything that can happen is a file descriptor: two outputs, the input's pipe, the child's
-//! pidfd, the cancel token and one alarm. One read a stream and a turn, so that a flood on one never
-//! hides a deadline. Must never block outside the one `poll`, and never decide anything.
+//! Every event source is a file descriptor: two outputs, the input's pipe, the child's pidfd, the
+//! cancel token and one alarm. The loop reads each stream once per turn, so that a flood on one
+//! never hides a deadline. The loop must never block outside the one `poll`, and never decide
+//! anything.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,7 +34,7 @@ use crate::time::boot_time;
 
 const CHUNK: usize = 64 * 1024;
 
-/// What the observer of a child's output concludes.
+/// The conclusion that the observer of a child's output draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputVerdict {
     /// Go on.
@@ -127,7 +129,7 @@ pub fn run(
     buried.survivors += said.survivors;
     Ok(Ended {
         containment: said.containment,
-        // KILL was sent; that it did not take effect is what `survivors` says.
+        // KILL was sent; `survivors` shows that it did not take effect.
         status: supervisor
             .status()
             .unwrap_or(ExitStatus::Signal(Signal::KILL.as_raw())),
@@ -162,7 +164,7 @@ fn command(spec: &ChildSpec, program: &PathBuf) -> Command {
     command
 }
 
-/// What stands between this process and a confined program: everything goes through one socket.
+/// The launcher between this process and a confined program: everything goes through one socket.
 struct Launcher {
     command: Command,
     channel: Channel,
@@ -174,7 +176,7 @@ struct Launcher {
     said: LauncherMessage,
 }
 
-/// What the launcher said.
+/// The launcher's reports so far.
 #[derive(Default)]
 struct LauncherMessage {
     containment: Option<AppliedSandbox>,
@@ -231,7 +233,6 @@ impl Launcher {
         child
     }
 
-    /// Says what to start.
     fn send(&mut self) -> io::Result<()> {
         let input = self.input.take().ok_or(io::ErrorKind::InvalidInput)?;
         self.channel.send(&self.plan, &[input.as_fd()])
@@ -265,7 +266,8 @@ fn refused(program: PathBuf, refusal: LaunchRefusal) -> SpawnError {
     }
 }
 
-/// The program and the folder were there a moment ago, so what is missing is something else.
+/// Converts a spawn error. The program and the folder were there shortly before, so something else
+/// is missing.
 fn spawn_error(program: PathBuf, error: io::Error) -> SpawnError {
     let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT) => "the interpreter or loader that it names is not there",
@@ -285,7 +287,7 @@ fn spawn_error(program: PathBuf, error: io::Error) -> SpawnError {
     }
 }
 
-/// What a turn of the loop can find ready.
+/// A source that a turn of the loop can find ready.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadySource {
     Output(Stream),
@@ -391,8 +393,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Output comes before the exit, so that what a child said last is never lost; the alarm comes
-    /// last, so that what came in time counts.
+    /// Waits for the sources that are ready. Output comes before the exit, so that a child's last
+    /// output is never lost; the alarm comes last, so that everything that came in time counts.
     fn wait(&self, cancel: &Cancel, alarm: &Alarm) -> Vec<ReadySource> {
         let mut sources = Vec::with_capacity(6);
         for stream in [Stream::Stdout, Stream::Stderr] {
@@ -426,7 +428,8 @@ impl<'a> Session<'a> {
         for effect in self.supervisor.handle(event, boot_time()) {
             match effect {
                 SupervisorEffect::Terminate => owned.terminate(),
-                // The launcher kills it, and says how many there were; what it leaves is buried.
+                // The launcher kills the tree and reports how many processes there were; runner
+                // kills and reaps the processes that it leaves at the end.
                 SupervisorEffect::Kill => match &self.launcher {
                     Some(launcher) => launcher.channel.hang_up(),
                     None => owned.kill_all(),
@@ -436,7 +439,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// One read; how many bytes came.
+    /// Reads once from a stream; returns how many bytes came.
     fn read(&mut self, stream: Stream, owned: &mut Owned, on_output: Observer<'_>) -> usize {
         let Some(pipe) = &self.streams[stream as usize] else {
             return 0;
@@ -488,7 +491,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What lay in the pipes when the child ended is all that it can have said itself.
+    /// Handles the end of the child. The bytes in the pipes at that time are all that the child
+    /// itself can have written.
     fn exited(&mut self, owned: &mut Owned, on_output: Observer<'_>) -> io::Result<()> {
         let Some(status) = owned.status()? else {
             return Ok(());

@@ -1,8 +1,8 @@
-//! What to start, and whether it can be started: the checks before a spawn.
+//! The specification of a child, and the checks before a spawn.
 //!
-//! A child sees exactly the environment that is written here, and its program is looked for in
-//! *that* environment's path, by us, so that what is missing is said by name. Must never consult
-//! runner's own environment, and never search the current folder.
+//! A child sees exactly the environment in its specification. We search *that* environment's path
+//! for the program, so that an error names what is missing. This module must never consult runner's
+//! own environment, and never search the current folder.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,12 +32,12 @@ pub struct ChildSpec {
     pub cwd: PathBuf,
     /// The whole environment, to which only `RUNNER_RUN` is added.
     pub env: BTreeMap<String, String>,
-    /// What it reads.
+    /// The child's standard input.
     pub stdin: Stdin,
     /// How long and how much.
     pub limits: Limits,
     /// The value of `RUNNER_RUN`: the run's id, or, for one of several children that a run has at
-    /// the same time, the run's id, a `/` and something that tells them apart.
+    /// the same time, the run's id, a `/` and a distinguishing name.
     pub marker: String,
     /// The limits that the kernel enforces on it.
     pub sandbox: ChildSandbox,
@@ -49,9 +49,10 @@ pub enum ChildSandbox {
     /// Nothing. Only for programs of our own choosing that read no project.
     #[default]
     Off,
-    /// Reading, and writing where it says; no other program and no network. For git.
+    /// The child may read, and write only in the named folders; it gets no other program and no
+    /// network. For git.
     Inert(Inert),
-    /// Whatever a job may touch, held by the launcher. For every program of a job.
+    /// The launcher enforces the job's sandbox. For every program of a job.
     Launched(SandboxedStart),
 }
 
@@ -70,7 +71,7 @@ impl ChildSandbox {
     }
 }
 
-/// What a child reads on its standard input, which never stays open.
+/// The standard input of a child, which never stays open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stdin {
     /// `/dev/null`.
@@ -134,7 +135,7 @@ pub enum SpawnError {
     NotExecutable {
         /// The file.
         program: PathBuf,
-        /// What about it.
+        /// The reason why it cannot be run.
         why: String,
     },
     /// The folder to start in cannot be used.
@@ -142,7 +143,7 @@ pub enum SpawnError {
     Cwd {
         /// The folder.
         cwd: PathBuf,
-        /// What about it.
+        /// The reason why the folder cannot be used.
         why: String,
     },
     /// The sandbox that it was to start behind could not be raised.
@@ -150,13 +151,13 @@ pub enum SpawnError {
     Sandbox {
         /// The program.
         program: PathBuf,
-        /// What stood in the way, and what mends it.
+        /// The obstacle, and a hint.
         why: String,
     },
     /// The token was pulled before the start.
     #[error("cancelled before the start: {why}")]
     Cancelled {
-        /// Who or what pulled it.
+        /// The person or event that cancelled the start.
         why: String,
     },
     /// The system refused.
@@ -166,7 +167,7 @@ pub enum SpawnError {
         program: PathBuf,
         /// The step.
         what: &'static str,
-        /// What the system said.
+        /// The error from the system.
         source: io::Error,
     },
 }
@@ -187,10 +188,10 @@ impl std::fmt::Display for ProgramSearch<'_> {
 }
 
 impl ChildSpec {
-    /// The file that would be run: what a preflight asks, without starting anything.
+    /// Finds the file that would be run, for a preflight, without starting anything.
     ///
     /// # Errors
-    /// [`SpawnError::NotFound`] or [`SpawnError::NotExecutable`].
+    /// Returns [`SpawnError::NotFound`] or [`SpawnError::NotExecutable`].
     pub fn find_program(&self) -> Result<PathBuf, SpawnError> {
         find_program(
             &self.program,
@@ -199,7 +200,7 @@ impl ChildSpec {
         )
     }
 
-    /// Everything that can be known to be wrong before a process exists.
+    /// Checks everything that can be known to be wrong before a process exists.
     pub(super) fn check(&self, cancel: &Cancel) -> Result<PathBuf, SpawnError> {
         if let Some(why) = cancel.why() {
             return Err(SpawnError::Cancelled { why });

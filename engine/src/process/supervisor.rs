@@ -1,4 +1,4 @@
-//! When to stop a child: the decisions, without a process, a clock or a file.
+//! Decides when to stop a child, without a process, a clock or a file.
 //!
 //! ```text
 //!  Starting ──output──> Running ──result──> Grace
@@ -10,9 +10,9 @@
 //!                  │ sends TERM                 │ sends KILL
 //! ```
 //!
-//! `handle` is told what happened and when, and says what to do; the loop that owns the process
-//! does it and nothing else. Must never read a clock, and never let a later reason replace the
-//! first one.
+//! `handle` receives an event and its time, and returns the actions to take; the loop that owns the
+//! process takes them and does nothing else. The supervisor must never read a clock, and never let
+//! a later reason replace the first one.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub enum Reason {
     Cancelled,
 }
 
-/// What happened.
+/// An event that the supervisor handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SupervisorEvent {
     /// Bytes came.
@@ -84,7 +84,7 @@ pub enum SupervisorEvent {
     Tick,
 }
 
-/// What to do about it.
+/// An action that the loop must take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SupervisorEffect {
     /// Ask the process group to end.
@@ -120,7 +120,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// A child that starts at `now` on the boot-time clock.
+    /// Creates the supervisor of a child that starts at `now` on the boot-time clock.
     pub fn new(limits: Limits, now: Duration) -> Self {
         Self {
             limits,
@@ -134,7 +134,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes one event and says what to do, in order.
+    /// Handles one event and returns the actions to take, in order.
     #[must_use = "each effect has to be carried out"]
     pub fn handle(&mut self, event: SupervisorEvent, now: Duration) -> Vec<SupervisorEffect> {
         match event {
@@ -187,7 +187,7 @@ impl Supervisor {
         }
     }
 
-    /// The moment by which `Tick` must be told, if nothing happens before.
+    /// Returns the time by which `Tick` must be sent, if nothing happens before.
     pub fn next_deadline(&self) -> Option<Duration> {
         let total = self
             .limits
@@ -208,7 +208,7 @@ impl Supervisor {
         }
     }
 
-    /// Why it ended, once it has.
+    /// Returns why the child ended, once it has.
     pub fn reason(&self) -> Reason {
         self.reason
     }
@@ -218,24 +218,25 @@ impl Supervisor {
         self.limits.term_to_kill = self.limits.term_to_kill.min(term_to_kill);
     }
 
-    /// Whether it had to be ended after its result.
+    /// Returns whether the child had to be ended after its result.
     pub fn lingered(&self) -> bool {
         self.lingered
     }
 
-    /// How it ended; `None` while it runs, and for one that KILL did not end in time.
+    /// Returns how the child ended; `None` while it runs, and for one that KILL did not end in
+    /// time.
     pub fn status(&self) -> Option<ExitStatus> {
         self.status
     }
 
-    /// How many bytes of the next `bytes` on `stream` may be kept.
+    /// Returns how many of the next bytes on `stream` may be kept.
     pub fn room(&self, stream: Stream) -> usize {
         self.limits
             .output_cap
             .saturating_sub(self.seen[stream as usize])
     }
 
-    /// Whether more came on `stream` than may be kept.
+    /// Returns whether more came on `stream` than may be kept.
     pub fn truncated(&self, stream: Stream) -> bool {
         self.seen[stream as usize] > self.limits.output_cap
     }

@@ -1,17 +1,19 @@
-//! The child that is ours, and the promise that its tree is gone.
+//! The child that is ours, and the guarantee that its tree is gone.
 //!
 //! ```text
-//! spawned ──kill_all──> (again) ──bury──> swept and reaped
+//! spawned ──kill_all──> (again) ──reap──> swept and reaped
 //!    └───────────── dropped ────────────────^
 //! ```
 //!
-//! A tree is found four ways: the child's process group, its descendants, the marker in their
-//! environment, and, since we are a subreaper, whatever lost its parent and came to us. The child
-//! itself stays a zombie until the group is dead, so that its number cannot name another group.
+//! A tree is found in four ways: the child's process group, its descendants, the marker in their
+//! environment, and, because we are a subreaper, the processes that lost their parent and came to
+//! us. The child itself stays a zombie until the group is dead, so that its number cannot name
+//! another group.
 //!
-//! Must never reap a child that another part of this process waits for: only registered children
-//! and adopted ones (never of our own process group) are touched. A process that uses this room must
-//! therefore start no process groups of its own by other means while a child runs.
+//! This module must never reap a child that another part of this process waits for: only registered
+//! children and adopted ones (never those of our own process group) are touched. A process that
+//! uses this module must therefore start no process groups of its own by other means while a child
+//! runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Child;
@@ -84,7 +86,7 @@ impl Owned {
         self.pid
     }
 
-    /// How it ended, if it has; leaves it unreaped.
+    /// Returns how the child ended, if it has; leaves it unreaped.
     pub fn status(&self) -> std::io::Result<Option<ExitStatus>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let status = waitid(WaitId::Pid(self.pid), options)?;
@@ -112,7 +114,8 @@ impl Owned {
         self.killed += round.fresh;
     }
 
-    /// Kills what is left, reaps it, and says how many besides the child had to be killed.
+    /// Kills the remaining processes, reaps them, and returns how many besides the child had to be
+    /// killed.
     pub fn kill_rest(mut self) -> Killed {
         self.kill_now()
     }
@@ -155,7 +158,7 @@ impl Drop for Owned {
     }
 }
 
-/// Who belongs to the tree of `child`.
+/// Returns a function that finds the processes in the tree of `child`.
 fn members<'a>(
     child: u32,
     marker: &'a str,
@@ -182,7 +185,8 @@ fn members<'a>(
     }
 }
 
-/// What is needed to tell an adopted process from a child that somebody here waits for.
+/// The facts that distinguish an adopted process from a child that another part of this process
+/// waits for.
 struct ProcessScope {
     me: u32,
     group: u32,
@@ -197,8 +201,8 @@ enum ProcessOwnership {
 }
 
 impl ProcessScope {
-    /// Goes by the marker: it belongs to the child whose own is the closest. What two children
-    /// have in common is left to the one that ends last.
+    /// Decides by the marker: a process belongs to the child whose marker is the closest. A process
+    /// that two children have in common is left to the one that ends last.
     fn whose(&self, found: Option<Vec<u8>>, ours: &str) -> ProcessOwnership {
         let Some(found) = found else {
             return ProcessOwnership::Unknown;
@@ -215,9 +219,9 @@ impl ProcessScope {
         }
     }
 
-    /// Without a marker that is known here (a child may clear its environment, or run a runner of
-    /// its own) nothing tells whose orphan it is, so while other children run here it is left to
-    /// the one that ends last.
+    /// Returns whether a process without a known marker counts as adopted from this child. A child
+    /// may clear its environment, or run a runner of its own; nothing then shows whose orphan the
+    /// process is, so while other children run here it is left to the one that ends last.
     fn adopted_since(&self, stat: &Stat, since: u64) -> bool {
         self.others.is_empty() && self.is_adopted(stat) && stat.start >= since
     }
@@ -243,8 +247,8 @@ fn reap_adopted(children: &BTreeMap<u32, String>) {
     }
 }
 
-/// The process group of this process; 0 where it began outside of this process namespace, which is
-/// also what the kernel says of every other process of that group here.
+/// Returns the process group of this process; 0 if the group began outside of this process
+/// namespace. The kernel also reports 0 for every other process of that group here.
 fn own_group() -> u32 {
     // `getpgrp` takes it for granted that there is a number.
     tree::stat(std::process::id()).map_or(0, |stat| stat.group)

@@ -1,8 +1,8 @@
-//! Who is running: `/proc` read with care, and the killing of a dead run's tree.
+//! Running processes: reads `/proc` cautiously, and kills the tree of a dead run.
 //!
-//! A process is named by its number *and* its start time, for numbers are given out again. A signal
+//! A process is identified by its number *and* its start time, because numbers are reused. A signal
 //! goes through a pidfd that was opened before the start time was checked, so it can only reach the
-//! process that was meant. Must never signal by number alone, never signal ourselves or an
+//! intended process. This module must never signal by number alone, never signal ourselves or an
 //! ancestor, and never take a zombie for a living process.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,10 +25,10 @@ const SWEEP_LIMIT: Duration = Duration::from_secs(10);
 /// No process has a larger environment than this: three quarters of the largest stack.
 const LARGEST_ENVIRONMENT: u64 = 8 * 1024 * 1024;
 
-/// How long a process that is just becoming a program is waited for, until it can be told whose it is.
+/// Maximum wait for a process that is just becoming a program, until its owner can be determined.
 const EXEC_LIMIT: Duration = Duration::from_millis(100);
 
-/// What a kill of a tree did.
+/// The result of killing a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Killed {
     /// How many processes were ended.
@@ -37,12 +37,13 @@ pub struct Killed {
     pub survivors: usize,
 }
 
-/// When process `pid` started, in clock ticks since boot; `None` when there is none.
+/// Returns when process `pid` started, in clock ticks since boot; `None` if there is none.
 pub fn start_time(pid: u32) -> Option<u64> {
     stat(pid).map(|stat| stat.start)
 }
 
-/// Whether the process that started at `start_time` still runs under `pid`. A zombie does not.
+/// Returns whether the process that started at `start_time` still runs under `pid`. A zombie does
+/// not.
 pub fn is_alive(pid: u32, start_time: u64) -> bool {
     stat(pid).is_some_and(|stat| stat.start == start_time && !stat.is_dead())
 }
@@ -70,12 +71,12 @@ pub fn kill_marked(marker: &str) -> Killed {
     })
 }
 
-/// Whether there is a process `pid` that is not dead.
+/// Returns whether there is a process `pid` that is not dead.
 pub(crate) fn is_there(pid: u32) -> bool {
     stat(pid).is_some_and(|stat| !stat.is_dead())
 }
 
-/// Everything alive below this process.
+/// Returns all living processes below this process.
 pub(crate) fn descendants_alive() -> Vec<u32> {
     let all = snapshot();
     let alive = descendants(&all).into_iter();
@@ -89,7 +90,7 @@ pub(crate) fn kill_descendants() -> Killed {
     sweep(&mut BTreeSet::new(), descendants)
 }
 
-/// How many processes besides this one can be seen alive: for the first one of a namespace.
+/// Returns how many processes besides this one can be seen alive: for the first one of a namespace.
 pub(crate) fn others_alive() -> usize {
     let me = std::process::id();
     let all = snapshot();
@@ -136,19 +137,20 @@ pub(super) fn stat(pid: u32) -> Option<Stat> {
     parse(&read_proc(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// All processes that can be seen, as of about now.
+/// Returns all processes that can be seen, as of about now.
 pub(super) fn snapshot() -> Snapshot {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter_map(stat).map(|stat| (stat.pid, stat)).collect()
 }
 
-/// Whether process `pid` was started for `marker`. What we may not read is not ours.
+/// Returns whether process `pid` was started for `marker`. A process that we may not read is not
+/// ours.
 pub(super) fn carries(pid: u32, marker: &str) -> bool {
     marker_of(pid).is_some_and(|found| belongs(&found, marker))
 }
 
-/// Whether `found` is `marker` or, after a `/`, a part of it.
+/// Returns whether `found` is `marker` or, after a `/`, a part of it.
 pub(super) fn belongs(found: &[u8], marker: &str) -> bool {
     match found.strip_prefix(marker.as_bytes()) {
         Some(rest) => !marker.is_empty() && (rest.is_empty() || rest.starts_with(b"/")),
@@ -156,7 +158,7 @@ pub(super) fn belongs(found: &[u8], marker: &str) -> bool {
     }
 }
 
-/// The value of `RUNNER_RUN` that process `pid` was started with.
+/// Returns the value of `RUNNER_RUN` with which process `pid` was started.
 pub(super) fn marker_of(pid: u32) -> Option<Vec<u8>> {
     let mut environ = environ(pid)?;
     let end = boot_time() + EXEC_LIMIT;
@@ -187,27 +189,28 @@ fn environ(pid: u32) -> Option<Vec<u8>> {
     Some(environ)
 }
 
-/// Whether there is a program in process `pid`. A thread of the kernel and a zombie have none.
+/// Returns whether there is a program in process `pid`. A thread of the kernel and a zombie have
+/// none.
 fn has_program(pid: u32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
-/// Where the environment of process `pid` ends: 0 in the midst of an `execve`, when it has its program
-/// and not yet the environment, which reads as empty until then. Whoever started it may have been
-/// told already that it runs.
+/// Returns where the environment of process `pid` ends: 0 in the middle of an `execve`, when the
+/// process has its program and not yet the environment, which reads as empty until then. The
+/// process that started it may already have been informed that it runs.
 fn environment_ends(pid: u32) -> Option<u64> {
     environment_end(&read_proc(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Where the environment ends in memory: field 51 of proc_pid_stat(5).
+/// Parses the end of the environment in memory: field 51 of proc_pid_stat(5).
 fn environment_end(line: &[u8]) -> Option<u64> {
     let close = line.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(line.get(close + 1..)?).ok()?;
     fields.split_ascii_whitespace().nth(48)?.parse().ok()
 }
 
-/// `seeds` and everything below them, but for ourselves and our ancestors: a seed that is one of
-/// those brings in nobody.
+/// Returns `seeds` and everything below them, except for ourselves and our ancestors: a seed that
+/// is one of those adds no process.
 pub(super) fn with_descendants(all: &Snapshot, seeds: BTreeSet<u32>) -> BTreeSet<u32> {
     let spared = ourselves_and_ancestors(all);
     let mut members: BTreeSet<u32> = seeds.difference(&spared).copied().collect();
@@ -314,8 +317,8 @@ fn ourselves_and_ancestors(all: &Snapshot) -> BTreeSet<u32> {
     spared
 }
 
-/// The name of the program stands between parentheses and may hold anything, `)` and newlines
-/// included: the fields are counted from the last `)`.
+/// Parses a line of `stat`. The name of the program is in parentheses and may hold anything, `)`
+/// and newlines included: the fields are counted from the last `)`.
 fn parse(line: &[u8]) -> Option<Stat> {
     let open = line.iter().position(|byte| *byte == b'(')?;
     let close = line.iter().rposition(|byte| *byte == b')')?;
@@ -391,7 +394,8 @@ mod tests {
         assert_eq!(environment_end(zeros.as_bytes()), Some(0));
     }
 
-    /// Who starts it may be told so a moment before it has given up the image of its parent.
+    /// Waits until the process has its own program: its parent may be informed of the start shortly
+    /// before it has given up the image of its parent.
     fn becomes_its_program(pid: u32) {
         let ours = fs::read_link("/proc/self/exe").unwrap();
         while fs::read_link(format!("/proc/{pid}/exe")).unwrap() == ours {
@@ -399,7 +403,7 @@ mod tests {
         }
     }
 
-    /// Each is looked at as soon as it has its program.
+    /// Examines each process as soon as it has its program.
     #[test]
     fn a_process_is_known_by_its_marker_from_its_first_moment() {
         for number in 0..300 {

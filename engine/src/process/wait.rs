@@ -1,8 +1,8 @@
-//! Waiting on file descriptors: the only two ways in which this room ever waits.
+//! Waiting on file descriptors: the only two ways in which the process modules ever wait.
 //!
-//! [`Alarm`] is a timer on the boot-time clock, so that a deadline which passes while the host
-//! sleeps is noticed at once on waking; `poll`'s own timeout does not count suspend. Must never
-//! spin, and never sleep for a guessed time.
+//! An [`Alarm`] is a timer on the boot-time clock, so that a deadline that passes while the host
+//! sleeps is noticed at once on waking; the timeout of `poll` does not count suspend. This module
+//! must never spin, and never sleep for a guessed time.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use rustix::time::{
 
 use crate::time::boot_time;
 
-/// A timer that a `poll` can wait for; readable once its moment has passed.
+/// A timer that a `poll` can wait for; it is readable once its time has passed.
 #[derive(Debug)]
 pub(super) struct Alarm {
     timer: OwnedFd,
@@ -32,7 +32,8 @@ impl Alarm {
         })
     }
 
-    /// Rings at `at` on the boot-time clock; `None` never. A moment in the past rings at once.
+    /// Sets the alarm to ring at `at` on the boot-time clock; `None` never. A time in the past
+    /// rings at once.
     pub(super) fn set(&mut self, at: Option<Duration>) -> io::Result<()> {
         if self.set == at {
             return Ok(());

@@ -1,8 +1,9 @@
-//! The entries, one by one: the same code moves them at first and after any number of crashes.
+//! Applies the entries one by one: the same code moves them at first and after any number of
+//! crashes.
 //!
-//! What an entry still needs is read off the disk, never remembered. `T` is what lies at the
-//! target, `S` what lies under the staged name (for a removal: under the name it is moved to),
-//! `b` and `a` are the manifest's before and after:
+//! The remaining work of an entry is read off the disk, never remembered. `T` is the state of the
+//! target, `S` the state of the staged name (for a removal: of the name that the target is moved
+//! to), `b` and `a` are the manifest's before and after:
 //!
 //! ```text
 //! put      T = a, S none or a or b   in place already: make sure of it, go on
@@ -17,8 +18,8 @@
 //!          T other                   conflict
 //! ```
 //!
-//! It must never write to a file, never replace what it has not compared, never remove a file
-//! other than a second name of one that is still there.
+//! This code must never write to a file, never replace content that it has not compared, never
+//! remove a file other than a second name of one that is still there.
 
 use std::collections::BTreeSet;
 
@@ -77,7 +78,8 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
             .try_for_each(|folder| self.sync_folder(folder))
     }
 
-    /// A folder has to last before something moves into it, or that would be lost with it.
+    /// Creates the folders durably. A folder has to last before something moves into it, or that
+    /// file would be lost with it.
     fn make_folders(&self) -> Result<(), FsError> {
         let puts = self
             .manifest
@@ -163,8 +165,9 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         }
     }
 
-    /// For file systems without exchange and noreplace: a last look and a plain rename. Between
-    /// the two, another program's write would be lost; nothing portable closes that window.
+    /// Replaces the target on file systems without exchange and noreplace: a last check and a plain
+    /// rename. Between the two, another program's write would be lost; no portable call closes that
+    /// window.
     fn replace(&self, entry: &ManifestEntry, staged: &RelPath) -> Result<(), PublishError> {
         let found = self.fs.inspect(&entry.target)?;
         if found.is(entry.after) {
@@ -176,8 +179,8 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         Ok(self.fs.rename_replace(staged, &entry.target)?)
     }
 
-    /// The target holds the new content, but it need not be our own, durable file: somebody may
-    /// have written the same.
+    /// Makes the target's content durable. The target holds the new content, but it need not be our
+    /// own, durable file: another program may have written the same.
     fn confirm(&self, target: &RelPath) -> Result<(), PublishError> {
         match self.fs.sync_file(target) {
             Err(error) if error.is_missing() => conflict(target, self.fs.inspect(target)?),
@@ -185,8 +188,9 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         }
     }
 
-    /// The target holds `after`; what was there before must have been `before`. If it was not,
-    /// somebody wrote between our look and our exchange: they get their bytes back.
+    /// Checks the content that the exchange displaced. The target holds `after`; its previous
+    /// content must have been `before`. If it was not, another program wrote between our check and
+    /// our exchange, and gets its content back.
     fn settle_displaced(
         &self,
         entry: &ManifestEntry,
@@ -239,7 +243,8 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         self.settle_removed(entry, aside)
     }
 
-    /// The target is gone; what was taken away must have been `before`, or it goes back.
+    /// Checks the file that was moved away. The target is gone; the moved file must have been
+    /// `before`, or it goes back.
     fn settle_removed(&self, entry: &ManifestEntry, aside: &RelPath) -> Result<(), PublishError> {
         let taken = self.fs.inspect(aside)?;
         let checked = !self.faults.has(InjectedFault::NoCheckRemoved);
@@ -259,7 +264,8 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         self.gave_back(&entry.target, taken)
     }
 
-    /// What a reader sees from here on is theirs, after a power cut too.
+    /// Makes the returned file durable and reports the conflict. From here on, a reader sees the
+    /// other program's content, after a power cut too.
     fn gave_back(&self, target: &RelPath, found: PathState) -> Result<(), PublishError> {
         self.sync_folder(target.parent())?;
         self.fs.sync_dir(Some(&self.manifest.staging))?;

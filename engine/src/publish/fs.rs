@@ -10,19 +10,19 @@ use std::io;
 use super::path::RelPath;
 use crate::digest::Digest;
 
-/// What lies at a path.
+/// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathState {
     /// Nothing, or not even the folder.
     Absent,
     /// A regular file with this content.
     Content(Digest),
-    /// Something that is never read, replaced or removed: it says what.
+    /// An entry that is never read, replaced or removed; the text names its type.
     NotAFile(&'static str),
 }
 
 impl PathState {
-    /// Whether it is what an entry's `before` or `after` asks for.
+    /// Returns whether the state is what an entry's `before` or `after` asks for.
     pub fn is(self, wanted: Option<Digest>) -> bool {
         match (self, wanted) {
             (Self::Absent, None) => true,
@@ -55,17 +55,17 @@ pub struct FsError {
 }
 
 impl FsError {
-    /// Whether the file or its folder is not there.
+    /// Returns whether the file or its folder is missing.
     pub fn is_missing(&self) -> bool {
         matches!(self.trouble, FsFailure::Missing)
     }
 
-    /// Whether the name is taken.
+    /// Returns whether the name is taken.
     pub fn is_taken(&self) -> bool {
         matches!(self.trouble, FsFailure::Exists)
     }
 
-    /// Whether the file system has no such act.
+    /// Returns whether the file system lacks this operation.
     pub fn is_unsupported(&self) -> bool {
         matches!(self.trouble, FsFailure::Unsupported)
     }
@@ -86,7 +86,7 @@ pub enum FsFailure {
     /// It is, or lies behind, something that is never touched.
     #[error("it is {0}")]
     NotAFile(&'static str),
-    /// Anything else that the system says.
+    /// Any other error from the system.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -95,7 +95,7 @@ pub enum FsFailure {
 /// leaves the root. An act that returns an error has changed nothing that a reader of the live
 /// tree could see. Nothing is durable until the sync of its file and of its folder returns.
 pub trait PublishFs {
-    /// What lies at `path`; reads all of its content.
+    /// Returns the state of `path`; reads all of its content.
     fn inspect(&self, path: &RelPath) -> Result<PathState, FsError>;
     /// Makes a new file with these permission bits; [`FsFailure::Exists`] if the name is taken.
     fn write_new(&self, path: &RelPath, bytes: &[u8], mode: u32) -> Result<(), FsError>;
@@ -111,7 +111,7 @@ pub trait PublishFs {
     fn exchange(&self, one: &RelPath, other: &RelPath) -> Result<(), FsError>;
     /// Renames over whatever is at `to`; only for file systems without the two above.
     fn rename_replace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError>;
-    /// The names in a folder, in no order; `None` if there is no such folder.
+    /// Lists the names in a folder, in no order; returns `None` if there is no such folder.
     fn list(&self, dir: &RelPath) -> Result<Option<Vec<String>>, FsError>;
     /// Removes a name that is no folder.
     fn remove_file(&self, path: &RelPath) -> Result<(), FsError>;

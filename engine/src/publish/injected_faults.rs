@@ -5,7 +5,7 @@
 //! switch is left in the program. Only the simulation passes a [`OneFault`]. Nothing outside this
 //! folder's core and that test may name these types.
 
-/// A mistake that the core can be told to make.
+/// A mistake that tests can inject into the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InjectedFault {
     /// A staged file is not synced.
@@ -26,9 +26,9 @@ pub enum InjectedFault {
     OutcomeBeforeSync,
     /// A target is not compared with `before` just before it is replaced or removed.
     NoCheckBefore,
-    /// What an exchange displaced is not compared.
+    /// The content that an exchange displaced is not compared.
     NoCheckDisplaced,
-    /// What a removal took away is not compared.
+    /// The file that a removal took away is not compared.
     NoCheckRemoved,
     /// A rename may replace where it should meet nothing.
     ReplaceForNoreplace,
@@ -90,7 +90,7 @@ impl InjectedFault {
 
 /// Which mistakes are made.
 pub trait Faults: Copy {
-    /// Whether this one is.
+    /// Returns whether this fault is injected.
     fn has(self, plant: InjectedFault) -> bool;
 }
 

@@ -53,20 +53,20 @@ pub enum LogError {
 /// A manifest as the log keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedManifest {
-    /// What was committed before anything was moved.
+    /// The manifest that was committed before anything was moved.
     pub manifest: Manifest,
     /// Whether its outcome is committed, so that nothing but cleaning is left.
     pub settled: bool,
 }
 
-/// The two commits and the question that recovery asks. Called by [`super::publish`] and
+/// The two commits and the query that recovery makes. Called by [`super::publish`] and
 /// [`super::recover`] only, under the job's lock. A richer log (a row per entry, a state per
-/// rename) was rejected: the disk itself tells how far the renames got.
+/// rename) was rejected: the disk itself shows how far the renames got.
 pub trait PublishLog {
-    /// What was recorded for `run`, if anything was.
+    /// Returns the manifest that was recorded for `run`, if there is one.
     ///
     /// # Errors
-    /// [`LogError::Store`] only.
+    /// Returns [`LogError::Store`] only.
     fn manifest(&self, run: &RunId) -> Result<Option<RecordedManifest>, LogError>;
 
     /// Records the manifest, durably, before the first rename.
@@ -99,7 +99,7 @@ pub struct MemoryLog {
 }
 
 impl MemoryLog {
-    /// A log whose job is at `fence`.
+    /// Creates a log whose job is at `fence`.
     pub fn new(fence: Fence) -> Self {
         Self {
             fence,

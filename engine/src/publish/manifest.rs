@@ -1,8 +1,8 @@
-//! What a publication is going to do, written down before it does any of it.
+//! The steps of a publication, written down before any of them is carried out.
 //!
-//! A manifest is data: relative paths and digests, so that recovery can tell, with nothing else,
-//! how far a dead run got. It must never hold content, absolute paths or anything to be trusted
-//! without a look at the disk.
+//! A manifest is data: relative paths and digests, so that recovery can determine, with nothing
+//! else, how far a dead run got. It must never hold content, absolute paths or anything to be
+//! trusted without checking the disk.
 
 use std::collections::HashSet;
 
@@ -16,18 +16,18 @@ use crate::outcome::Outcome;
 /// One target and what becomes of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestEntry {
-    /// What is written or removed, beneath the root.
+    /// The path that is written or removed, beneath the root.
     pub target: RelPath,
     /// Where the new content lies until then; `None` for a removal.
     pub staged: Option<RelPath>,
-    /// What the target holds before; `None`: it must not be there.
+    /// Digest of the target's content before; `None`: it must not be there.
     pub before: Option<Digest>,
-    /// What the target holds afterwards; `None`: it is removed.
+    /// Digest of the target's content afterwards; `None`: it is removed.
     pub after: Option<Digest>,
 }
 
 impl ManifestEntry {
-    /// New content for `target`, in place of `before` or of nothing.
+    /// Creates an entry that puts new content at `target`, in place of `before` or of nothing.
     pub fn put(target: RelPath, staged: RelPath, before: Option<Digest>, after: Digest) -> Self {
         Self {
             target,
@@ -37,7 +37,7 @@ impl ManifestEntry {
         }
     }
 
-    /// An end to `target`, which holds `before`.
+    /// Creates an entry that removes `target`, which holds `before`.
     pub fn remove(target: RelPath, before: Digest) -> Self {
         Self {
             target,
@@ -51,13 +51,13 @@ impl ManifestEntry {
 /// All that one run places, and the outcome that is committed once it is in place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Whose it is.
+    /// The run that publishes.
     pub run: RunId,
     /// The fence under which the run was admitted.
     pub fence: Fence,
     /// The folder that holds what is staged, and what is displaced; it is this run's alone.
     pub staging: RelPath,
-    /// What is done, in this order.
+    /// The entries, in the order in which they are applied.
     pub entries: Vec<ManifestEntry>,
     /// How the run ended, if all of this is in place.
     pub outcome: Outcome,
@@ -69,18 +69,19 @@ pub struct Manifest {
 pub struct BadManifest {
     /// The entry's target.
     pub target: RelPath,
-    /// What is wrong with it.
+    /// The defect of the entry.
     pub why: &'static str,
 }
 
 impl Manifest {
-    /// Whether its entries can be carried out at all, and in any state be told apart.
+    /// Checks that the entries can be carried out, and that each can be distinguished in any state.
     ///
     /// # Errors
-    /// Names the first entry that changes nothing, is neither put nor removal, stages outside of
-    /// the staging folder, aims into it, or collides with another entry.
+    /// Returns an error that names the first entry that changes nothing, is neither put nor
+    /// removal, stages outside of the staging folder, aims into it, or collides with another entry.
     pub fn check(&self) -> Result<(), BadManifest> {
-        // What is placed so far, and the folders above it: many entries are compared with none.
+        // These sets hold the targets so far and the folders above them, so that entries need not
+        // be compared with each other.
         let (mut targets, mut above) = (HashSet::new(), HashSet::new());
         for (index, entry) in self.entries.iter().enumerate() {
             let refuse = |why| {
@@ -112,12 +113,13 @@ impl Manifest {
         Ok(())
     }
 
-    /// Where entry `index` keeps its new content, and after an exchange the old one.
+    /// Returns the path where entry `index` keeps its new content, and after an exchange the old
+    /// one.
     pub fn staged_name(&self, index: usize) -> RelPath {
         staged_name(&self.staging, index)
     }
 
-    /// Where a removed target waits until the outcome is committed.
+    /// Returns the path where a removed target waits until the outcome is committed.
     pub fn removed_name(&self, index: usize) -> RelPath {
         self.staging
             .join(&format!("removed-{index}"))
@@ -125,7 +127,7 @@ impl Manifest {
     }
 }
 
-/// `<staging>/<index>`.
+/// Returns `<staging>/<index>`.
 pub(super) fn staged_name(staging: &RelPath, index: usize) -> RelPath {
     staging
         .join(&index.to_string())

@@ -26,20 +26,20 @@ use super::path::RelPath;
 use super::{PublishError, Recovery, recover};
 use crate::ids::{Fence, RunId};
 
-/// What a marker's name begins with; a number follows.
+/// Prefix of a marker's name; a number follows.
 pub const PREFIX: &str = "COMMIT-MARKER.";
-/// What the name of a commit's folder, beside its marker, begins with.
+/// Prefix of the name of a commit's folder, which is beside its marker.
 pub const FOLDER_PREFIX: &str = "prev.";
 /// The longest marker that is read, in bytes.
 const LONGEST: u64 = 256 * 1024 * 1024;
 
 /// A disk that can also read a file: markers are data.
 pub trait MarkerFs: PublishFs {
-    /// The content of a file of at most `limit` bytes; `None` if there is none, or it is no plain file,
-    /// or longer.
+    /// Reads a file of at most `limit` bytes; returns `None` if there is none, or if it is not a
+    /// plain file or is longer.
     ///
     /// # Errors
-    /// The disk refused.
+    /// Returns an error if the disk refuses.
     fn read(&self, path: &RelPath, limit: u64) -> Result<Option<Vec<u8>>, FsError>;
 }
 
@@ -53,7 +53,7 @@ pub enum MarkerState {
     Done,
 }
 
-/// What a marker says.
+/// The content of a marker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Marker {
     /// How far the commit is.
@@ -62,10 +62,10 @@ pub struct Marker {
     pub iteration_id: String,
     /// When that began, RFC 3339.
     pub started_at: String,
-    /// What the committer wants to find again, whoever finishes.
+    /// The data that the committer wants to find again, whichever process finishes.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub record: Value,
-    /// What is placed, while it may not be yet.
+    /// The manifest, while its entries may not all be in place yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Manifest>,
     /// The folder of the publication, to be removed when all is done.
@@ -73,7 +73,7 @@ pub struct Marker {
     pub staging: Option<RelPath>,
 }
 
-/// Says whether a run still holds its fence.
+/// A check that a run still holds its fence.
 pub type CommitGuard<'a> = dyn Fn(&RunId, Fence) -> Result<(), LogError> + 'a;
 
 /// The log of one commit.
@@ -85,7 +85,8 @@ pub struct MarkerLog<'a, F> {
 }
 
 impl<'a, F: MarkerFs> MarkerLog<'a, F> {
-    /// A log that writes the marker `path`, saying what `draft` says besides state and manifest.
+    /// Creates a log that writes the marker `path`, with the content of `draft` besides state and
+    /// manifest.
     pub fn new(fs: &'a F, path: RelPath, draft: Marker, guard: &'a CommitGuard<'a>) -> Self {
         Self {
             fs,
@@ -162,7 +163,7 @@ impl<F: MarkerFs> PublishLog for MarkerLog<'_, F> {
     }
 }
 
-/// What became of a marker that somebody left.
+/// The result for a marker that an earlier process left.
 #[derive(Debug)]
 pub enum MarkerOutcome {
     /// Its publication was finished.
@@ -173,10 +174,10 @@ pub enum MarkerOutcome {
     Foreign(RelPath),
 }
 
-/// The markers in `folder`, by their numbers.
+/// Lists the markers in `folder`, by their numbers.
 ///
 /// # Errors
-/// The disk refused.
+/// Returns an error if the disk refuses.
 pub fn list(fs: &impl MarkerFs, folder: &RelPath) -> Result<Vec<RelPath>, FsError> {
     let mut found: Vec<(u64, RelPath)> = Vec::new();
     for name in fs.list(folder)?.unwrap_or_default() {
@@ -191,14 +192,14 @@ pub fn list(fs: &impl MarkerFs, folder: &RelPath) -> Result<Vec<RelPath>, FsErro
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// What the marker at `path` says; `None` if there is none, or it is not one of ours.
+/// Reads the marker at `path`; returns `None` if there is none, or if it is not one of ours.
 ///
 /// # Errors
-/// The disk refused.
+/// Returns an error if the disk refuses.
 pub fn inspect(fs: &impl MarkerFs, path: &RelPath) -> Result<Option<Marker>, FsError> {
     let bytes = fs.read(path, LONGEST)?;
     let marker = bytes.and_then(|bytes| serde_json::from_slice::<Marker>(&bytes).ok());
-    // What lies in a tree may be anybody's: one that names a folder elsewhere is none of ours.
+    // A file in a tree may be anyone's: a marker that names a folder elsewhere is not ours.
     let own = |staging: &RelPath| {
         staging.parent() == path.parent() && staging.name().starts_with(FOLDER_PREFIX)
     };
@@ -209,13 +210,13 @@ pub fn inspect(fs: &impl MarkerFs, path: &RelPath) -> Result<Option<Marker>, FsE
     }))
 }
 
-/// Finishes every commit that was begun in `folder`; the markers of those that are done stay until
-/// [`finish`]. A marker that would touch anything but what lies within `allowed` is left alone: it is not
-/// ours, whatever it says. Call it with the tree's lock held. Any number of calls, interrupted anywhere, come to the
-/// same end.
+/// Finishes every commit that was begun in `folder`; the markers of finished ones stay until
+/// [`finish`]. A marker that would touch anything outside of `allowed` is left alone: it is not
+/// ours, whatever it contains. Call it with the tree's lock held. Any number of calls, interrupted
+/// anywhere, come to the same end.
 ///
 /// # Errors
-/// Those of [`recover`].
+/// Returns the errors of [`recover`].
 pub fn settle(
     fs: &impl MarkerFs,
     folder: &RelPath,
@@ -237,8 +238,8 @@ pub fn settle(
             all.push(MarkerOutcome::Foreign(path));
             continue;
         }
-        // What is seen may not be durable yet: were it lost after the moves, they would be half of
-        // something that nobody recorded.
+        // The marker that was read may not be durable yet: if it were lost after the moves, they
+        // would be half of a commit without a record.
         fs.sync_file(&path)?;
         fs.sync_dir(Some(folder))?;
         // The lock on the tree decides here: whoever recorded it is gone.
@@ -275,7 +276,7 @@ pub fn finish(fs: &impl MarkerFs, folder: &RelPath) -> Result<(), FsError> {
     Ok(())
 }
 
-/// Where a marker is written before its rename.
+/// Returns the path where a marker is written before its rename.
 fn beside(path: &RelPath) -> RelPath {
     let name = format!(".{}.tmp", path.name().to_lowercase());
     match path.parent() {

@@ -1,8 +1,8 @@
-//! Placement: verified bytes move to where they belong, all of them or none, whatever happens.
+//! Publication: verified bytes move to their targets, all of them or none, whatever happens.
 //!
-//! The one journal in the house. A job drafts its artifacts into a staging folder under the root
-//! of the targets ([`Draft`], behind `Scope`), its caller verifies them, and [`publish`] does the
-//! rest; [`recover`], under the job's lock, finishes what a dead run began.
+//! This is the only journal in the program. A job drafts its artifacts into a staging folder under
+//! the root of the targets ([`Draft`], behind `Scope`), its caller verifies them, and [`publish`]
+//! does the rest; [`recover`], under the job's lock, finishes what a dead run began.
 //!
 //! ```text
 //! drafted ──seal──> staged ──(b) commit manifest──> recorded ──(c) renames, syncs──> in place
@@ -15,12 +15,12 @@
 //! ```
 //!
 //! Before (b) the live tree is untouched; after (d) it is wholly new; between them every target is
-//! whole, and recovery completes it. What promises this is the order of syncs, and what proves it
-//! is `tests/crash_simulation.rs`; `docs/RELIABILITY.md` has the model and the figures.
+//! whole, and recovery completes it. The order of syncs guarantees this, and
+//! `tests/crash_simulation.rs` proves it; `docs/RELIABILITY.md` has the model and the figures.
 //!
-//! It must never write into a live file, never replace bytes it has not compared, never overwrite
-//! what somebody else wrote, never move anything before its manifest is durable, and never decide
-//! whether the bytes are good: that is the caller's, before.
+//! This module must never write into a live file, never replace bytes it has not compared, never
+//! overwrite another program's content, never move anything before its manifest is durable, and
+//! never decide whether the bytes are good: the caller decides that before.
 
 mod apply;
 mod fs;
@@ -56,7 +56,7 @@ use stage::clean;
 pub struct Conflict {
     /// Which target.
     pub target: RelPath,
-    /// What it holds, or what stands in the way.
+    /// The target's content, or the obstacle at its path.
     pub found: PathState,
 }
 
@@ -66,18 +66,18 @@ pub enum PublishError {
     /// A target changed before anything was recorded: nothing was touched, staging is gone.
     #[error("nothing was published: {0}")]
     Changed(Conflict),
-    /// A target changed after the manifest was recorded. Entries before it are in place; staging
-    /// is kept; every recovery says the same until the target holds the old or the new content.
+    /// A target changed after the manifest was recorded. Entries before it are in place; staging is
+    /// kept; every recovery reports the same until the target holds the old or the new content.
     #[error("the publication stopped half-way: {0}")]
     Conflict(Conflict),
     /// A staged file does not hold what it should.
     #[error("{staged}, which was staged for {target}, is damaged or lost: it holds {found}")]
     Staged {
-        /// What it was meant for.
+        /// The target for which the file was staged.
         target: RelPath,
         /// The staged file.
         staged: RelPath,
-        /// What it holds.
+        /// The state of the staged file.
         found: PathState,
     },
     /// The manifest contradicts itself.
@@ -101,7 +101,7 @@ pub struct Published {
     pub leftover: Option<FsError>,
 }
 
-/// What recovery found and did.
+/// The result of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// The run had recorded nothing: the live tree is as it was, staging is gone. The run itself
@@ -129,14 +129,14 @@ pub fn publish(
 }
 
 /// Finishes or discards what a dead `run` left. Called under the job's lock, with the `fence` that
-/// the caller holds and the `staging` folder that the run was given; a recorded manifest names
-/// its own. Any number of calls, interrupted anywhere, come to the same end.
+/// the caller holds and the `staging` folder that the run was given; a recorded manifest names its
+/// own. Any number of calls, interrupted anywhere, come to the same end.
 ///
 /// # Errors
-/// [`PublishError::Conflict`]: somebody else's bytes stand where ours belong; nothing of theirs was
-/// touched, staging is kept, and the answer stays the same until a person mends it. Or the disk or
-/// the database refused, or a staged file was damaged: nothing was overwritten, and the next call
-/// tries again.
+/// Returns [`PublishError::Conflict`] if another program's content is at the path of a target: that
+/// content was not touched, staging is kept, and the result stays the same until a person fixes it.
+/// Returns another error if the disk or the database refused, or a staged file was damaged: nothing
+/// was overwritten, and the next call tries again.
 pub fn recover(
     fs: &impl PublishFs,
     log: &mut impl PublishLog,
@@ -262,8 +262,9 @@ pub fn recover_with<F: Faults>(
     Ok(Recovery::RolledForward(manifest.outcome.clone()))
 }
 
-/// Every target is still what the draft saw (or already what it will be), and every staged file
-/// is what it should be: found out before anything is recorded, a change costs nothing.
+/// Checks that every target is still as the draft saw it (or already as it will be), and that every
+/// staged file is as it should be. A change that is found before anything is recorded costs
+/// nothing.
 fn check_all(fs: &impl PublishFs, manifest: &Manifest) -> Result<(), PublishError> {
     for entry in &manifest.entries {
         let found = fs.inspect(&entry.target)?;

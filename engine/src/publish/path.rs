@@ -1,8 +1,8 @@
-//! Relative paths, checked once: what every name in a publication is.
+//! Relative paths, checked once; every name in a publication is one.
 //!
 //! A [`RelPath`] cannot climb, cannot be absolute and has one spelling; so two that differ name
 //! different entries (case folding aside), and a prefix of components is a prefix of folders. It
-//! says nothing about links: only a walk by the kernel can, and [`super::RealFs`] does that.
+//! gives no guarantee about links: only a walk by the kernel can, and [`super::RealFs`] does that.
 
 use std::fmt;
 
@@ -23,9 +23,9 @@ pub struct RelPath(String);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path:?} is no path beneath a root: {why}")]
 pub struct BadPath {
-    /// What was given.
+    /// The path as it was given.
     pub path: String,
-    /// What is wrong with it.
+    /// The defect of the path.
     pub why: &'static str,
 }
 
@@ -70,34 +70,34 @@ impl RelPath {
         Ok(Self(text.to_owned()))
     }
 
-    /// The text, as it was given.
+    /// Returns the text, as it was given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The last component.
+    /// Returns the last component.
     pub fn name(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// The folder it lies in; `None` is the root itself.
+    /// Returns the folder that holds the path; `None` is the root itself.
     pub fn parent(&self) -> Option<Self> {
         self.0
             .rsplit_once('/')
             .map(|(folder, _)| Self(folder.to_owned()))
     }
 
-    /// The folders above it, the outermost first, the root left out.
+    /// Returns the folders above the path, the outermost first, without the root.
     pub fn ancestors(&self) -> impl Iterator<Item = Self> + '_ {
         self.0
             .match_indices('/')
             .map(|(at, _)| Self(self.0[..at].to_owned()))
     }
 
-    /// One name beneath it.
+    /// Returns the path of one name beneath this one.
     ///
     /// # Errors
-    /// When `name` is not one good component.
+    /// Returns an error if `name` is not one good component.
     pub fn join(&self, name: &str) -> Result<Self, BadPath> {
         if name.contains('/') {
             return Err(BadPath {
@@ -108,7 +108,7 @@ impl RelPath {
         Self::new(&format!("{}/{name}", self.0))
     }
 
-    /// Whether it is `folder` or lies beneath it, by whole components.
+    /// Returns whether the path is `folder` or lies beneath it, by whole components.
     pub fn is_within(&self, folder: &Self) -> bool {
         match self.0.strip_prefix(folder.as_str()) {
             Some(rest) => rest.is_empty() || rest.starts_with('/'),

@@ -37,7 +37,7 @@ pub struct RealFs {
     root: OwnedFd,
 }
 
-/// A regular file, opened for reading, and what was known of it at that moment.
+/// A regular file, opened for reading, and its metadata at the time of opening.
 #[derive(Debug)]
 pub struct Regular {
     /// The open file.
@@ -118,10 +118,10 @@ impl RealFs {
         Ok(Some(Self { root }))
     }
 
-    /// The names in the held folder, in order.
+    /// Returns the names in the held folder, in order.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for item in Dir::read_from(&self.root)? {
@@ -135,10 +135,10 @@ impl RealFs {
         Ok(names)
     }
 
-    /// Whether both hold the same folder, whatever it is called now.
+    /// Returns whether both hold the same folder, whatever its name is now.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub fn is_same(&self, other: &Self) -> io::Result<bool> {
         let (own, other) = (fstat(&self.root)?, fstat(&other.root)?);
         Ok((own.st_dev, own.st_ino) == (other.st_dev, other.st_ino))
@@ -197,11 +197,11 @@ impl RealFs {
             .map_err(fail(ACT, path))
     }
 
-    /// The device of the deepest folder above `path` that exists: a rename between two devices
-    /// is not possible.
+    /// Returns the device of the deepest folder above `path` that exists: a rename between two
+    /// devices is not possible.
     ///
     /// # Errors
-    /// The path cannot be walked.
+    /// Returns an error if the path cannot be walked.
     pub fn device(&self, path: &RelPath) -> Result<u64, FsError> {
         let mut folder = path.parent();
         loop {
@@ -222,7 +222,7 @@ impl RealFs {
         walk_to(&self.root, Path::new(path), flags, mode, WALK)
     }
 
-    /// The folder `dir`, or the root.
+    /// Opens the folder `dir`, or the root.
     fn folder(
         &self,
         act: &'static str,
@@ -238,7 +238,7 @@ impl RealFs {
             })
     }
 
-    /// The folder that `path` lies in.
+    /// Opens the folder that holds `path`.
     fn parent(&self, act: &'static str, path: &RelPath) -> Result<OwnedFd, FsError> {
         self.folder(act, path.parent().as_ref(), OFlags::PATH)
     }

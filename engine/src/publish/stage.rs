@@ -29,8 +29,8 @@ pub struct Draft<F = NoFault> {
 }
 
 impl Draft {
-    /// An empty draft whose files will lie in `staging`, a folder of this run alone. The disk is
-    /// not touched before the first entry.
+    /// Creates an empty draft whose files will be in `staging`, a folder of this run alone. The
+    /// disk is not touched before the first entry.
     pub fn new(staging: RelPath) -> Self {
         Self::with(NoFault, staging)
     }
@@ -91,7 +91,7 @@ impl<F: Faults> Draft<F> {
         Ok(())
     }
 
-    /// The entries so far.
+    /// Returns the entries so far.
     pub fn entries(&self) -> &[ManifestEntry] {
         &self.entries
     }

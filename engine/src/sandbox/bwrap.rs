@@ -1,11 +1,11 @@
-//! The wall of mounts: the argument vector for bubblewrap, as data.
+//! The mount view of the sandbox: the argument vector for bubblewrap, as data.
 //!
-//! The child sees the host's files read-only, with a `/dev`, a `/proc`, a `/run` and a `/tmp` of its
-//! own, in a process namespace of its own, without any capability. What it may write is bound again,
-//! writable; what is kept is bound over that, read-only. Every folder between the two is bound onto
-//! itself: a mount cannot be renamed, so no other folder can take its place.
+//! The child sees the host's files read-only, with a `/dev`, a `/proc`, a `/run` and a `/tmp` of
+//! its own, in a process namespace of its own, without any capability. Writable paths are bound
+//! again, writable; protected paths are bound over them, read-only. Every folder between the two is
+//! bound onto itself: a mount cannot be renamed, so no other folder can take its place.
 //!
-//! Must never start anything, and never name what was not looked at.
+//! This module must never start anything, and never name a path that was not examined.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap
 /// Folders of sockets and of other programs' temporary files: a child has its own.
 const PRIVATE: [&str; 2] = ["/tmp", "/run"];
 
-/// Bubblewrap, if it is installed: root's, and nobody else can write it.
+/// Finds bubblewrap, if it is installed, belongs to root and only root can write it.
 pub fn find() -> Option<PathBuf> {
     PLACES.iter().map(PathBuf::from).find(|path| {
         fs::metadata(path)
@@ -29,21 +29,21 @@ pub fn find() -> Option<PathBuf> {
     })
 }
 
-/// What the view is made for.
+/// The inputs from which a mount view is made.
 #[derive(Clone, Copy, Debug)]
 pub struct MountView<'a> {
     /// Which paths.
     pub real: &'a ResolvedSandbox,
-    /// What becomes its `/tmp`; without one, an empty folder in memory.
+    /// Folder that becomes the child's `/tmp`; without one, an empty folder in memory.
     pub temp: Option<&'a Path>,
-    /// What must be readable although it may lie in a private folder: its program, where it starts,
-    /// its home.
+    /// Paths that must be readable although they may lie in a private folder: the program, the
+    /// folder in which it starts, its home.
     pub visible: &'a [PathBuf],
     /// Whether the host's network is open.
     pub network: bool,
 }
 
-/// The options, up to `--` and without it.
+/// Returns the options, up to `--` and without it.
 pub fn options(view: &MountView<'_>) -> Vec<OsString> {
     let mut line = CommandLine(Vec::new());
     line.add(["--die-with-parent", "--new-session", "--as-pid-1"]);
@@ -65,7 +65,7 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
             line.mount("--ro-bind", &path, &path);
         }
     }
-    // What lies deeper is laid over what lies above it; what is kept comes last at its own path.
+    // Deeper paths are laid over higher ones; a protected path comes last at its own path.
     let mut mounts: BTreeMap<&Path, Mount> = BTreeMap::new();
     for place in &view.real.hide {
         let hidden = if place.folder {
@@ -134,7 +134,8 @@ fn is_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|data| data.is_dir())
 }
 
-/// The file that says how names are resolved, where it lies in a private folder.
+/// Returns the real path of the file that configures name resolution, which may lie in a private
+/// folder.
 fn resolver() -> Option<PathBuf> {
     fs::canonicalize("/etc/resolv.conf").ok()
 }

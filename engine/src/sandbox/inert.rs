@@ -1,13 +1,14 @@
 //! Starts one program of our own choosing that reads a project and can start no other program.
 //!
-//! Git reads configuration and attributes that anybody with write access to the project may have
-//! planted, and many of them name a program to run: filters, pagers, monitors, helpers, signers. A
-//! list of settings to override is never complete. So the kernel refuses instead: Landlock gives the
-//! right to execute to git and its loader alone and no right to write, and a filter of system calls
-//! refuses new processes and sockets. Where the kernel has no Landlock, the filter alone holds.
+//! Git reads configuration and attributes that everyone with write access to the project may have
+//! written, and many of them name a program to run: filters, pagers, monitors, helpers, signers. A
+//! list of settings to override is never complete. The kernel therefore refuses instead: Landlock
+//! gives the right to execute to git and its loader alone and no right to write, and a filter of
+//! system calls refuses new processes and sockets. If the kernel has no Landlock, only the filter
+//! applies.
 //!
-//! Must never be used for a program of a job: those go through the launcher. Must never fall back to
-//! an unrestricted start: a restriction that fails is an error.
+//! This module must never be used for a program of a job: those go through the launcher. It must
+//! never fall back to an unrestricted start: a restriction that fails is an error.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -19,7 +20,7 @@ use rustix::thread::set_no_new_privs;
 use super::{SandboxError, landlock, syscalls};
 use crate::files::open_host;
 
-/// What an inert program may do besides reading.
+/// The permissions of an inert program besides reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inert {
     /// Folders beneath which it may write. Empty for a question.
@@ -59,8 +60,8 @@ fn restrict(program: &Path, inert: &Inert) -> Result<(), SandboxError> {
     })
 }
 
-/// The files that the kernel opens to start `program`; empty where it is a script, whose interpreter
-/// may start anything, so that only the filter of system calls holds it.
+/// Returns the files that the kernel opens to start `program`; empty for a script, whose
+/// interpreter may start anything, so that only the filter of system calls restricts it.
 fn executables(program: &Path) -> Vec<PathBuf> {
     let Ok(real) = fs::canonicalize(program) else {
         return Vec::new();
@@ -72,10 +73,10 @@ fn executables(program: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// The loader that an ELF file of 64 bits names; `None` for one that is linked statically.
+/// Returns the loader that an ELF file of 64 bits names; `None` for one that is linked statically.
 ///
 /// # Errors
-/// It is no such file, or cannot be read.
+/// Returns an error if the file is not an ELF file of 64 bits, or cannot be read.
 fn loader(program: &Path) -> io::Result<Option<PathBuf>> {
     // Headers and the loader's name stand within the first page of every linker's output.
     let mut head = Vec::new();

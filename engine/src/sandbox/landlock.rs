@@ -1,15 +1,16 @@
-//! The wall of paths, ports and scopes: Landlock.
+//! The Landlock part of the sandbox: paths, ports and scopes.
 //!
-//! Rights are given, never taken back. Every right that the running kernel knows is handled, so what
-//! no rule gives is refused; a rule that cannot be made is an error. ABI 3 is the floor: before it,
-//! a file could be cut off without any right.
+//! Rights are given, never taken back. Every right that the running kernel knows is handled, so an
+//! access that no rule gives is refused; a rule that cannot be made is an error. ABI 3 is the
+//! minimum: before it, a file could be cut off without any right.
 //!
-//! Under a mount view (`held`) what is kept and hidden is held by mounts and a rule may give a whole
-//! folder. Without one, the neighbours of what is kept or hidden get their rights one by one, as
-//! they are now; what is made later beside a kept path gets none, and so cannot be made.
+//! Under a mount view (`held`), mounts protect the kept and hidden paths, and a rule may give a
+//! whole folder. Without one, the neighbours of kept or hidden paths get their rights one by one,
+//! as they are now; an entry that is made later beside a kept path gets none, and so cannot be
+//! made.
 //!
-//! Must only be used on a thread that is about to start the program: it restricts the thread for
-//! ever.
+//! It must only be used on a thread that is about to start the program: it restricts the thread
+//! permanently.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -41,7 +42,7 @@ const OWN_DEVICES: [&str; 5] = [
     "/dev/mqueue",
 ];
 
-/// What is to be enforced.
+/// The restrictions to enforce.
 #[derive(Clone, Copy, Debug)]
 pub struct LandlockRules<'a> {
     /// Which paths.
@@ -52,7 +53,7 @@ pub struct LandlockRules<'a> {
     pub held: bool,
 }
 
-/// Whether this kernel has what is the least.
+/// Returns whether this kernel has the minimum that is required.
 pub fn is_there() -> bool {
     known().is_some()
 }
@@ -83,7 +84,7 @@ fn number(abi: ABI) -> u32 {
     }
 }
 
-/// A ruleset that handles all that `abi` has.
+/// Creates a ruleset that handles all that `abi` has.
 fn ruleset(abi: ABI, network: bool) -> Result<RulesetCreated, landlock::RulesetError> {
     let mut set = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -110,7 +111,7 @@ pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
     })?;
     let mut set = ruleset(abi, wanted.network).map_err(|error| kernel(&error))?;
     for (path, rights) in rules(wanted, abi) {
-        // What vanished meanwhile needs no rule.
+        // A path that vanished meanwhile needs no rule.
         let Ok(handle) = PathFd::new(&path) else {
             continue;
         };
@@ -130,7 +131,7 @@ pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
     if status.ruleset != RulesetStatus::FullyEnforced || !status.no_new_privs {
         return Err(kernel(&"it is not enforced in full"));
     }
-    // Two of them may have the same rights: what counts is what the kernel says.
+    // Two ABIs may have the same rights, so the kernel's own report counts.
     Ok(match status.landlock {
         LandlockStatus::Available { effective_abi, .. } => number(effective_abi),
         _ => number(abi),
@@ -179,7 +180,7 @@ pub(super) fn restrict_to(executables: &[PathBuf], write: &[PathBuf]) -> Result<
     }
 }
 
-/// Which path gets which rights.
+/// Returns the rights that each path gets.
 fn rules(wanted: &LandlockRules<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
     let real = wanted.real;
     let all = AccessFs::from_all(abi);
@@ -226,7 +227,8 @@ fn rules(wanted: &LandlockRules<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessF
     rules
 }
 
-/// Everything that is beneath `root` now and neither one of `avoid`, nor beneath, nor above one.
+/// Returns everything that is beneath `root` now and is neither one of `avoid`, nor beneath, nor
+/// above one.
 fn around(root: &Path, avoid: &[&Path]) -> BTreeSet<PathBuf> {
     if avoid.contains(&root) {
         return BTreeSet::new();

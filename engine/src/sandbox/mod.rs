@@ -1,5 +1,5 @@
-//! What a child may touch: the answer to be enforced by the kernel, as plain data, and what it is
-//! enforced with.
+//! The sandbox of a child: the permissions that the kernel enforces, as plain data, and the
+//! mechanisms that enforce them.
 //!
 //! ```text
 //! Sandbox ──resolve──> Real ──┬─ bwrap     a view of the files: read-only, private /tmp, own pids
@@ -7,18 +7,19 @@
 //!                           └─ syscalls  what neither of them can refuse (seccomp)
 //! ```
 //!
-//! A job says what it may write, a backend adds the state folders of its own program, and the
-//! launcher (`runner __launch`, [`crate::launch`]) sets up the sandbox before the program starts. It
-//! must never weaken what was asked for: a wall that cannot be raised is an error of the launcher,
-//! not a smaller wall.
+//! A job names the paths that it may write, a backend adds the state folders of its own program,
+//! and the launcher (`runner __launch`, [`crate::launch`]) sets up the sandbox before the program
+//! starts. The launcher must never weaken the request: a part of the sandbox that cannot be set up
+//! is an error of the launcher, not a weaker sandbox.
 //!
-//! **Facts that decided the design.** Landlock gives rights to a folder and all below it, and cannot
-//! take any back: a path to be kept inside a writable folder is held by giving the rights to its
-//! neighbours one by one, and then nothing new can be made beside it. A mount can be laid over that
-//! path instead, and over what does not exist once something stands there; so with bubblewrap the
-//! folder stays usable. Landlock knows nothing of changed modes, owners, times and attributes, and,
-//! below ABI 9, of sockets with a path; a read-only mount refuses the former, an empty `/run` hides
-//! the latter. Hence the levels: with bubblewrap `full`, without it `files-only`.
+//! **Facts that decided the design.** Landlock gives rights to a folder and all below it, and
+//! cannot take any back: a path to be kept inside a writable folder is protected by giving the
+//! rights to its neighbours one by one, and then nothing new can be made beside it. A mount can be
+//! laid over that path instead, and over a missing path once something exists there; so with
+//! bubblewrap the folder stays usable. Landlock does not cover changed modes, owners, times and
+//! attributes, and, below ABI 9, sockets with a path; a read-only mount refuses the former, an
+//! empty `/run` hides the latter. Hence the levels: with bubblewrap `full`, without it
+//! `files-only`.
 
 pub mod bwrap;
 pub mod inert;
@@ -39,19 +40,21 @@ use serde::{Deserialize, Serialize};
 pub struct SandboxedStart {
     /// The program that has the `__launch` command: `runner` itself, by absolute path.
     pub launcher: PathBuf,
-    /// What it may touch.
+    /// The sandbox of the program.
     pub sandbox: Sandbox,
 }
 
-/// What a child may touch. What is not named it may read and not write.
+/// The permissions of a child. It may read, but not write, every path that is not named.
 ///
-/// Every path is absolute and real: a symbolic link anywhere in one is refused, for whoever could
-/// put it there would choose what is opened to the next child.
+/// Every path is absolute and real: a symbolic link anywhere in one is refused, because a process
+/// that could put it there would choose what is opened to the next child.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// `sandbox = "off"` stands in the configuration: no sandbox at all, and every report says so.
+    /// `sandbox = "off"` is in the configuration: there is no sandbox at all, and every report
+    /// states that.
     pub off: bool,
-    /// Folders beneath which, and files which, it may write. What is not there is not made.
+    /// Files that the child may write, and folders beneath which it may write. A missing path is
+    /// not made.
     pub write: Vec<PathBuf>,
     /// Beneath `write`, and yet never to be written or made.
     pub keep: Vec<PathBuf>,
@@ -70,7 +73,7 @@ pub struct Sandbox {
     pub caps: ResourceLimits,
     /// How much may lie in a folder while the child runs; whoever started it looks now and then.
     pub quota: Option<FolderQuota>,
-    /// What the sandbox is made of.
+    /// The mechanisms of the sandbox.
     pub means: SandboxMechanism,
 }
 
@@ -104,20 +107,20 @@ impl Default for ResourceLimits {
     }
 }
 
-/// What a sandbox is made of.
+/// The mechanisms from which a sandbox is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SandboxMechanism {
-    /// Of all that this host has.
+    /// All mechanisms that this host has.
     #[default]
     All,
-    /// Of Landlock and seccomp only, as where there is no bubblewrap.
+    /// Landlock and seccomp only, as on a host without bubblewrap.
     Landlock,
-    /// Of bubblewrap and seccomp only, as on a kernel without Landlock.
+    /// Bubblewrap and seccomp only, as on a kernel without Landlock.
     Bubblewrap,
 }
 
 impl Sandbox {
-    /// These sandbox with further places that may be written: a program's own state.
+    /// Returns this sandbox with further places that may be written: a program's own state.
     #[must_use]
     pub fn and_write(mut self, places: impl IntoIterator<Item = PathBuf>) -> Self {
         self.write.extend(places);
@@ -133,7 +136,7 @@ pub enum TreeControl {
     Cgroup,
     /// It has a process namespace of its own, which ends with its first process.
     Namespace,
-    /// What loses its parent comes to the launcher, which kills it.
+    /// A process that loses its parent comes to the launcher, which kills it.
     Subreaper,
 }
 
@@ -149,25 +152,25 @@ pub enum SandboxLevel {
     Off,
 }
 
-/// What there is on this host to make sandbox of.
+/// The mechanisms on this host from which a sandbox can be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Available {
     /// How much they would cover; nothing where there is nothing to make them of.
     pub level: Option<SandboxLevel>,
-    /// What they would be made of.
+    /// The mechanisms that a sandbox would use.
     pub parts: Vec<String>,
     /// Why bubblewrap, which lies there, is not among that.
     pub refused: Option<String>,
 }
 
-/// How much sandbox would cover on this host, and what of. Bubblewrap is tried for it, once a process: a
-/// run says what it really got, and that is to be the same.
+/// Returns how much a sandbox would cover on this host, and its mechanisms. Bubblewrap is tried for
+/// this, once per process: a run reports what it really got, and the two must be the same.
 pub fn available() -> &'static Available {
     static FOUND: OnceLock<Available> = OnceLock::new();
     FOUND.get_or_init(probe_now)
 }
 
-/// The same, tried now.
+/// Probes the same now, without the earlier result.
 pub fn probe_now() -> Available {
     level_of(bwrap::find().as_deref(), landlock::is_there())
 }
@@ -191,21 +194,21 @@ fn level_of(bubblewrap: Option<&Path>, landlock: bool) -> Available {
     }
 }
 
-/// What a child really got.
+/// The sandbox that a child really got.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedSandbox {
     /// How its processes are held together.
     pub tree: TreeControl,
     /// How much its sandbox covers.
     pub sandbox: SandboxLevel,
-    /// What the sandbox was made of, with versions: `landlock 7`, `bubblewrap`, `seccomp`.
+    /// The mechanisms of the sandbox, with versions: `landlock 7`, `bubblewrap`, `seccomp`.
     pub made_of: Vec<String>,
     /// Whether it can reach the network.
     pub network: bool,
 }
 
 impl AppliedSandbox {
-    /// What it does not cover, in words.
+    /// Describes what the sandbox does not cover.
     pub fn gaps(&self) -> Vec<&'static str> {
         let mut gaps = Vec::new();
         match self.sandbox {
@@ -270,7 +273,7 @@ pub enum SandboxError {
     Path {
         /// Which.
         path: PathBuf,
-        /// What about it.
+        /// The defect of the path.
         why: String,
     },
     /// There is nothing to make them of.
@@ -278,7 +281,7 @@ pub enum SandboxError {
         "this host has nothing to confine a child with: {why}; install bubblewrap, use a kernel with Landlock (6.2 or later), or write sandbox = \"off\""
     )]
     Nothing {
-        /// What was looked for.
+        /// The mechanisms that were looked for.
         why: String,
     },
     /// The kernel refused.
@@ -292,7 +295,7 @@ mod tests {
 
     #[test]
     fn the_level_at_hand_is_what_works_here() {
-        // The one does nothing and says that it went well, the other that it failed.
+        // The first program does nothing and reports success, the second reports failure.
         let (works, fails) = (Path::new("/bin/true"), Path::new("/bin/false"));
         let full = |parts: &[&str]| Available {
             level: Some(SandboxLevel::Full),

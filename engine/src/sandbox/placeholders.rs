@@ -1,9 +1,9 @@
-//! What stands, while a child runs, where a protected path is not there.
+//! Placeholders for protected paths that are not there while a child runs.
 //!
-//! A mount can only be laid over something. So an empty folder is put there, which git does not see
-//! and nobody can fill, for it is mounted read-only for the child. `.git/commondir` alone gets a
-//! file, and one that says what is true without it (`.`): git reads that name whenever it runs, also
-//! for the person at the keyboard, and fails on a folder.
+//! A mount can only be laid over something. The launcher therefore puts an empty folder there,
+//! which git does not see and no process can fill, because it is mounted read-only for the child.
+//! Only `.git/commondir` gets a file, and its content is true without the file too (`.`): git reads
+//! that name whenever it runs, also for the person at the keyboard, and fails on a folder.
 //!
 //! ```text
 //!            hold (first)                    hold (again)
@@ -12,12 +12,13 @@
 //!    └─────────────────────────────┘
 //! ```
 //!
-//! Several launchers may need the same one at once, and the removal of what a mount lies on takes
-//! the mount away, for every child. So each is registered in a folder that no child sees, by a file
-//! that its holders lock together; whoever can lock it alone is the last. All of this happens under
-//! one more lock, held for as long as a few files take. A killed holder's locks are gone with it.
+//! Several launchers may need the same placeholder at once, and removing the entry under a mount
+//! removes the mount, for every child. Each placeholder is therefore registered in a folder that no
+//! child sees, by a file that its holders lock together; a holder that can lock it alone is the
+//! last. All of this happens under one more lock, held for as long as a few files take. A killed
+//! holder's locks are gone with it.
 //!
-//! Must never remove what is not empty, or not as it was made.
+//! This module must never remove an entry that is not empty, or not as it was made.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -31,7 +32,7 @@ use crate::files::{open_host, open_with, read_no_link};
 
 /// The registry's name in the state folder.
 pub const FOLDER: &str = "blockers";
-/// What a file that git reads says in place of nothing.
+/// Content of the file that git reads; it has the same effect as a missing file.
 const COMMON: &[u8] = b".\n";
 const LOCK: &str = "lock";
 
@@ -152,7 +153,7 @@ fn put(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the file with all that is in it at once: git may look at any moment.
+/// Creates the file with its whole content at once, because git may read it at any time.
 fn whole_file(path: &Path) -> io::Result<()> {
     let half = path.with_extension(format!("runner-{}", std::process::id()));
     let mut file = File::create_new(&half)?;

@@ -1,8 +1,9 @@
-//! Whether bubblewrap works here, by letting it do the plainest thing there is.
+//! Tests whether bubblewrap works on this host by running the simplest program in it.
 //!
-//! That it is installed says little: a kernel, a container or a security module may forbid its user to
-//! make namespaces, and then a run gets less than what lies there promises. Must never be asked to
-//! confine anything: nothing of a job's is started here.
+//! An installed bubblewrap may still fail: a kernel, a container or a security module may forbid
+//! its user to make namespaces, and then a run gets less protection than the installed program
+//! promises. This module must never be asked to sandbox anything: it starts nothing that belongs to
+//! a job.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -18,7 +19,7 @@ use crate::process::wait::poll_within;
 
 /// How long it may take. It is milliseconds, and more only where the machine is in need.
 const LONGEST: Duration = Duration::from_secs(5);
-/// The most of its own words that is told.
+/// Maximum length of bubblewrap's own error output that is reported, in bytes.
 const WORDS: u64 = 400;
 
 /// Lets it start a program that does nothing, in namespaces of its own.
@@ -66,7 +67,8 @@ fn over_in_time(child: &Child) -> bool {
     !fds[0].revents().is_empty()
 }
 
-/// What it said, without waiting for anybody who may still hold the other end.
+/// Returns the program's error output so far, without waiting for another process that may still
+/// hold the other end of the pipe.
 fn stderr_text(child: &mut Child) -> String {
     let Some(stderr) = child.stderr.take() else {
         return String::new();
@@ -114,7 +116,7 @@ mod tests {
         );
         let silent = probe(&fake("silent", "exit 3")).unwrap_err();
         assert!(silent.contains('3'), "{silent}");
-        // Whoever keeps its end of the pipe is not waited for.
+        // The probe does not wait for a process that keeps its end of the pipe open.
         let held = fake(
             "held",
             r#"mkfifo "$0.fifo"; (read x < "$0.fifo") & echo no >&2; exit 1"#,
@@ -123,7 +125,7 @@ mod tests {
         fs::write(folder.path().join("held.fifo"), "end\n").unwrap();
         let none = probe(&folder.path().join("none")).unwrap_err();
         assert!(none.contains("cannot be started"), "{none}");
-        // And one that starts what it is told to, as the real one does.
+        // This fake starts the command that it is given, as the real bubblewrap does.
         let works = fake(
             "works",
             r#"while [ "$1" != -- ]; do shift; done; shift; exec "$@""#,

@@ -26,7 +26,7 @@ pub struct ResolvedPath {
     pub inode: u64,
 }
 
-/// What there is of what was asked for.
+/// The paths of a [`Sandbox`] that exist, resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResolvedSandbox {
     /// To be written.
@@ -61,7 +61,7 @@ pub fn resolve(sandbox: &Sandbox) -> Result<ResolvedSandbox, SandboxError> {
             }
         }
     }
-    // What lies in no writable folder needs no protection.
+    // A path outside every writable folder needs no protection.
     real.keep
         .retain(|place| within_any(&place.path, &real.write));
     real.missing = missing
@@ -72,18 +72,18 @@ pub fn resolve(sandbox: &Sandbox) -> Result<ResolvedSandbox, SandboxError> {
         places.sort();
         places.dedup();
     }
-    // What is kept wins over what may be written beneath it.
+    // A protected path takes precedence over a writable path beneath it.
     let kept = real.keep.clone();
     real.write.retain(|place| !within_any(&place.path, &kept));
     Ok(real)
 }
 
-/// Whether `path` is one of `places` or beneath one.
+/// Returns whether `path` is one of `places` or lies beneath one.
 pub fn within_any(path: &Path, places: &[ResolvedPath]) -> bool {
     places.iter().any(|place| path.starts_with(&place.path))
 }
 
-/// What is at `path`; `None` when nothing is.
+/// Resolves the file or folder at `path`; returns `None` when nothing exists there.
 pub fn resolve_path(path: &Path) -> Result<Option<ResolvedPath>, SandboxError> {
     let refuse = |why: String| SandboxError::Path {
         path: path.to_owned(),
@@ -129,7 +129,7 @@ pub fn resolve_path(path: &Path) -> Result<Option<ResolvedPath>, SandboxError> {
     }))
 }
 
-/// The shortest beginning of `path` at which nothing is.
+/// Returns the shortest leading part of `path` that does not exist.
 fn first_missing(path: &Path) -> PathBuf {
     let mut shortest = path;
     for above in path.ancestors().skip(1) {
@@ -141,14 +141,14 @@ fn first_missing(path: &Path) -> PathBuf {
     shortest.to_owned()
 }
 
-/// Whether `place` is still what was looked at.
+/// Checks that the path still has the device and inode that were resolved.
 pub fn unchanged(place: &ResolvedPath) -> bool {
     fs::symlink_metadata(&place.path)
         .is_ok_and(|data| (data.dev(), data.ino()) == (place.device, place.inode))
 }
 
-/// The folders from just below a writable folder down to just above a protected path: whoever could
-/// rename one of them could put another in its place.
+/// Returns the folders from just below a writable folder down to just above a protected path. A
+/// process that could rename one of them could put another folder in its place.
 pub fn on_the_way(real: &ResolvedSandbox) -> BTreeSet<PathBuf> {
     let protected = real.keep.iter().map(|place| place.path.as_path());
     let protected = protected.chain(real.missing.iter().map(PathBuf::as_path));

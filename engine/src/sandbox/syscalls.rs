@@ -1,16 +1,18 @@
-//! The wall of system calls (seccomp): what neither Landlock nor a mount view can refuse.
+//! The filter of system calls (seccomp), which refuses calls that neither Landlock nor a mount view
+//! can refuse.
 //!
-//! It refuses by number, and by arguments that are plain numbers; paths it cannot see. Refused are:
-//! looking into and steering other processes, new namespaces and mounts (an unprivileged user
-//! namespace would give back the rights to mount), loading anything into the kernel, handles and
-//! rings that go around checks (`open_by_handle_at`, `io_uring`), feeding input to a terminal, the
-//! machine's clock and power, the kernel's keyring, and sockets of any family but the common ones.
-//! Where no mount view hides sockets with a path, no such socket can be made at all; pairs can.
+//! The filter decides by call number and by arguments that are plain numbers; it cannot see paths.
+//! It refuses inspecting and controlling other processes, new namespaces and mounts (an
+//! unprivileged user namespace would give back the rights to mount), loading anything into the
+//! kernel, handles and rings that bypass checks (`open_by_handle_at`, `io_uring`), feeding input to
+//! a terminal, the machine's clock and power, the kernel's keyring, and sockets of any family but
+//! the common ones. Where no mount view hides sockets with a path, the filter refuses every such
+//! socket; socket pairs are still allowed.
 //!
-//! Calls of another architecture end the caller, and so does nothing else: a refused call returns
-//! an error, so that programs which merely try go on.
+//! A call of another architecture ends the caller. Every other refused call returns an error, so
+//! that programs that only try it continue.
 //!
-//! Must only be used on a thread that is about to start the program.
+//! The filter must only be installed on a thread that is about to start the program.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +23,7 @@ use seccompiler::{
 
 use super::SandboxError;
 
-/// What is to be left open.
+/// The kinds of sockets that the filter leaves open.
 #[derive(Clone, Copy, Debug)]
 pub struct SyscallRules {
     /// Whether the internet's families are.
@@ -158,7 +160,7 @@ fn programs(wanted: SyscallRules) -> Result<Vec<BpfProgram>, seccompiler::Error>
     Ok(all)
 }
 
-/// Every socket whose family is not among those that are open.
+/// Returns the rules that refuse sockets of every family that is not open.
 fn families(wanted: SyscallRules) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::Error> {
     let mut open = vec![libc::AF_NETLINK];
     if wanted.sockets {
@@ -201,8 +203,9 @@ fn when(
     )?])?)
 }
 
-/// The x32 calls have the numbers of others and the same architecture: load the number, refuse what
-/// has bit 30 with ENOSYS, allow the rest.
+/// Builds a filter that refuses x32 calls. They share the architecture, and their numbers overlap
+/// with other calls: the filter loads the number, refuses one that has bit 30 set with ENOSYS and
+/// allows the rest.
 fn only_64_bit() -> BpfProgram {
     let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     vec![

@@ -1,9 +1,10 @@
-//! Cron expressions: five fields, names, `@daily` and its like, `L W #`, read as Debian's cron does.
+//! Cron expressions: five fields, names, nicknames such as `@daily`, and `L W #`, read as Debian's
+//! cron reads them.
 //!
-//! croner reads an expression and says which days it means; the zone's transitions are ours
-//! (`zoned.rs`): croner follows elapsed time for a list of fixed hours, and drops a swallowed
-//! time when the gap ends on another day. An expression is read once. This module must never change
-//! what was written: it prints as it came.
+//! croner parses an expression and reports which days it matches. This crate handles the zone's
+//! transitions itself (`zoned.rs`), because croner follows elapsed time for a list of fixed hours
+//! and drops a swallowed time when the gap ends on another day. An expression is parsed once. This
+//! module must never change the written expression: it prints as it was written.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,7 +55,7 @@ struct CronPlan {
 }
 
 impl Cron {
-    /// The first moment strictly after `after` in `zone`.
+    /// Returns the first scheduled time strictly after `after` in `zone`.
     pub fn next_after(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         if self.plan.elapsed {
             zoned::next_elapsed(&*self.plan, zone, after)
@@ -63,7 +64,8 @@ impl Cron {
         }
     }
 
-    /// How many scheduled times there are in `(after, until]` in `zone`; the cost follows the days between.
+    /// Counts the scheduled times in `(after, until]` in `zone`. The cost is proportional to the
+    /// number of days between them.
     pub fn count(&self, after: Timestamp, until: Timestamp, zone: &TimeZone) -> u64 {
         if self.plan.elapsed {
             zoned::count_elapsed(&*self.plan, zone, after, until)
@@ -72,8 +74,9 @@ impl Cron {
         }
     }
 
-    /// Whether its scheduled times follow elapsed time (its minute or hour begins with `*`): then nothing is
-    /// made up for in a gap, and both passes of a fold count.
+    /// Returns whether the scheduled times follow elapsed time (the minute or hour begins with
+    /// `*`). Such an expression has no extra scheduled time after a gap, and both passes of a fold
+    /// count.
     pub fn follows_elapsed_time(&self) -> bool {
         self.plan.elapsed
     }
@@ -129,7 +132,7 @@ impl CronPlan {
         self.months & 1 << date.month() != 0
     }
 
-    /// The first day from `day` on that is due, before the calendar repeats itself.
+    /// Returns the first matching day on or after `day`, before the calendar repeats itself.
     fn day_from(&self, mut day: Date) -> Option<Date> {
         let last = day.year().saturating_add(CYCLE);
         loop {
@@ -146,7 +149,7 @@ impl CronPlan {
         }
     }
 
-    /// The first time of a day from `(hour, minute)` on.
+    /// Returns the first time of day at or after `(hour, minute)`.
     fn time_from(&self, hour: i8, minute: i8) -> Option<(i8, i8)> {
         let later = |bits: u64, from: i8| {
             let left = bits.checked_shr(from.unsigned_abs().into()).unwrap_or(0);
@@ -163,7 +166,7 @@ impl CronPlan {
         }
     }
 
-    /// How many times of a day lie before `hour:minute`.
+    /// Counts the times of a day before `hour:minute`.
     fn times_before(&self, hour: i8, minute: i8) -> u64 {
         let below = |bits: u64, end: i8| u64::from((bits & ((1 << end) - 1)).count_ones());
         let whole = below(self.hours.into(), hour) * u64::from(self.minutes.count_ones());
@@ -176,7 +179,7 @@ impl CronPlan {
             }
     }
 
-    /// How many scheduled times lie in the days from `from` on and before `until`.
+    /// Counts the scheduled times in the days from `from` on and before `until`.
     fn times_of_days(&self, mut from: Date, until: Date) -> u64 {
         let a_day = u64::from(self.hours.count_ones() * self.minutes.count_ones());
         let mut days = 0;
@@ -193,7 +196,7 @@ impl CronPlan {
         days * a_day
     }
 
-    /// How many scheduled times of its day lie up to and including `at`.
+    /// Counts the scheduled times on the day of `at`, up to and including `at`.
     fn times_up_to(&self, at: DateTime) -> u64 {
         if self.in_month(at.date()) && self.on(at.date()) {
             self.times_before(at.hour(), at.minute() + 1)
@@ -206,7 +209,7 @@ impl CronPlan {
 impl Calendar for CronPlan {
     fn next(&self, after: DateTime) -> Option<DateTime> {
         let mut day = after.date();
-        // Moments are whole minutes: the first that may do is the next minute.
+        // Scheduled times are whole minutes, so the next minute is the first candidate.
         if self.in_month(day)
             && self.on(day)
             && let Some((hour, minute)) = self.time_from(after.hour(), after.minute() + 1)

@@ -1,8 +1,9 @@
-//! Triggers in plain words: one sentence each.
+//! Descriptions of triggers in plain language, one sentence each.
 //!
-//! croner has words of its own, but it takes each stepped list for a plain interval (`0-20/2` for
-//! "every 2 hours"), `LW` for `L` and knows no rule but its own for two restricted day fields. This
-//! module must never say what the evaluation does not do: it tells the items as they were written.
+//! croner has descriptions of its own, but it treats each stepped list as a plain interval
+//! (`0-20/2` as "every 2 hours"), treats `LW` as `L` and knows only its own rule for two restricted
+//! day fields. This module must never describe anything that the evaluation does not do: it
+//! describes the items as they were written.
 
 use jiff::tz::TimeZone;
 
@@ -38,7 +39,7 @@ const MONTHS: [&str; 12] = [
 ];
 
 impl Schedule {
-    /// When it is due, as one sentence without its full stop.
+    /// Describes when the job is due, as one sentence without its full stop.
     pub fn describe(&self) -> String {
         let moves = TimeZone::get(&self.zone).is_ok_and(|zone| zone.to_fixed_offset().is_err());
         let (what, rule) = match &self.trigger {
@@ -94,7 +95,7 @@ impl Cron {
     }
 }
 
-/// The time of day, and whether it wants "each day" behind it.
+/// Describes the time of day, and returns whether the description needs "each day" after it.
 fn time(fields: &Fields) -> (String, bool) {
     let (minute, hour) = (&fields.minute, &fields.hour);
     let one = |item: &FieldItem| match item {
@@ -134,7 +135,7 @@ fn time(fields: &Fields) -> (String, bool) {
     (minutes + &hours, false)
 }
 
-/// The days, by Debian's rule; `None` when each day is meant.
+/// Describes the days by Debian's rule; returns `None` when every day matches.
 fn days(fields: &Fields) -> Option<String> {
     let (day, weekday) = (&fields.day, &fields.weekday);
     match (any(day), any(weekday)) {
@@ -154,7 +155,7 @@ fn days(fields: &Fields) -> Option<String> {
     }
 }
 
-/// The items of the minute or the hour field, with its name.
+/// Describes the items of the minute or the hour field, with the field's name.
 fn clock(unit: &str, items: &[FieldItem]) -> String {
     let one = |item: &FieldItem| spans(item, "", 0, |value| value.to_string());
     match items {

@@ -1,4 +1,4 @@
-//! What became due since the watermark, and what becomes of it.
+//! The scheduled times that became due since the watermark, and the decision which of them to run.
 
 use jiff::Timestamp;
 
@@ -7,13 +7,15 @@ use super::{Due, Missed, ON_TIME, Schedule, UnknownZone};
 use crate::policy::{CatchUp, CatchUpScope};
 
 impl Schedule {
-    /// What became due in `(watermark, now]`. Moments that are not run for are one missed stretch.
+    /// Returns the scheduled times that became due in `(watermark, now]`. Those that are not run
+    /// form one missed stretch.
     ///
     /// An interval counts from the watermark, which moves by whole periods only, so it keeps its
-    /// phase. The cost follows the days since the watermark and `catch_up.cap`, not the scheduled times.
+    /// phase. The cost is proportional to the days since the watermark and to `catch_up.cap`, not
+    /// to the number of scheduled times.
     ///
     /// # Errors
-    /// The zone is unknown.
+    /// Returns an error if the zone is unknown.
     pub fn due(
         &self,
         watermark: Timestamp,

@@ -1,9 +1,9 @@
-//! The grammar of cron expressions: what may be written in each of the five fields.
+//! The grammar of cron expressions: the items that each of the five fields accepts.
 //!
-//! Reads text into items, so that a mistake is named in the words it was made with and a schedule
-//! can be told in plain ones. It is stricter than croner, which takes a month's name for an hour,
-//! `L` alone for a weekday that never comes and `?` or `+` from other dialects. It must never decide
-//! which scheduled times an expression means.
+//! This module parses text into items, so that an error message can quote the user's own words and
+//! a schedule can be described in plain language. It is stricter than croner, which accepts a
+//! month's name as an hour, `L` alone as a weekday that never comes, and `?` or `+` from other
+//! dialects. It must never decide which scheduled times an expression matches.
 
 /// One of the five fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
-/// The five fields that a text stands for, nicknames spelled out, in upper case.
+/// Returns the five fields of an expression in upper case, with nicknames expanded.
 pub(super) fn spelled(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.starts_with('@') {
@@ -106,12 +106,14 @@ impl Fields {
         })
     }
 
-    /// Debian's rule: a day must match both its fields when either begins with `*`, else one of them.
+    /// Returns whether a day must match both day fields. Debian's rule: it must when either field
+    /// begins with `*`; otherwise one matching field is enough.
     pub(super) fn both_days(&self) -> bool {
         starred(&self.day) || starred(&self.weekday)
     }
 
-    /// Whether the scheduled times follow elapsed time: the minute or the hour begins with `*`.
+    /// Returns whether the scheduled times follow elapsed time, because the minute or the hour
+    /// begins with `*`.
     pub(super) fn elapsed(&self) -> bool {
         starred(&self.minute) || starred(&self.hour)
     }
@@ -121,7 +123,7 @@ fn starred(field: &[FieldItem]) -> bool {
     matches!(field.first(), Some(FieldItem::All { .. }))
 }
 
-/// Whether a field is nothing but `*`.
+/// Returns whether a field is a plain `*`.
 pub(super) fn any(field: &[FieldItem]) -> bool {
     field == [FieldItem::All { step: 1 }]
 }

@@ -22,10 +22,11 @@ use serde::{Deserialize, Serialize};
 pub use cron::{BadCron, Cron};
 use occurrences::{DailyTime, ScheduledTimes};
 
-/// How late a moment may be and still count as met: host timers come every quarter of an hour.
+/// Maximum delay at which a scheduled time still counts as met. Host timers run every quarter of an
+/// hour.
 pub const ON_TIME: SignedDuration = SignedDuration::from_mins(20);
 
-/// What makes a job due.
+/// The condition that makes a job due.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trigger {
@@ -54,7 +55,7 @@ pub struct After {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum On {
-    /// Only those that placed what was asked, degraded ones included.
+    /// Only ends of runs that published the requested artifacts, degraded runs included.
     Success,
     /// Any of one that was at work, failed ones included; not one that was skipped.
     End,
@@ -63,7 +64,7 @@ pub enum On {
 /// A trigger with all that is needed to evaluate it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// What makes it due.
+    /// The condition that makes the job due.
     pub trigger: Trigger,
     /// The IANA zone of the civil times.
     pub zone: String,
@@ -77,16 +78,16 @@ pub struct Schedule {
 #[error("unknown time zone {0:?} (names look like Europe/Berlin or UTC)")]
 pub struct UnknownZone(pub String);
 
-/// What has become due since the watermark.
+/// The scheduled times that became due since the watermark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
     /// The scheduled times to run for, in their order.
     pub fire: Vec<Timestamp>,
-    /// Moments that passed with nothing there to run them.
+    /// Scheduled times that passed and are not run.
     pub missed: Option<Missed>,
     /// Everything up to here is accounted for.
     pub watermark: Timestamp,
-    /// The next moment after it.
+    /// The next scheduled time after the watermark.
     pub next: Option<Timestamp>,
 }
 
@@ -102,7 +103,7 @@ pub struct Missed {
 }
 
 impl Schedule {
-    /// A job that only a person starts.
+    /// Returns the schedule of a job that only a person starts.
     pub fn manual() -> Self {
         Self {
             trigger: Trigger::Manual,
@@ -111,11 +112,11 @@ impl Schedule {
         }
     }
 
-    /// The first moment strictly after `after` at which the trigger is due; `anchor` is where an
-    /// interval counts from.
+    /// Returns the first time strictly after `after` at which the trigger is due. An interval
+    /// counts from `anchor`.
     ///
     /// # Errors
-    /// The zone is unknown.
+    /// Returns an error if the zone is unknown.
     pub fn next_after(
         &self,
         after: Timestamp,
@@ -124,11 +125,11 @@ impl Schedule {
         Ok(self.times(anchor)?.next_after(after))
     }
 
-    /// How many scheduled times there are in `(after, until]`, exactly; the cost follows the days between,
-    /// not the scheduled times.
+    /// Counts the scheduled times in `(after, until]` exactly. The cost is proportional to the days
+    /// between them, not to the number of scheduled times.
     ///
     /// # Errors
-    /// The zone is unknown.
+    /// Returns an error if the zone is unknown.
     pub fn count(
         &self,
         after: Timestamp,

@@ -1,7 +1,8 @@
-//! The scheduled times of one trigger in its zone: the next, how many, the newest few.
+//! The scheduled times of one trigger in its zone: the next one, their count and the newest few.
 //!
-//! Each is cheap over any stretch, however many scheduled times it holds, so that a job of every second may
-//! sleep for a year. This module must never decide what becomes of a moment.
+//! Each query is cheap over any stretch, however many scheduled times it holds, so that a job that
+//! runs every second can sleep for a year. This module must never decide whether a scheduled time
+//! is run.
 
 use std::collections::VecDeque;
 
@@ -28,7 +29,7 @@ pub(super) enum ScheduledTimes<'a> {
 pub(super) struct DailyTime(pub Time);
 
 impl ScheduledTimes<'_> {
-    /// The first strictly after `after`.
+    /// Returns the first scheduled time strictly after `after`.
     pub(super) fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Never => None,
@@ -43,7 +44,7 @@ impl ScheduledTimes<'_> {
         }
     }
 
-    /// How many in `(after, until]`.
+    /// Counts the scheduled times in `(after, until]`.
     pub(super) fn count(&self, after: Timestamp, until: Timestamp) -> u64 {
         if until <= after {
             return 0;
@@ -59,7 +60,7 @@ impl ScheduledTimes<'_> {
         }
     }
 
-    /// The newest `most` in `(after, until]`, in their order.
+    /// Returns the newest `most` scheduled times in `(after, until]`, in ascending order.
     pub(super) fn newest(&self, after: Timestamp, until: Timestamp, most: usize) -> Vec<Timestamp> {
         let mut span =
             SignedDuration::from_mins(i64::try_from(most).unwrap_or(i64::MAX).min(1 << 20));
@@ -84,14 +85,15 @@ impl ScheduledTimes<'_> {
     }
 }
 
-/// How many whole periods have passed since the anchor; `None` for a period of nothing.
+/// Counts the whole periods that have passed since the anchor; returns `None` for an empty period.
 fn periods(period: SignedDuration, anchor: Timestamp, at: Timestamp) -> Option<i128> {
     let step = period.as_millis();
     (step > 0).then(|| at.duration_since(anchor).as_millis().max(0) / step)
 }
 
 impl DailyTime {
-    /// The last one before `at` or at it, as a count of days: only differences mean something.
+    /// Returns the day of the last daily time at or before `at`, as a count of days. Only
+    /// differences between two such counts are meaningful.
     fn days_up_to(&self, at: DateTime) -> i64 {
         let epoch = jiff::civil::Date::constant(1970, 1, 1);
         let days = at.date().duration_since(epoch).as_hours() / 24;
@@ -115,7 +117,6 @@ impl Calendar for DailyTime {
     }
 }
 
-/// The instant just before `at`.
 pub(super) fn just_before(at: Timestamp) -> Timestamp {
     at.checked_sub(1.nanosecond()).unwrap_or(at)
 }

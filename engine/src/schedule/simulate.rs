@@ -1,7 +1,8 @@
-//! What a stretch of time would bring: which scheduled times run, which are caught up with, which are missed.
+//! A simulation of a stretch of time: the scheduled times that run, are caught up or are missed.
 //!
-//! Pure: jumps from one due moment to the tick that would meet it, asks [`Schedule::due`] as a real
-//! tick does and takes every run to end at once and well. It must never read a clock or a database.
+//! The simulation is pure. It jumps from one due time to the tick that would meet it, asks
+//! [`Schedule::due`] as a real tick does and assumes that every run ends at once and succeeds. It
+//! must never read a clock or a database.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -16,9 +17,9 @@ pub const MOST: usize = 100_000;
 pub struct Simulated {
     /// Its name.
     pub name: String,
-    /// What makes it due.
+    /// The job's schedule.
     pub schedule: Schedule,
-    /// What becomes of missed scheduled times.
+    /// The rule for missed scheduled times.
     pub catch_up: CatchUp,
 }
 
@@ -27,7 +28,7 @@ pub struct Simulated {
 pub struct Stretch {
     /// Nothing is due at or before it; intervals count from it.
     pub from: Timestamp,
-    /// The last moment.
+    /// The last simulated time.
     pub to: Timestamp,
     /// From when to when nothing ticks; the end of each is a tick.
     pub asleep: Vec<(Timestamp, Timestamp)>,
@@ -35,18 +36,18 @@ pub struct Stretch {
     pub tick: SignedDuration,
 }
 
-/// What becomes of a moment, or of a stretch of missed ones.
+/// The simulated result for a scheduled time, or for a stretch of missed ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulatedEvent {
     /// The job's name.
     pub job: String,
     /// When it was due; the first of a stretch.
     pub due: Timestamp,
-    /// What comes of it.
+    /// Whether the scheduled time is run, caught up or missed.
     pub fate: Fate,
 }
 
-/// What becomes of a moment.
+/// The simulated result for a scheduled time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It starts, no later than a host timer can help.
@@ -81,10 +82,11 @@ pub enum CannotSimulate {
     TooMany,
 }
 
-/// All that becomes of the jobs' scheduled times, in the order of the scheduled times.
+/// Simulates the jobs and returns one event for each scheduled time or missed stretch, in order of
+/// time.
 ///
 /// # Errors
-/// [`CannotSimulate`].
+/// Returns [`CannotSimulate`].
 pub fn simulate(
     jobs: &[Simulated],
     stretch: &Stretch,
@@ -93,7 +95,7 @@ pub fn simulate(
     for job in jobs {
         clock(job, stretch, &mut events)?;
     }
-    // What follows another job, as deep as the chain goes; one that follows itself never begins.
+    // Followers are added down the whole chain; a job that follows itself never begins.
     let mut fresh = events.clone();
     for _ in jobs {
         fresh = followers(jobs, &fresh);
@@ -152,7 +154,7 @@ fn clock(
     Ok(())
 }
 
-/// What the jobs that follow others do because of `events`.
+/// Returns the events of the jobs that follow other jobs, as a result of `events`.
 fn followers(jobs: &[Simulated], events: &[SimulatedEvent]) -> Vec<SimulatedEvent> {
     let mut found = Vec::new();
     for job in jobs {
@@ -173,7 +175,7 @@ fn followers(jobs: &[Simulated], events: &[SimulatedEvent]) -> Vec<SimulatedEven
 }
 
 impl Stretch {
-    /// The first tick at or after `at`.
+    /// Returns the first tick at or after `at`.
     fn tick_from(&self, at: Timestamp) -> Timestamp {
         let step = self.tick.as_millis().max(1);
         let millis = i128::from(at.as_millisecond());

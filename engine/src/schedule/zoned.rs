@@ -1,9 +1,10 @@
-//! From a calendar to a time line: what a zone's transitions do to civil moments.
+//! Conversion of civil times to points in time across a zone's transitions.
 //!
-//! Two rules, as in Debian's cron. *Fixed* times are due once: swallowed by a gap, at its end;
-//! repeated by a fold, at the first pass. In other words, a time is due when the local clock first
-//! reaches or passes it. Moments that follow *elapsed* time are those the local clock shows: none
-//! extra in a gap, both passes of a fold. This module must never know what a schedule looks like.
+//! There are two rules, as in Debian's cron. *Fixed* times are due once: at the end of a gap that
+//! swallows them, and at the first pass of a fold that repeats them. In other words, a fixed time
+//! is due when the local clock first reaches or passes it. Times that follow *elapsed* time are
+//! those that the local clock shows: a gap adds none, and both passes of a fold count. This module
+//! must never depend on the form of a schedule.
 
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
@@ -11,16 +12,16 @@ use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
 /// Civil scheduled times, at whole seconds, with no zone.
 pub(super) trait Calendar {
-    /// The first one strictly after `after`.
+    /// Returns the first civil time of the calendar strictly after `after`.
     fn next(&self, after: DateTime) -> Option<DateTime>;
-    /// How many there are after `after` up to and including `until`.
+    /// Counts the calendar's civil times after `after`, up to and including `until`.
     fn count(&self, after: DateTime, until: DateTime) -> u64;
 }
 
 /// No transition further back than this can still matter to the furthest the clock has been.
 const REACH: SignedDuration = SignedDuration::from_hours(52);
 
-/// The first moment strictly after `after`, by the rule for fixed times.
+/// Returns the first scheduled time strictly after `after`, by the rule for fixed times.
 pub(super) fn next_fixed(
     calendar: &impl Calendar,
     zone: &TimeZone,
@@ -36,7 +37,7 @@ pub(super) fn next_fixed(
     }
 }
 
-/// How many scheduled times there are in `(after, until]`, by the rule for fixed times.
+/// Counts the scheduled times in `(after, until]`, by the rule for fixed times.
 pub(super) fn count_fixed(
     calendar: &impl Calendar,
     zone: &TimeZone,
@@ -49,7 +50,7 @@ pub(super) fn count_fixed(
         if at > until {
             break;
         }
-        // All times that this transition passes over are due at it: one moment.
+        // All times that this transition skips are due at the transition and count as one.
         let before = at
             .saturating_sub(1.nanosecond())
             .map_or(after, |t| t.max(after));
@@ -59,7 +60,7 @@ pub(super) fn count_fixed(
     count
 }
 
-/// The first moment strictly after `after`, by the rule for elapsed time.
+/// Returns the first scheduled time strictly after `after`, by the rule for elapsed time.
 pub(super) fn next_elapsed(
     calendar: &impl Calendar,
     zone: &TimeZone,
@@ -94,7 +95,7 @@ pub(super) fn next_elapsed(
     }
 }
 
-/// How many scheduled times there are in `(after, until]`, by the rule for elapsed time.
+/// Counts the scheduled times in `(after, until]`, by the rule for elapsed time.
 pub(super) fn count_elapsed(
     calendar: &impl Calendar,
     zone: &TimeZone,
@@ -118,7 +119,7 @@ pub(super) fn count_elapsed(
     count + calendar.count(from, shown(until, offset))
 }
 
-/// The furthest that the local clock has been up to and including `at`.
+/// Returns the latest civil time that the local clock has shown up to and including `at`.
 fn furthest(zone: &TimeZone, at: Timestamp) -> DateTime {
     let mut furthest = zone.to_datetime(at);
     let from = at.saturating_add(1.nanosecond()).unwrap_or(at);
@@ -134,7 +135,7 @@ fn furthest(zone: &TimeZone, at: Timestamp) -> DateTime {
     furthest
 }
 
-/// When the local clock first reaches or passes a civil time.
+/// Returns when the local clock first reaches or passes a civil time.
 fn reached(zone: &TimeZone, civil: DateTime) -> Option<Timestamp> {
     let ambiguous = zone.to_ambiguous_timestamp(civil);
     match ambiguous.offset() {

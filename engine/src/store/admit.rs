@@ -15,18 +15,18 @@ use crate::outcome::Outcome;
 use crate::process_id::ProcessIdentity;
 use crate::time::ClockReading;
 
-/// What a run asks to be admitted with.
+/// A request to admit a run.
 #[derive(Clone, Debug)]
 pub struct Enter<'a> {
     /// The requested run.
     pub run: &'a RunId,
     /// The process that will run it.
     pub owner: &'a ProcessIdentity,
-    /// What is known.
+    /// The facts on which the decision is based.
     pub facts: &'a AdmissionFacts,
     /// The most it may spend.
     pub want: Budget,
-    /// The accounts that it spends from.
+    /// The budget levels that the run spends from.
     pub levels: &'a [BudgetLevel],
     /// How long it may take in all.
     pub total: Duration,
@@ -61,7 +61,7 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// The run.
+    /// Returns the run's id.
     pub fn run(&self) -> &RunId {
         &self.run
     }
@@ -73,7 +73,7 @@ impl Admitted {
     pub fn night(&self) -> Option<NightId> {
         self.night
     }
-    /// Whether a person asked for it.
+    /// Returns whether a person asked for the run.
     pub fn manual(&self) -> bool {
         self.by_hand
     }
@@ -81,23 +81,24 @@ impl Admitted {
     pub fn fence(&self) -> Fence {
         self.fence
     }
-    /// What it may spend.
+    /// Returns the amounts that the run may spend.
     pub fn reserved(&self) -> Amounts {
         self.reserved
     }
-    /// The boot time at which it must be over.
+    /// Returns the boot time at which the run must have ended.
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
-    /// Whether its deadline is that of its budget and comes before that of its timeout.
+    /// Returns whether the deadline comes from the run's budget and is earlier than that of its
+    /// timeout.
     pub fn short_of_time(&self) -> bool {
         self.short_of_time
     }
-    /// The seed of all its choices, fixed by its id.
+    /// Returns the seed of all the run's random choices, which its id determines.
     pub fn seed(&self) -> u64 {
         self.seed
     }
-    /// When it was admitted.
+    /// Returns when the run was admitted.
     pub fn started(&self) -> Timestamp {
         self.started
     }
@@ -168,7 +169,8 @@ impl Store {
     }
 }
 
-/// What is wanted, with its time: without a word of its own a run may take what its timeout gives it.
+/// Completes the wanted budget with a time limit. A run that does not state one may take as long as
+/// its timeout allows.
 pub(super) fn timed(mut want: Budget, total: Duration, levels: &[BudgetLevel]) -> Budget {
     let total = total.as_secs() + u64::from(total.subsec_nanos() > 0);
     let bounded = |level: &BudgetLevel| level.cap.seconds.is_some() || level.level == PARENT;

@@ -21,7 +21,7 @@ use crate::outcome::Outcome;
 
 /// How often is looked whether jobs succeed from time to time.
 const WATCH: SignedDuration = SignedDuration::from_hours(1);
-/// What that is called among the care of the file.
+/// Name of this check among the maintenance tasks of the database.
 const WATCHED: &str = "watch";
 
 /// An alert.
@@ -35,7 +35,7 @@ pub struct AlertRow {
     pub job: JobId,
     /// Its name.
     pub job_name: String,
-    /// What it is about.
+    /// The kind of problem.
     pub kind: AlertKind,
     /// When it was raised.
     pub raised: Timestamp,
@@ -47,7 +47,7 @@ pub struct AlertRow {
     pub run: Option<RunId>,
     /// Why, as the last one said; redacted.
     pub why: String,
-    /// Since when nobody is told of it any more, and by whom.
+    /// When the alert was silenced, and by whom.
     pub silenced: Option<(Timestamp, String)>,
     /// When it ended, and how.
     pub ended: Option<(Timestamp, String)>,
@@ -84,7 +84,7 @@ fn failed(outcome: &Outcome) -> bool {
 }
 
 impl Store {
-    /// The projects of which there is something to digest.
+    /// Returns the projects with outcomes that were not digested yet.
     pub fn projects_with_news(&self) -> Result<BTreeSet<ProjectId>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
@@ -116,7 +116,8 @@ impl Store {
         })
     }
 
-    /// Whether it is time to look whether jobs succeed from time to time: one read by key.
+    /// Returns whether the check for jobs that have not succeeded for long is due. It reads one row
+    /// by key.
     pub fn watch_due(&self, now: Timestamp) -> Result<bool> {
         let done = self.last_maintenance(WATCHED)?;
         Ok(done.is_none_or(|done| now.duration_since(done).abs() >= WATCH))
@@ -215,7 +216,7 @@ impl Store {
         })
     }
 
-    /// One alert.
+    /// Returns one alert.
     pub fn alert(&self, wanted: &AlertId) -> Result<AlertRow> {
         self.view(|db| {
             let found = db
@@ -232,18 +233,18 @@ impl Store {
         })
     }
 
-    /// Nobody is told of an open alert any more, until it has recovered and is raised anew; false when
-    /// it was over or silenced before.
+    /// Silences an open alert until it has recovered and is raised again. Returns false when the
+    /// alert was already over or silenced.
     pub fn silence(&mut self, alert: &AlertId, who: &str, now: Timestamp) -> Result<bool> {
         self.write(|tx| silence(tx, alert, who, now))
     }
 
-    /// Ends what is open of a job because somebody has mended it: nobody is told, and what goes wrong
-    /// next is told of anew. That it has not succeeded for long is not over by that, and only
-    /// silenced. How many alerts it was.
+    /// Ends the open alerts of a job because a person has fixed it, and returns how many there
+    /// were. No message is sent for them, and the next failure raises a new alert. An alert for a
+    /// job that has not succeeded for long does not end; it is only silenced.
     pub fn end_alerts(&mut self, job: JobId, who: &str, now: Timestamp) -> Result<u32> {
         self.write(|tx| {
-            // What is not digested yet was seen with the rest.
+            // The person has seen the outcomes that are not digested yet together with the rest.
             tx.prepare_cached(
                 "DELETE FROM news WHERE occurrence IN (SELECT o.id FROM news n
                    JOIN occurrences o ON o.id = n.occurrence WHERE o.job = ?1)",
@@ -263,7 +264,7 @@ impl Store {
         })
     }
 
-    /// Forgets alerts, and their messages, that were over before a moment.
+    /// Deletes alerts that ended before a given time, and their messages.
     pub fn forget_alerts(&mut self, before: Timestamp) -> Result<usize> {
         self.write(|tx| {
             Ok(tx
@@ -313,7 +314,7 @@ fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
     Ok(items)
 }
 
-/// What an alert says of what happened last.
+/// The last event of an alert.
 struct AlertEvent {
     run: Option<RunId>,
     why: String,
@@ -353,11 +354,12 @@ fn digest(
     for act in decide(&open(tx, item.job)?, news, rules, now) {
         over.extend(carry_out(tx, item.job, act, &reported, rules, now)?);
     }
-    // One message tells of all that is over.
+    // One message reports all alerts that are over.
     messages::recovered(tx, &over, &rules.channels, now)
 }
 
-/// Writes what was decided; the alert that is over and is to be told of, if it is one.
+/// Writes a decided action to the database. Returns the alert that is over and is to be reported,
+/// if there is one.
 fn carry_out(
     tx: &Transaction<'_>,
     job: JobId,

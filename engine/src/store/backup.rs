@@ -1,5 +1,6 @@
-//! Copies of the database: whole, as of one moment, made while others write, and looked at before
-//! anybody relies on them. Must never write over a file that is there.
+//! Backup copies of the database: complete, consistent as of one time, made while other processes
+//! write, and checked before anything relies on them. This module must never overwrite an existing
+//! file.
 
 use std::ffi::OsString;
 use std::fs;
@@ -34,7 +35,8 @@ pub(super) fn copy_into(db: &Connection, path: &Path, target: &Path) -> Result<(
         .map_err(|error| cannot(error.to_string()))
 }
 
-/// Nobody else reads what the database holds.
+/// Makes a file readable by its owner only, because other users must not read the database's
+/// content.
 fn private(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))
@@ -45,7 +47,7 @@ pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
     sync_folder(path.parent().unwrap_or(Path::new(".")))
 }
 
-/// What a copy turned out to be.
+/// A backup copy that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupCopy {
     /// Where it lies.
@@ -54,7 +56,7 @@ pub struct BackupCopy {
     pub format: i64,
     /// How long it is.
     pub bytes: u64,
-    /// As of when it is, where it says so.
+    /// The time whose state the copy holds, where the copy records it.
     pub made: Option<Timestamp>,
 }
 
@@ -90,7 +92,7 @@ pub fn inspect_copy(path: &Path) -> Result<BackupCopy> {
     })
 }
 
-/// SQLite's full check of every page, index and reference.
+/// Runs SQLite's full check of every page, index and reference.
 pub(super) fn whole(db: &Connection, path: &Path) -> Result<()> {
     let finding: String = db
         .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
@@ -127,7 +129,7 @@ impl Store {
         let name = target
             .file_name()
             .ok_or_else(|| cannot(io::Error::other("the path names no file")))?;
-        // The copy says itself as of when it is.
+        // The copy itself records the time whose state it holds.
         dying.before("note the moment of the copy");
         self.record_maintenance("copied", "", now)?;
         let mut draft = OsString::from(".");
@@ -139,7 +141,7 @@ impl Store {
         let done = copy_into(&self.db, &self.path, &draft)
             .and_then(|()| inspect_copy(&draft))
             .map_err(|error| match error {
-                // What is wrong with the copy is wrong with what was copied.
+                // Damage in the copy means that the original is damaged.
                 StoreError::Damaged { why, .. } => StoreError::Damaged {
                     path: self.path.clone(),
                     why,

@@ -15,8 +15,9 @@ use crate::outcome::{Class, Outcome};
 /// Failures in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Streak {
-    /// Occurrences that ended as failed, timed-out or lost since the last run that placed something
-    /// or the last acknowledgement: several attempts at one of them count once.
+    /// Number of occurrences that ended as failed, timed-out or lost since the last run that
+    /// published something or the last acknowledgement. Several attempts at one occurrence count
+    /// once.
     pub failures: u32,
     /// The class of the last of them, where it has one.
     pub last: Option<Class>,
@@ -25,12 +26,12 @@ pub struct Streak {
 }
 
 impl Store {
-    /// The failures of a job that nothing has made good.
+    /// Returns the failures of a job since its last success or acknowledgement.
     pub fn streak(&self, job: JobId) -> Result<Streak> {
         self.view(|db| streak(db, job))
     }
 
-    /// The failures of a job in a row; see [`Store::streak`].
+    /// Returns the number of failures of a job in a row; see [`Store::streak`].
     pub fn failures_in_a_row(&self, job: JobId) -> Result<u32> {
         Ok(self.streak(job)?.failures)
     }
@@ -75,7 +76,7 @@ impl Store {
 
 pub(super) fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
     let mut statement = db.prepare_cached(
-        // What was skipped since then, however often, makes nothing good.
+        // Skipped runs since then, however many, do not end the streak.
         "SELECT outcome, occurrence, started IS NULL FROM runs INDEXED BY runs_tried
          WHERE job = ?1
            AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')

@@ -19,7 +19,7 @@ use crate::recover::OVERRUN_GRACE;
 /// How long a run that was asked to end may take before it is killed.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(20);
 
-/// What became of a wish to end a run.
+/// The result of a request to end a run.
 #[derive(Clone, Debug)]
 pub enum Cancelled {
     /// It had not begun and never will.
@@ -78,12 +78,13 @@ impl Store {
         })
     }
 
-    /// Opens the settled occurrence of `run` again with one more attempt, queued for now. Whatever
-    /// made it due, it is wanted by somebody from here on: neither the breaker nor a start deadline
-    /// that passed keeps it from running.
+    /// Reopens the settled occurrence of `run` with one more attempt, queued for now. From then on
+    /// the occurrence counts as requested by a person, whatever made it due: neither the breaker
+    /// nor a start deadline that has passed prevents it from running.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], also when the occurrence is not over: then an attempt is coming.
+    /// Returns [`StoreError::NotFound`], also when the occurrence is not over: an attempt is still
+    /// coming then.
     pub fn retry(&mut self, run: &RunId, now: Timestamp) -> Result<RunId> {
         let occurrence = self.run(run)?.occurrence;
         self.write(|tx| {

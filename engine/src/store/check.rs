@@ -18,13 +18,13 @@ use crate::schedule::Schedule;
 /// One thing that is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoreFinding {
-    /// What is wrong.
+    /// The problem that was found.
     pub what: String,
     /// Where: a table and the key of a row, or what SQLite names.
     pub place: String,
 }
 
-/// What a whole look found.
+/// The result of a full check of the database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoreHealth {
     /// The format of the file; 0 where that cannot be read.
@@ -39,14 +39,14 @@ pub struct StoreHealth {
     pub rows: BTreeMap<String, u64>,
     /// SQLite finds every page, index and reference in order.
     pub whole: bool,
-    /// What is wrong.
+    /// The problems that were found.
     pub findings: Vec<StoreFinding>,
 }
 
 /// So many findings of one rule are named.
 const NAMED: usize = 20;
 
-/// What must hold, as the rows that break it.
+/// Invariants of the database, each as a query for the rows that break it.
 const RULES: &[(&str, &str)] = &[
     (
         "an occurrence is open and none of its runs is",
@@ -121,7 +121,7 @@ const RULES: &[(&str, &str)] = &[
 ];
 
 impl StoreHealth {
-    /// Of a file that not even a look at was possible, for this reason.
+    /// Returns the report for a file that could not even be opened, with the reason.
     pub fn unreadable(bytes: u64, why: String) -> Self {
         Self {
             format: 0,
@@ -172,7 +172,7 @@ impl Store {
         let mut findings = self.view(pages)?;
         let mut rows = BTreeMap::new();
         let whole = findings.is_empty();
-        // What rows say is worth nothing while pages are damaged.
+        // The content of rows means nothing while pages are damaged.
         if findings.is_empty() {
             self.view(|db| between_rows(db, &mut findings))?;
             rows = self.view(count)?;

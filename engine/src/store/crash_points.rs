@@ -15,7 +15,8 @@ impl CrashPoints {
         Self { left: Some(count) }
     }
 
-    /// The next thing done is durable, and is called `what`.
+    /// Marks that the next action, called `what`, is durable. Kills the process here if this crash
+    /// point was selected.
     pub fn before(&mut self, what: &str) {
         tracing::debug!(what, "next durable step");
         match &mut self.left {

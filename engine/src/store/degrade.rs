@@ -1,4 +1,4 @@
-//! What a run fell short of after its artifacts were placed and it was settled.
+//! Shortcomings of a run that become known after its artifacts were published and it was settled.
 
 use rusqlite::params;
 
@@ -7,11 +7,12 @@ use crate::ids::RunId;
 use crate::outcome::Outcome;
 
 impl Store {
-    /// Notes of a run that is settled as succeeded or degraded that it is degraded, with its summary.
-    /// What follows from its end does not change: its artifacts stand. Any other run stays as it is.
+    /// Marks a run that is settled as succeeded or degraded as degraded, with its summary. The
+    /// consequences of its end do not change: its artifacts remain. A run with any other outcome
+    /// stays as it is.
     ///
     /// # Errors
-    /// There is no such run, or the database cannot be written.
+    /// Returns an error if there is no such run, or if the database cannot be written.
     pub fn degrade(&mut self, run: &RunId, outcome: &Outcome, summary: &RunSummary) -> Result<()> {
         debug_assert!(matches!(outcome, Outcome::Degraded { .. }));
         let row = self.run(run)?;

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use super::{Fault, Node, Result, Store, StoreError, id};
 use crate::ids::{ProjectId, RunId};
 
-/// What forgetting a project takes out of the database.
+/// The rows that deleting a project removes from the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectDeletion {
     /// The project.
@@ -26,7 +26,8 @@ pub struct ProjectDeletion {
     pub nights: u64,
 }
 
-/// The number of a night is given again: what was granted to it would be granted to another's.
+/// Returns the statement that deletes the rows of the project's nights. The number of a deleted
+/// night is used again, so a grant that stayed would count for another night.
 fn of_its_nights(table: &str) -> String {
     format!(
         "DELETE FROM {table} WHERE level = 'night'
@@ -34,7 +35,8 @@ fn of_its_nights(table: &str) -> String {
     )
 }
 
-/// The keys of days and of jobs begin with their project.
+/// Returns the statement that deletes the rows of the project's days and jobs, whose keys begin
+/// with the project.
 fn of_its_days(table: &str) -> String {
     format!("DELETE FROM {table} WHERE level IN ('day', 'job') AND key GLOB ?1 || ' *'")
 }
@@ -44,16 +46,16 @@ const ITS_RUNS: &str =
     "(SELECT id FROM runs WHERE job IN (SELECT id FROM jobs WHERE project = ?1))";
 
 impl Store {
-    /// What forgetting `project` would take away.
+    /// Plans the deletion of `project`.
     pub fn forgetting(&self, project: &ProjectId) -> Result<ProjectDeletion> {
         self.view(|db| plan(db, project))
     }
 
-    /// Takes away what `plan` says, and nothing else: it is refused when that is no longer all there
-    /// is of the project, or when something of it lives.
+    /// Deletes exactly the rows of the plan. The deletion is refused when the project has different
+    /// rows by now, or runs that are not over.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] names what stands against it.
+    /// Returns [`StoreError::Changed`], which names the reason for the refusal.
     pub fn forget(&mut self, planned: &ProjectDeletion) -> Result<()> {
         let project = &planned.project;
         self.write(|tx| {

@@ -24,11 +24,11 @@ const TRIES: u32 = 20;
 const PAGES: i32 = 4096;
 
 impl Store {
-    /// The database at `path` as it is now, in memory, brought to today's format; an empty one where
-    /// there is none yet.
+    /// Copies the database at `path` into memory as it is now, migrated to the current format. The
+    /// copy is empty where no database exists yet.
     ///
     /// # Errors
-    /// Those of [`Store::read`], but for [`StoreError::Missing`].
+    /// Returns the errors of [`Store::read`], except [`StoreError::Missing`].
     pub fn dry_run_copy(path: &Path) -> Result<Self> {
         // The file that is there is not the one that will be.
         if restore::is_half_done(path) {
@@ -42,7 +42,8 @@ impl Store {
             };
             let found = SideFiles::of(path);
             let copied = copy(path, found);
-            // What was read as files that nobody changes is taken only where nobody did.
+            // A copy that was read on the assumption that the files do not change is used only if
+            // they did not.
             let undisturbed = found == SideFiles::Both
                 || (stamp(path) == Some(before) && SideFiles::of(path) == found);
             if undisturbed || turn == TRIES {
@@ -53,16 +54,17 @@ impl Store {
     }
 }
 
-/// What lies beside the database, and so how it is read without leaving more there.
+/// The files that exist next to the database. They decide how it is read without leaving more files
+/// there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SideFiles {
     /// Nobody has it open: it is read as a file that nobody changes.
     Nothing,
     /// A journal without its index, as a crash of the machine or a copy of the two files leaves it.
-    /// Whoever reads a journal needs an index of it, and one that is alone with it may keep that in
-    /// its own memory.
+    /// A reader of a journal needs its index; a reader that is alone may keep that index in its own
+    /// memory.
     Journal,
-    /// Both: somebody may be at it at this moment.
+    /// Both files: another process may have the database open.
     Both,
 }
 
@@ -128,7 +130,7 @@ fn copy(path: &Path, found: SideFiles) -> Result<Store> {
     })
 }
 
-/// What changes when the file does.
+/// Returns the metadata that changes when the file changes.
 fn stamp(path: &Path) -> Option<(u64, u64, i64, i64)> {
     let data = fs::metadata(path).ok()?;
     Some((data.ino(), data.size(), data.mtime(), data.mtime_nsec()))
@@ -229,7 +231,8 @@ mod tests {
         assert_eq!(listing(path.parent().unwrap()), before);
     }
 
-    /// What a crash of the machine leaves, or a copy of the file and its journal alone.
+    /// Checks that a journal without an index, left by a crash of the machine or by copying only
+    /// the file and its journal, is read and left unchanged.
     #[test]
     fn a_journal_without_its_index_is_read_and_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();

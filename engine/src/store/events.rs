@@ -1,4 +1,4 @@
-//! What happened besides runs: refusals, recoveries, clock jumps. Rows are only ever added.
+//! Events besides runs: refusals, recoveries, clock jumps. Rows are only ever added.
 
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
@@ -27,7 +27,7 @@ impl Store {
         self.write(|tx| insert(tx, event))
     }
 
-    /// The events of one run, oldest first.
+    /// Returns the events of one run, oldest first.
     pub fn events_of(&self, run: &RunId) -> Result<Vec<Event>> {
         self.view(|db| {
             let mut statement = db.prepare(

@@ -1,19 +1,20 @@
-//! What a run holds for those whom it may yet ask: the budget usage of a fallback that spends from
-//! another pool than the first.
+//! Reservations of a run for its fallbacks: the budget usage of a fallback that spends from another
+//! pool than the first backend.
 //!
 //! ```text
 //! accounts of the first ──fit──> amounts ──> room for as much in a fallback's own accounts?
 //!                                              yes: they are held too · no: it is not asked
 //! ```
 //!
-//! They are held when the run begins and not when a fallback's turn comes: then the run has spent time
-//! and money already, other runs have taken the room in between, and a run that cannot go on is a worse
-//! end than a pool that was held for nothing until it was settled. What is held in vain is given back
-//! with the run, but for what was spent.
+//! The fallbacks' amounts are reserved when the run begins and not when a fallback's turn comes. By
+//! then the run has spent time and money, other runs may have taken what was left, and a run that
+//! cannot continue is worse than a pool that was reserved in vain until the run was settled. A
+//! reservation that was not needed is given back with the run, except for what was spent.
 //!
-//! All accounts that are held are charged all that the run used, whoever used it: too much is
-//! charged at times, too little never. Must never make the run smaller than it would be without its
-//! fallbacks, and never leave one in the chain whose accounts are not held.
+//! Every reserved budget level is charged everything that the run used, whichever backend used it:
+//! this sometimes charges too much, never too little. This module must never make the run smaller
+//! than it would be without its fallbacks, and never leave a fallback in the chain whose budget
+//! levels are not reserved.
 
 use std::time::Duration;
 
@@ -22,19 +23,20 @@ use jiff::Timestamp;
 use super::{Budget, BudgetLevel, Result, Store, admit, reserve};
 use crate::admission::Shortfall;
 
-/// What a run with fallbacks asks to be admitted with.
+/// The budget that a run with fallbacks asks to be admitted with.
 #[derive(Clone, Debug)]
 pub struct FallbackReservation {
     /// The most it may spend.
     pub want: Budget,
-    /// The accounts of the first and of those fallbacks that may be asked.
+    /// The budget levels of the first backend and of the fallbacks that may be asked.
     pub levels: Vec<BudgetLevel>,
-    /// Of each fallback, in order, what its accounts have too little of; none where it may be asked.
+    /// The shortfall of each fallback's budget levels, in order; `None` for a fallback that may be
+    /// asked.
     pub short: Vec<Option<Shortfall>>,
 }
 
 impl Store {
-    /// What these accounts have too little of for a run; none where it would be admitted.
+    /// Returns the shortfall of these budget levels for a run; `None` if the run would be admitted.
     pub fn short_of(
         &self,
         want: Budget,
@@ -48,8 +50,9 @@ impl Store {
         })
     }
 
-    /// Adds to the budget usage of a run those of its fallbacks that have as much room as the run will
-    /// hold without them. `fallbacks` are all accounts of each. Holds nothing yet: `admit` does.
+    /// Adds to the run's budget levels those of each fallback that has as much left as the run
+    /// reserves without fallbacks. `fallbacks` lists all budget levels of each fallback. Reserves
+    /// nothing yet; `admit` does.
     pub fn chained(
         &self,
         want: Budget,
@@ -71,7 +74,7 @@ impl Store {
                     .into_iter()
                     .filter(|one| !chained.levels.contains(one))
                     .collect();
-                // Where the first has no room either, the admission says so.
+                // If the first backend has too little left as well, the admission reports it.
                 let short = match (&fits, more.is_empty()) {
                     (_, true) => None,
                     (Err(short), false) => Some(short.clone()),
@@ -88,7 +91,8 @@ impl Store {
                         let here = reserve::resolve(db, &more, now)?;
                         let short = reserve::fit(db, all, &here, now)?.err();
                         if short.is_none() {
-                            // An account that bounds time must not change how much of it is meant.
+                            // A budget level that limits time must not change how much time the run
+                            // wants.
                             chained.want.seconds = seconds;
                             chained.levels.extend(more);
                         }

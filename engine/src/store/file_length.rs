@@ -1,8 +1,9 @@
-//! What the file says of its own length, before any page of it is trusted.
+//! The length that the database file's header states, checked before any page of it is trusted.
 //!
-//! SQLite compares the two by itself while there is no log beside the file; with one, a truncated
-//! file is met only when a page that is missing is read. Must never close the file that it looked at:
-//! that would take the locks away that this process holds on it through SQLite.
+//! SQLite compares the stated length with the actual one only while there is no log beside the
+//! file; with a log, a truncated file is noticed only when a missing page is read. This module must
+//! never close the file that it inspected: that would drop the locks that this process holds on the
+//! file through SQLite.
 
 use crate::files::open_host;
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 /// Files that were looked at, by device and inode; a process opens one database or two.
 static LOOKED_AT: Mutex<BTreeMap<(u64, u64), File>> = Mutex::new(BTreeMap::new());
 
-/// How long a file is and how long its header says that it is, in bytes.
+/// The length of a file and the length that its header states, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileLengths {
     found: u64,
@@ -23,14 +24,14 @@ pub(super) struct FileLengths {
 }
 
 impl FileLengths {
-    /// Whether the file is shorter than its header says. A checkpoint that another process makes at
-    /// this very moment looks the same, so it is a suspicion only.
+    /// Returns whether the file is shorter than its header states. A checkpoint that another
+    /// process is just making looks the same, so the result is only a suspicion.
     pub fn is_short(self) -> bool {
         self.found < self.said
     }
 }
 
-/// Both lengths, as of about now.
+/// Reads both lengths, at about the same time.
 pub(super) fn lengths(path: &Path) -> io::Result<FileLengths> {
     let data = fs::metadata(path)?;
     let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);

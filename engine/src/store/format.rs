@@ -22,9 +22,10 @@ use super::crash_points::CrashPoints;
 use super::{Fault, Result, StoreError};
 use crate::digest::Digest;
 
-/// "rnnr": tells our files from any other SQLite database.
+/// "rnnr", the id that distinguishes our files from any other SQLite database.
 pub(super) const APPLICATION_ID: i64 = 0x726e_6e72;
-/// What makes format 1, what makes format 2 of that, and so on.
+/// The migration steps: the first creates format 1, the second turns format 1 into format 2, and so
+/// on.
 pub(super) const STEPS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("schema-2.sql"),
@@ -34,12 +35,12 @@ pub(super) const STEPS: &[&str] = &[
 /// The present format.
 pub(super) const PRESENT: i64 = STEPS.len() as i64;
 
-/// The digest of the steps up to a format.
+/// Returns the digest of the steps up to a format.
 pub(super) fn shape(steps: &[&str], format: usize) -> String {
     Digest::of(steps[..format].join("\n").as_bytes()).to_string()
 }
 
-/// The format of an open file, after making sure that it is ours.
+/// Returns the format of an open file after checking that the file is a database of runner.
 pub(super) fn read(db: &Connection, path: &Path) -> Result<i64> {
     let pragma = |name: &str| -> Result<i64> {
         db.pragma_query_value(None, name, |row| row.get(0))
@@ -144,7 +145,7 @@ pub(super) fn migrate_file(
     Ok(())
 }
 
-/// Where the file is kept as it was in a format: `database.format-1.bak`.
+/// Returns the path of the file's backup from before a migration: `database.format-1.bak`.
 pub(super) fn kept_as(path: &Path, format: i64) -> PathBuf {
     path.with_extension(format!("format-{format}.bak"))
 }

@@ -1,7 +1,8 @@
-//! How an account stands, and one-off extras to what it may hold.
+//! The state of a budget level, and one-off grants that raise its cap.
 //!
-//! A grant names one account, so it ends with that account's day, night or window, or at a moment
-//! before. It only ever adds; the next reservation counts on it. Must never be made without a reason.
+//! A grant names one budget level, so it ends with that level's day, night or window, or at an
+//! earlier time. It only ever adds; the next reservation includes it. A grant must never be made
+//! without a reason.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
@@ -13,39 +14,40 @@ use crate::ids::RunId;
 /// An extra.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The account's level.
+    /// The kind of budget level.
     pub level: String,
-    /// The account's key.
+    /// The key of the budget level.
     pub key: String,
     /// When it was given.
     pub made: Timestamp,
-    /// When it ends, if it ends before its account's period.
+    /// When the grant ends, if it ends before the period of its budget level.
     pub until: Option<Timestamp>,
     /// How much.
     pub amounts: Amounts,
-    /// What for.
+    /// The reason for the grant.
     pub reason: String,
     /// By whom.
     pub who: String,
 }
 
-/// How an account stands.
+/// The state of a budget level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetStanding {
-    /// The account, a window with its key.
+    /// The budget level; a window has its key.
     pub level: BudgetLevel,
     /// When its window opened and closes, if it is one that is open.
     pub window: Option<(Timestamp, Timestamp)>,
-    /// What was granted besides its cap and is not over.
+    /// The amounts granted in addition to the cap that have not ended.
     pub granted: Amounts,
-    /// What is spent of it.
+    /// The amounts that were spent.
     pub used: Amounts,
-    /// What live runs hold of it.
+    /// The amounts that live runs have reserved.
     pub reserved: Amounts,
 }
 
 impl BudgetStanding {
-    /// What it may still hold of each unit; `None` where it bounds none. Never negative.
+    /// Returns the amount of each unit that can still be reserved; `None` where the budget level
+    /// has no limit. Never negative.
     pub fn left(&self) -> [Option<u64>; 5] {
         let (cap, more) = (self.level.cap.array(), self.granted.array());
         let (used, held) = (self.used.array(), self.reserved.array());
@@ -60,7 +62,8 @@ impl BudgetStanding {
 }
 
 impl Store {
-    /// How an account stands at `now`. A few look-ups by key, however long the history.
+    /// Returns the state of a budget level at `now`. The cost is a few look-ups by key, however
+    /// long the history.
     pub fn standing(&self, level: &BudgetLevel, now: Timestamp) -> Result<BudgetStanding> {
         self.view(|db| {
             let mut level = level.clone();
@@ -89,7 +92,7 @@ impl Store {
         })
     }
 
-    /// Gives an account an extra; a window must be open.
+    /// Adds a grant to a budget level; a window must be open.
     pub fn grant(&mut self, grant: &Grant) -> Result<()> {
         self.write(|tx| {
             tx.prepare_cached(
@@ -114,7 +117,7 @@ impl Store {
         })
     }
 
-    /// All extras of an account, those that are over included, oldest first.
+    /// Returns all grants of a budget level, including those that have ended, oldest first.
     pub fn grants(&self, level: &str, key: &str) -> Result<Vec<Grant>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
@@ -156,7 +159,7 @@ impl Store {
         })
     }
 
-    /// Whether a window of this length is open for a pool, and until when.
+    /// Returns the start and end of the pool's open window of this length, if one is open.
     pub fn window(
         &self,
         pool: &str,

@@ -1,12 +1,12 @@
-//! What was spent, added up by what it was spent on.
+//! Spending, grouped by day, job, backend or pool.
 //!
-//! Reads only settled rows of the database; live runs are told by [`super::BudgetStanding`].
+//! This module reads only settled rows of the database; [`super::BudgetStanding`] covers live runs.
 
 use super::usage::row;
 use super::{Amounts, Result, Store, id};
 use crate::ids::{ProjectId, RunId};
 
-/// What spending is added up by.
+/// The key by which spending is grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupBy {
     /// Civil days of the project.
@@ -15,7 +15,7 @@ pub enum GroupBy {
     Night,
     /// Its jobs.
     Job,
-    /// Who answered.
+    /// The backend that answered.
     Backend,
     /// The project's runs, by the civil day, week or window of a pool: over all projects.
     Pool,
@@ -26,20 +26,20 @@ pub enum GroupBy {
 pub struct UsageSum {
     /// The day, night, job, backend or pool.
     pub name: String,
-    /// What it spent.
+    /// The amounts that were spent.
     pub spent: Amounts,
     /// Calls whose usage nobody stated, charged as they were reserved.
     pub unstated_calls: u64,
 }
 
-/// One account that a run holds or held.
+/// One budget level that a run has or had a reservation in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservedUsage {
-    /// The account's level.
+    /// The kind of budget level.
     pub level: String,
-    /// The account's key.
+    /// The key of the budget level.
     pub key: String,
-    /// What was reserved there.
+    /// The amounts reserved there.
     pub reserved: Amounts,
     /// Whether it is still held.
     pub open: bool,
@@ -107,7 +107,7 @@ impl Store {
         })
     }
 
-    /// The accounts that a run holds or held, its own aside.
+    /// Returns the budget levels that a run has or had a reservation in, except its own.
     pub fn held_by(&self, run: &RunId) -> Result<Vec<ReservedUsage>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
@@ -138,7 +138,7 @@ impl Store {
         })
     }
 
-    /// The run that a run's reservation came out of.
+    /// Returns the parent run whose reservation the run's reservation came out of.
     pub fn parent_of(&self, run: &RunId) -> Result<Option<RunId>> {
         use rusqlite::OptionalExtension as _;
         self.view(|db| {

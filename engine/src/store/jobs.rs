@@ -16,7 +16,7 @@ use crate::schedule::{Schedule, Trigger};
 pub struct NewJob {
     /// Its name within the project.
     pub name: String,
-    /// What it does: `dream`, `command`, `prompt`.
+    /// The kind of work: `dream`, `command`, `prompt`.
     pub kind: String,
     /// When it is due.
     pub schedule: Schedule,
@@ -35,7 +35,7 @@ pub struct JobRow {
     pub project: ProjectId,
     /// Its name within the project.
     pub name: String,
-    /// What it does.
+    /// The kind of work.
     pub kind: String,
     /// When it is due.
     pub schedule: Schedule,
@@ -43,7 +43,7 @@ pub struct JobRow {
     pub policy: Policy,
     /// Whether clocks may start it.
     pub enabled: bool,
-    /// The next moment at which a clock makes it due.
+    /// The next time at which a clock makes the job due.
     pub next_due: Option<Timestamp>,
     /// The end of its pause or of that of everything, whichever is later; it may be past, and is
     /// then kept until the scheduled times of the pause are recorded.
@@ -55,7 +55,7 @@ pub struct JobRow {
 pub struct DueJob {
     /// The job.
     pub job: JobRow,
-    /// Moments up to here are recorded.
+    /// The time up to which scheduled times are recorded.
     pub watermark: Timestamp,
 }
 
@@ -145,8 +145,9 @@ impl Store {
         })
     }
 
-    /// The row of a job that no file describes: work that people do manually and that is placed like
-    /// a run's. It is made disabled, so that nothing but hands ever starts it.
+    /// Returns the id of a job that no file describes, for work that people do manually and that is
+    /// published like a run's. Creates its row if needed, disabled, so that only a person ever
+    /// starts it.
     pub fn hand_job(
         &mut self,
         project: &ProjectId,
@@ -179,7 +180,7 @@ impl Store {
         Ok(self.job(project, name)?.id)
     }
 
-    /// The jobs of a project, by name.
+    /// Returns the jobs of a project, by name.
     pub fn jobs(&self, project: &ProjectId) -> Result<Vec<JobRow>> {
         self.view(|db| {
             let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 ORDER BY name");
@@ -215,10 +216,10 @@ impl Store {
         Ok(names)
     }
 
-    /// One job by name.
+    /// Returns one job by name.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// Returns [`StoreError::NotFound`].
     pub fn job(&self, project: &ProjectId, name: &str) -> Result<JobRow> {
         let found = self.view(|db| {
             let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 AND name = ?2");
@@ -236,12 +237,13 @@ impl Store {
             })
     }
 
-    /// One job by row.
+    /// Returns one job by row.
     pub fn job_by_id(&self, wanted: JobId) -> Result<JobRow> {
         self.view(|db| by_id(db, wanted))
     }
 
-    /// The jobs that a clock has made due and that are not paused; the cost follows their number.
+    /// Returns the jobs that a clock has made due and that are not paused. The cost is proportional
+    /// to their number.
     pub fn due_jobs(&self, now: Timestamp) -> Result<Vec<DueJob>> {
         self.view(|db| {
             let sql = format!(
@@ -262,8 +264,8 @@ pub(super) fn by_id(db: &Connection, wanted: JobId) -> Result<JobRow, Fault> {
     Ok(due_job(row)?.job)
 }
 
-/// Takes out of the queue what clocks and events put there for jobs that they may not start any
-/// more. What a person put there stays.
+/// Removes from the queue the runs that clocks and events queued for jobs that they may no longer
+/// start. Runs that a person queued stay.
 fn drop_unwanted(tx: &Transaction<'_>, project: &ProjectId, now: Timestamp) -> Result<(), Fault> {
     let unwanted: Vec<String> = tx
         .prepare_cached(

@@ -1,4 +1,4 @@
-//! What a provider refused, remembered for all who spend from the same pool.
+//! Limits that a provider reported, remembered for all runs that spend from the same pool.
 //!
 //! ```text
 //! no limit ──refused──> limited{until, streak 1} ──until──> asked again ──refused──> streak + 1
@@ -6,7 +6,8 @@
 //!     └──────────────────────answered──────────────────────────┘
 //! ```
 //!
-//! Must never hold anybody longer than [`crate::policy::quota::LONGEST`], whatever was said.
+//! A limit must never block a run for longer than [`crate::policy::quota::LONGEST`], whatever the
+//! provider reported.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -19,7 +20,7 @@ use crate::policy::quota::{self, LONGEST};
 pub struct ProviderLimit {
     /// The pool.
     pub pool: String,
-    /// Nothing is asked before this moment.
+    /// No request is made before this time.
     pub until: Timestamp,
     /// How often in a row it was refused, each time after the wait for the time before.
     pub streak: u32,
@@ -28,7 +29,7 @@ pub struct ProviderLimit {
 }
 
 impl Store {
-    /// The limit that holds for a pool at `now`.
+    /// Returns the limit that applies to a pool at `now`.
     pub fn limit(&self, pool: &str, now: Timestamp) -> Result<Option<ProviderLimit>> {
         let found = self.view(|db| noted(db, pool))?;
         // Said before the clock was set far back, it would hold for as long.
@@ -36,7 +37,7 @@ impl Store {
         Ok(found.filter(|limit| now < limit.until && limit.until <= longest))
     }
 
-    /// All limits that hold at `now`, by pool.
+    /// Returns all limits that apply at `now`, by pool.
     pub fn limits(&self, now: Timestamp) -> Result<Vec<ProviderLimit>> {
         let pools: Vec<String> = self.view(|db| {
             let mut statement = db.prepare_cached("SELECT pool FROM limits ORDER BY pool")?;
@@ -50,8 +51,8 @@ impl Store {
         Ok(all)
     }
 
-    /// Notes that a provider refused, until a moment that it `said` or not, and gives the limit as
-    /// it holds now.
+    /// Records that a provider refused a request, until the time `said` if it stated one. Returns
+    /// the limit that applies now.
     pub fn note_limit(
         &mut self,
         pool: &str,
@@ -86,9 +87,9 @@ impl Store {
         })
     }
 
-    /// Forgets the limit of a pool that answered a request of the moment `asked`: what was refused
-    /// since then may be newer than that answer, and stays. One that was noted later than `now` was
-    /// noted before the clock was set back. Writes nothing where none is noted.
+    /// Deletes the limit of a pool that answered a request made at `asked`. A refusal noted since
+    /// then may be newer than that answer and stays. A limit noted later than `now` was noted
+    /// before the clock was set back, and is deleted. Writes nothing where no limit is noted.
     pub fn clear_limit(&mut self, pool: &str, asked: Timestamp, now: Timestamp) -> Result<()> {
         if self.view(|db| noted(db, pool))?.is_none() {
             return Ok(());

@@ -13,13 +13,13 @@ use super::{Result, Store, millis, timestamp_opt};
 pub const LOG_CEILING: u64 = 64 << 20;
 /// How long a log that was written back may stay as long as it was.
 pub(super) const LOG_KEPT: i64 = 16 << 20;
-/// How often the daily care is taken.
+/// Interval of the daily maintenance.
 const DAILY: SignedDuration = SignedDuration::from_hours(24);
 /// When care that was begun and not finished is begun again.
 const AGAIN: SignedDuration = SignedDuration::from_hours(1);
 
 impl Store {
-    /// When something was last done, if ever.
+    /// Returns when a maintenance task was last done; `None` if never.
     pub fn last_maintenance(&self, task: &str) -> Result<Option<Timestamp>> {
         self.view(|db| {
             let done: Option<i64> = db
@@ -41,9 +41,9 @@ impl Store {
         })
     }
 
-    /// Whether somebody should take the daily care at `now`; two reads by key.
+    /// Returns whether the daily maintenance is due at `now`. It takes two reads by key.
     pub fn maintenance_due(&self, now: Timestamp) -> Result<bool> {
-        // A moment that lies ahead was written by a clock that was wrong.
+        // A time in the future was written while the clock was wrong.
         let recent = |at: Option<Timestamp>, than: SignedDuration| {
             at.is_some_and(|at| now.duration_since(at).abs() < than)
         };
@@ -51,13 +51,13 @@ impl Store {
             && !recent(self.last_maintenance("begun")?, AGAIN))
     }
 
-    /// The length of the log beside the file.
+    /// Returns the length in bytes of the log beside the file.
     pub fn log_length(&self) -> u64 {
         fs::metadata(beside(&self.path, "-wal")).map_or(0, |data| data.len())
     }
 
-    /// Whether the daily care is this caller's to take now; of several that ask, one is told so. Two
-    /// reads by key, mostly.
+    /// Claims the daily maintenance for the caller; returns true to only one of several callers. It
+    /// mostly takes two reads by key.
     pub fn claim_maintenance(&mut self, now: Timestamp) -> Result<bool> {
         if !self.maintenance_due(now)? {
             return Ok(false);
@@ -77,8 +77,9 @@ impl Store {
         })
     }
 
-    /// Writes the log back and cuts it when it is longer than `ceiling` bytes, if nobody reads or
-    /// writes at this moment; else another call will. Never waits. Returns its length.
+    /// Writes the log back and truncates it when it is longer than `ceiling` bytes, unless another
+    /// process is reading or writing; a later call will then do it. Never waits. Returns the log's
+    /// length.
     pub fn cut_log(&self, ceiling: u64) -> Result<u64> {
         if self.log_length() <= ceiling {
             return Ok(self.log_length());
@@ -106,7 +107,7 @@ impl Store {
     }
 }
 
-/// A file of SQLite's beside the database: `-wal`, `-shm`.
+/// Returns the path of one of SQLite's files beside the database: `-wal`, `-shm`.
 pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);

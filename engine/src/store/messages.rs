@@ -15,7 +15,7 @@ use crate::ids::{AlertId, MessageId, ProjectId, RunId};
 /// How often a message is tried at the most, over some fifteen hours.
 pub const MOST_TRIES: u32 = 8;
 
-/// What a message tells.
+/// The kind of a message about one open alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageKind {
     Raised,
@@ -57,7 +57,7 @@ impl MessageState {
     }
 }
 
-/// What a message tells of its alert, as it was when the message was made.
+/// The state of an alert when its message was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct MessageDetail {
     kinds: Vec<AlertKind>,
@@ -82,11 +82,11 @@ pub struct MessageRow {
     pub state: MessageState,
     /// How often it was tried.
     pub tries: u32,
-    /// Not before this moment, while it waits.
+    /// The earliest time of the next try, while the message waits.
     pub next: Timestamp,
     /// When it no longer waited.
     pub over: Option<Timestamp>,
-    /// What went wrong with the last try.
+    /// The error of the last try.
     pub said: String,
 }
 
@@ -107,7 +107,7 @@ pub struct Delivery {
     pub project: ProjectId,
     /// The job.
     pub job: String,
-    /// What it is about; of a recovery all that is over.
+    /// The kinds of alert that the message reports; for a recovery, all that are over.
     pub kinds: Vec<AlertKind>,
     /// Since when.
     pub raised: Timestamp,
@@ -121,7 +121,7 @@ pub struct Delivery {
     pub tries: u32,
 }
 
-/// What became of a try.
+/// The result of a delivery attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryResult {
     /// The channel took it.
@@ -140,7 +140,7 @@ pub(super) fn make(
     channels: &[String],
     now: Timestamp,
 ) -> Result<(), Fault> {
-    // What still waits tells less than this one.
+    // A waiting message is older and less complete than this one.
     withdraw(tx, alert, false, now)?;
     let detail = to_json(&detail(tx, std::slice::from_ref(alert))?);
     for channel in channels {
@@ -199,7 +199,8 @@ fn insert(
     Ok(())
 }
 
-/// What alerts of one job tell together: the oldest beginning, the most that happened, the last word.
+/// Combines several alerts of one job: the earliest start, the largest count, and the run and
+/// reason of the first alert.
 fn detail(tx: &Transaction<'_>, alerts: &[AlertId]) -> Result<MessageDetail, Fault> {
     let mut whole: Option<MessageDetail> = None;
     for alert in alerts {
@@ -251,7 +252,7 @@ pub(super) fn withdraw(
 }
 
 impl Store {
-    /// Whether anything is to be delivered now: one look into an index.
+    /// Returns whether a message is to be delivered now. It takes one index look-up.
     pub fn messages_due(&self, now: Timestamp) -> Result<bool> {
         self.view(|db| {
             Ok(db
@@ -320,7 +321,7 @@ impl Store {
         })
     }
 
-    /// The messages of an alert, the oldest first.
+    /// Returns the messages of an alert, oldest first.
     pub fn messages_of(&self, alert: &AlertId) -> Result<Vec<MessageRow>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
@@ -336,8 +337,9 @@ impl Store {
         })
     }
 
-    /// What did not arrive and still matters, by project: messages that wait after a failed try, and
-    /// those of open alerts that were given up. With the channel and what went wrong last.
+    /// Returns the undelivered messages that still matter, by project: those that wait after a
+    /// failed try, and those of open alerts that were given up. Each comes with its channel and its
+    /// last error.
     pub fn undelivered(&self) -> Result<Vec<(ProjectId, String, u32, String)>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
@@ -370,7 +372,7 @@ impl Store {
     }
 }
 
-/// The next message to be sent, its coming try counted already.
+/// Returns the next message to send, with the coming try already counted.
 fn due(
     tx: &Transaction<'_>,
     without: &[(ProjectId, String)],

@@ -1,4 +1,5 @@
-//! What becomes due for a project that is not there: recorded as missed, never run and never dropped.
+//! Scheduled times of a project whose folder is missing: they are recorded as missed, never run and
+//! never dropped.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::outcome::Outcome;
 use crate::schedule::{Due, Missed};
 
 impl Store {
-    /// The projects that were not there when they were last looked for, with the reason.
+    /// Returns the projects that were missing when they were last checked, with the reason.
     pub fn absent(&self) -> Result<BTreeMap<ProjectId, String>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(

@@ -102,7 +102,7 @@ pub struct Store {
     fuse: Option<u32>,
 }
 
-/// What can go wrong between us and the file.
+/// An error of the database.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file is there and is not a whole database.
@@ -110,7 +110,7 @@ pub enum StoreError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The problem that was found.
         why: String,
     },
     /// A later version of runner has written it.
@@ -140,7 +140,7 @@ pub enum StoreError {
     Stranger {
         /// The file.
         path: PathBuf,
-        /// What it says of itself.
+        /// The format that the file states.
         format: i64,
     },
     /// There is none yet, and a reader does not make one.
@@ -177,12 +177,12 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// There is no database, and what lies beside says that there was one.
+    /// There is no database, but other files show that there was one.
     #[error("the database {path} is gone, and {what} of it is still there")]
     Lost {
         /// The file.
         path: PathBuf,
-        /// What is still there, in words.
+        /// The files that still exist, as text.
         what: String,
         /// The folders that hold it.
         left: Vec<PathBuf>,
@@ -204,17 +204,17 @@ pub enum StoreError {
     /// Nothing has this name.
     #[error("no {what} {name}")]
     NotFound {
-        /// What was looked for.
+        /// The kind of row that was looked for.
         what: &'static str,
         /// Its name.
         name: String,
     },
-    /// What was planned does not fit what is there now.
+    /// The plan no longer matches the current state.
     #[error("{what} stays as it is: {why}")]
     Changed {
-        /// What was to be changed.
+        /// The item that was to be changed.
         what: String,
-        /// What stands against it.
+        /// The reason for the refusal.
         why: String,
     },
     /// A row that cannot be what this program wrote.
@@ -236,7 +236,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether only one row is the matter, so that others can still be served.
+    /// Returns whether the error concerns only one row, so that others can still be served.
     pub fn is_about_one_thing(&self) -> bool {
         matches!(
             self,
@@ -253,7 +253,7 @@ impl StoreError {
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 impl Store {
-    /// Where it lies.
+    /// Returns the path of the database file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -286,7 +286,7 @@ impl Store {
     }
 }
 
-/// What a transaction may end with, before it knows which file it was about.
+/// An error of a transaction, before the file that it concerns is known.
 enum Fault {
     Sql(rusqlite::Error),
     Nonsense(String),
@@ -330,7 +330,7 @@ impl Fault {
     }
 }
 
-/// Whether a statement of ours does not fit the tables that are there.
+/// Returns whether the error means that one of our statements does not fit the existing tables.
 fn other_tables(error: &rusqlite::Error) -> bool {
     let text = error.to_string();
     [
@@ -348,27 +348,23 @@ fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 
-/// A moment from a table.
+/// Converts a column of milliseconds to a timestamp.
 fn timestamp(millis: i64) -> Result<Timestamp, Fault> {
     Timestamp::from_millisecond(millis).map_err(|error| Fault::Nonsense(error.to_string()))
 }
 
-/// A moment from a table, where there may be none.
 fn timestamp_opt(millis: Option<i64>) -> Result<Option<Timestamp>, Fault> {
     millis.map(timestamp).transpose()
 }
 
-/// Something stored as JSON.
 fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Fault> {
     serde_json::from_str(text).map_err(|error| Fault::Nonsense(format!("{error} in {text:?}")))
 }
 
-/// Something to store as JSON.
 fn to_json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("the database's own types have string keys only")
 }
 
-/// An id from a table.
 fn id<T: std::str::FromStr>(text: String) -> Result<T, Fault>
 where
     T::Err: std::fmt::Display,

@@ -42,7 +42,7 @@ impl Store {
         self.write(|tx| open(tx, project, date, opens, closes))
     }
 
-    /// One night.
+    /// Returns one night.
     pub fn night(&self, wanted: NightId) -> Result<Night> {
         self.view(|db| {
             let sql = format!("SELECT {COLUMNS} FROM nights WHERE id = ?1");
@@ -50,8 +50,9 @@ impl Store {
         })
     }
 
-    /// The folder that the report of a night lies in, as the run that made it said; absent while there is
-    /// none, and for reports of before that was kept, which lie in the folder of the night's name.
+    /// Returns the folder of the night's report, as the run that made the report stated it. Returns
+    /// `None` while there is no report, and for reports from before this was recorded, which lie in
+    /// the folder named after the night.
     pub fn report_folder(&self, night: NightId) -> Result<Option<String>> {
         self.view(|db| {
             Ok(db
@@ -62,7 +63,7 @@ impl Store {
         })
     }
 
-    /// The nights of a project, newest first.
+    /// Returns the nights of a project, newest first.
     pub fn nights(&self, project: &ProjectId, limit: u32) -> Result<Vec<Night>> {
         self.view(|db| {
             let sql = format!(
@@ -91,8 +92,9 @@ impl Store {
     }
 }
 
-/// Keeps of a report that was made what a look at the night tells: `worst`, the facts of its run say,
-/// and `folder`. Does nothing for a run that made no report.
+/// Stores in the night's row what an overview of the night shows of its report: the headline, and
+/// the facts `worst` and `folder` of the run that made it. Does nothing for a run that made no
+/// report.
 pub(super) fn reported(
     tx: &Transaction<'_>,
     occurrence: &str,
@@ -154,7 +156,7 @@ pub(super) fn open(
     })
 }
 
-/// The night of `project` that is open at `opens`, or a new one.
+/// Returns the night of `project` that is open at `opens`, or opens a new one.
 pub(super) fn open_or_join(
     tx: &Transaction<'_>,
     project: &ProjectId,

@@ -1,4 +1,4 @@
-//! Occurrences: each moment or event at which a job was due, recorded once.
+//! Occurrences: each scheduled time or event at which a job was due, recorded once.
 //!
 //! ```text
 //! manually ───────────────> requested at once, by the process that asks
@@ -19,7 +19,7 @@ use crate::outcome::Outcome;
 use crate::process_id::ProcessIdentity;
 use crate::schedule::{Due, Missed, ON_TIME};
 
-/// What recording an occurrence found.
+/// The result of recording an occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
     /// It is new, and this is its run.
@@ -41,7 +41,7 @@ pub struct OccurrenceRow {
     pub due: Timestamp,
     /// The night it belongs to.
     pub night: Option<NightId>,
-    /// What made it due.
+    /// The origin that made the occurrence due.
     pub origin: Origin,
     /// How it ended; absent while open.
     pub outcome: Option<Outcome>,
@@ -59,8 +59,8 @@ impl Store {
         self.write(|tx| enter(tx, new, starter, now))
     }
 
-    /// Records an occurrence that waits for its moment, for a free slot and, where `after` names
-    /// one, for another occurrence to succeed.
+    /// Records an occurrence that waits for its start time, for a free slot and, where `after`
+    /// names one, for another occurrence to succeed.
     pub fn enqueue(
         &mut self,
         new: &NewOccurrence,
@@ -137,8 +137,8 @@ impl Store {
                     now,
                 )?;
             }
-            // What comes together waits together: the first of them says how late they are, so that
-            // a moment that is still on time does not go ahead of an older one.
+            // Scheduled times that are found together also wait together. The first one decides how
+            // late they are, so that one that is still on time does not start before an older one.
             let late = due
                 .fire
                 .first()
@@ -196,12 +196,13 @@ impl Store {
         })
     }
 
-    /// One occurrence.
+    /// Returns one occurrence.
     pub fn occurrence(&self, wanted: &OccurrenceId) -> Result<OccurrenceRow> {
         self.view(|db| by_id(db, wanted))
     }
 
-    /// Stretches of missed scheduled times of a project, recorded since a moment, newest first.
+    /// Returns stretches of missed scheduled times of a project recorded since a given time, newest
+    /// first.
     pub fn missed_since(
         &self,
         project: &ProjectId,
@@ -223,7 +224,7 @@ impl Store {
         })
     }
 
-    /// The occurrences of a night, in the order in which they were recorded.
+    /// Returns the occurrences of a night, in the order in which they were recorded.
     pub fn occurrences_of(&self, night: NightId) -> Result<Vec<OccurrenceRow>> {
         self.view(|db| {
             let mut statement =
@@ -246,10 +247,10 @@ fn enter(
     }
 }
 
-/// Why a moment was missed that came during a pause.
+/// The reason recorded for scheduled times that were missed during a pause.
 const PAUSED: &str = "paused";
 
-/// One row for a stretch of missed scheduled times.
+/// Records a stretch of missed scheduled times as one row.
 pub(super) fn missed(
     tx: &Transaction<'_>,
     job: JobId,
@@ -279,7 +280,7 @@ pub(super) fn missed(
         night.map(|night| night.0),
         to_json(&outcome)
     ])?;
-    // What a pause swallowed was not wanted.
+    // Scheduled times during a pause were not wanted, so missing them raises no alert.
     if why != PAUSED {
         alerts::note(tx, &occurrence, None, &outcome)?;
     }

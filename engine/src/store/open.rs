@@ -76,7 +76,7 @@ impl Store {
                     path: path.to_owned(),
                 });
             }
-            // What cannot be looked at is not what is not there.
+            // A folder that cannot be read does not mean that the file is missing.
             Err(error) => {
                 return Err(StoreError::CannotWrite {
                     path: path.to_owned(),
@@ -103,10 +103,10 @@ impl Store {
         })
     }
 
-    /// A database that lives in memory, for simulations.
+    /// Creates a database in memory, for simulations.
     ///
     /// # Errors
-    /// See [`StoreError`].
+    /// Returns [`StoreError`].
     pub fn in_memory() -> Result<Self> {
         let path = Path::new(":memory:");
         let sql = |error| Fault::Sql(error).at(path);
@@ -131,10 +131,10 @@ impl Store {
         self.fuse = commits;
     }
 
-    /// Writes a whole copy, as of one moment, into a file that is not there yet.
+    /// Writes a complete copy, consistent as of one time, to a file that does not exist yet.
     ///
     /// # Errors
-    /// See [`StoreError`].
+    /// Returns [`StoreError`].
     pub fn copy_to(&self, path: &Path) -> Result<()> {
         self.view(|db| {
             db.execute("VACUUM INTO ?1", [path.to_string_lossy()])?;
@@ -142,10 +142,10 @@ impl Store {
         })
     }
 
-    /// SQLite's quick check of the whole file.
+    /// Runs SQLite's quick check of the whole file.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] with the first finding.
+    /// Returns [`StoreError::Damaged`] with the first finding.
     pub fn check(&self) -> Result<()> {
         quick_check(&self.db, &self.path)
     }
@@ -154,7 +154,7 @@ impl Store {
 /// How often a file that looks too short is looked at before it is left to the daily check.
 const SHORT_LOOKS: u32 = 20;
 
-/// The file by which processes tell each other that they have the database open.
+/// Opens the file by whose lock processes show each other that they have the database open.
 pub(super) fn lock_file(path: &Path) -> Result<File> {
     let cannot = |error: std::io::Error| StoreError::CannotWrite {
         path: path.to_owned(),
@@ -180,14 +180,15 @@ fn quick_check(db: &Connection, path: &Path) -> Result<()> {
     })
 }
 
-/// Looks through a file that is shorter than it says: pages may be missing, or on their way from the
-/// log at this moment.
+/// Checks a file that is shorter than its header states: pages may be missing, or may still be on
+/// their way from the log.
 fn not_short(db: &Connection, path: &Path) -> Result<()> {
     let writes = !db.is_readonly("main").unwrap_or(true);
     looked_through_if_short(db, path, writes)
 }
 
-/// The same; what is on its way is brought to its end only by one who `writes`.
+/// Checks a file that is shorter than its header states, as `not_short` does. Only a caller that
+/// `writes` completes the pending write-back from the log.
 pub(super) fn looked_through_if_short(db: &Connection, path: &Path, writes: bool) -> Result<()> {
     let lengths = || {
         file_length::lengths(path).map_err(|error| StoreError::CannotWrite {
@@ -215,8 +216,9 @@ pub(super) fn looked_through_if_short(db: &Connection, path: &Path, writes: bool
         };
     }
     for _ in 0..SHORT_LOOKS {
-        // What was on its way before this is there after it, if it came to its end; what nobody
-        // wrote is not. What others begin meanwhile makes the header say something else.
+        // After a complete checkpoint every page that was on its way is in the file; a page that
+        // was never written is not. A write that another process begins meanwhile changes the
+        // length in the header.
         let whole = db
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
                 let (busy, log, moved): (bool, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);

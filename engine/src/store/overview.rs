@@ -1,5 +1,6 @@
-//! How all projects stand, each question one statement over all of them: the cost of looking does not
-//! multiply by projects. Must never read what only one project's configuration tells.
+//! The state of all projects. Each question is one statement over all projects, so that the cost
+//! does not grow with their number. This module must never read anything that only one project's
+//! configuration contains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ use super::{
 use crate::ids::ProjectId;
 use crate::outcome::Outcome;
 
-/// What a clock makes due next in a project.
+/// The next job that a clock makes due in a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextDue {
     /// The job.
@@ -55,11 +56,11 @@ pub struct MissedStretch {
 pub struct LastNight {
     /// The night.
     pub night: Night,
-    /// What its report says in one line; absent while there is none.
+    /// The one-line summary of its report; absent while there is none.
     pub reported: Option<NightRunReport>,
 }
 
-/// What the run that made a report left.
+/// The result of the run that made a night's report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NightRunReport {
     /// The night in one line.
@@ -88,7 +89,7 @@ const TRIED: &str =
 const FAILED: &str = "outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')";
 
 impl Store {
-    /// What a clock makes due next, by project; what is paused is left out.
+    /// Returns the next job that a clock makes due in each project; paused jobs are left out.
     pub fn next_due(&self, now: Timestamp) -> Result<BTreeMap<ProjectId, NextDue>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
@@ -123,7 +124,7 @@ impl Store {
         })
     }
 
-    /// Whether any clock or pause of a clock waits for a tick.
+    /// Returns whether any clock, or any pause of a clock, waits for a tick.
     pub fn has_clocks(&self) -> Result<bool> {
         self.view(|db| {
             Ok(db
@@ -155,7 +156,8 @@ impl Store {
         })
     }
 
-    /// Stretches of missed scheduled times of all projects, recorded since a moment, newest first.
+    /// Returns stretches of missed scheduled times of all projects recorded since a given time,
+    /// newest first.
     pub fn all_missed_since(&self, since: Timestamp) -> Result<Vec<MissedStretch>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
@@ -177,8 +179,8 @@ impl Store {
         })
     }
 
-    /// The last night of each project that had one. Nights are named by their date, so that the last
-    /// ones are found without looking at all of them.
+    /// Returns the last night of each project that had one. Nights are named by their date, so that
+    /// the last ones are found without reading all of them.
     pub fn last_nights(&self) -> Result<BTreeMap<ProjectId, LastNight>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
@@ -206,8 +208,8 @@ impl Store {
         })
     }
 
-    /// The jobs whose last attempt that tried came to nothing: those that may have a failmark or may
-    /// have been stopped.
+    /// Returns the jobs whose last attempt that ran did not succeed: those that may have a failmark
+    /// or may have been stopped.
     pub fn failing_jobs(&self) -> Result<Vec<JobId>> {
         self.view(|db| {
             // From each job that ever failed to the next, and of each two looks into indices: whether
@@ -231,7 +233,7 @@ impl Store {
         })
     }
 
-    /// The projects in which something waits in the queue.
+    /// Returns the projects that have queued runs.
     pub fn projects_with_queues(&self) -> Result<BTreeSet<ProjectId>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
@@ -245,7 +247,8 @@ impl Store {
         })
     }
 
-    /// What is spent or held of many accounts of one level; those without any are left out.
+    /// Returns the amounts spent or reserved at many budget levels of one kind; those without any
+    /// are left out.
     pub fn accounts(&self, level: &str, keys: &[String]) -> Result<BTreeMap<String, Amounts>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
@@ -277,8 +280,8 @@ impl Store {
         })
     }
 
-    /// How many of a job's scheduled times in a row, the last ones, were each replaced by the next before they
-    /// had come to anything.
+    /// Counts the last scheduled times of a job, in a row, that were each replaced by the next
+    /// before they produced a result.
     pub fn replaced_in_a_row(&self, project: &ProjectId, job: &str) -> Result<u32> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
@@ -290,7 +293,7 @@ impl Store {
             while let Some(row) = rows.next()? {
                 match from_json::<Outcome>(&row.get::<_, String>(0)?)? {
                     Outcome::Cancelled { why } if why.starts_with("replaced by ") => count += 1,
-                    // A moment that never began neither helps nor harms.
+                    // A skipped scheduled time neither adds to the count nor ends it.
                     Outcome::Skipped { .. } => {}
                     _ => break,
                 }

@@ -1,14 +1,15 @@
-//! Pauses: a job, or everything, is held until a moment or until somebody lets it go on.
+//! Pauses: a job, or everything, is held until a given time or until a person resumes it.
 //!
-//! While a pause lasts nothing waiting is started. The scheduled times that a clock reached meanwhile are
-//! recorded as missed when it is over, and never caught up: they were not wanted.
+//! While a pause lasts, no waiting run is started. The scheduled times that a clock reached
+//! meanwhile are recorded as missed when the pause is over and never caught up, because they were
+//! not wanted.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{Fault, JobId, Result, Store, millis, timestamp};
 
-/// The end of a pause that has none; a moment that the tables can hold as it is.
+/// The end of a pause without an end; the tables can store this timestamp exactly.
 pub const FOREVER: Timestamp = Timestamp::constant(253_402_207_200, 0);
 
 impl Store {
@@ -46,13 +47,13 @@ impl Store {
         })
     }
 
-    /// Until when everything is paused, if it is at `now`.
+    /// Returns the end of the pause of everything, if one lasts at `now`.
     pub fn paused_until(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         Ok(self.view(all)?.filter(|until| *until > now))
     }
 }
 
-/// The end of the pause of everything, past or to come.
+/// Returns the end of the pause of everything, past or future.
 pub(super) fn all(db: &Connection) -> Result<Option<Timestamp>, Fault> {
     db.prepare_cached("SELECT until FROM pause")?
         .query_row([], |row| row.get(0))

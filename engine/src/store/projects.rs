@@ -73,19 +73,19 @@ impl Node {
 /// stands why, in words.
 pub const GONE: &str = "gone";
 
-/// The stamp of a project that is not there, for this reason.
+/// Returns the config stamp of a project that is missing for this reason.
 pub fn gone(why: &str) -> String {
     format!("{GONE}: {why}")
 }
 
-/// Why a project with this stamp is not there; `None` for one that is.
+/// Returns the reason why a project with this stamp is missing; `None` for one that exists.
 pub fn why_gone(stamp: &str) -> Option<&str> {
     let rest = stamp.strip_prefix(GONE)?;
     Some(rest.strip_prefix(": ").unwrap_or("the project is gone"))
 }
 
 impl Project {
-    /// The path that another project has now, if this one was displaced by it.
+    /// Returns the path that another project has taken over, if this project was displaced from it.
     pub fn displaced_from(&self) -> Option<PathBuf> {
         let suffix = format!(" was {}", self.id);
         let path = self.path.to_str()?.strip_suffix(&suffix)?;
@@ -133,7 +133,7 @@ impl Store {
         })
     }
 
-    /// All projects, by path.
+    /// Returns all projects, by path.
     pub fn projects(&self) -> Result<Vec<Project>> {
         self.view(|db| {
             let mut statement = db.prepare(
@@ -145,8 +145,8 @@ impl Store {
         })
     }
 
-    /// What was kept of the configuration of each project for looks at it, of the files with the
-    /// project's stamp or the last ones before; of one project where one is named.
+    /// Returns the stored projection of each project's configuration, made from the files with the
+    /// project's stamp or from the last ones before. `only` selects one project.
     pub fn projections(&self, only: Option<&ProjectId>) -> Result<BTreeMap<ProjectId, String>> {
         self.view(|db| {
             let some = match only {
@@ -167,7 +167,7 @@ impl Store {
         })
     }
 
-    /// All projects by path, also those whose path another one has now.
+    /// Returns all projects by path, including those whose path another project has taken over.
     pub fn every_project(&self) -> Result<Vec<Project>> {
         self.view(|db| {
             let mut statement = db.prepare(
@@ -178,7 +178,7 @@ impl Store {
         })
     }
 
-    /// The project that is registered at exactly this path.
+    /// Returns the project that is registered at exactly this path.
     pub fn project_at(&self, path: &Path) -> Result<Option<Project>> {
         let Some(path) = path.to_str() else {
             return Ok(None);
@@ -194,7 +194,7 @@ impl Store {
         })
     }
 
-    /// One project.
+    /// Returns one project.
     pub fn project(&self, wanted: &ProjectId) -> Result<Option<Project>> {
         self.view(|db| {
             db.prepare_cached(
@@ -257,7 +257,7 @@ mod tests {
         };
         assert!(born(Some(5)).is(&born(Some(5))));
         assert!(!born(Some(5)).is(&born(Some(6))));
-        // What is not known on one side decides nothing.
+        // A birth time that is unknown on one side does not decide the comparison.
         assert!(born(None).is(&born(Some(6))) && born(Some(6)).is(&born(None)));
         assert!(!born(None).is(&Node::new(1, 3)) && !born(None).is(&Node::new(2, 2)));
     }

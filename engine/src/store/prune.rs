@@ -19,7 +19,7 @@ const BATCH: usize = 50;
 const EVENTS: usize = 500;
 
 impl Store {
-    /// What the database knows about its old rows; the files are the caller's to add.
+    /// Returns the old rows of the database; the caller adds the files.
     pub fn old_rows(&self, retention: &Retention, now: Timestamp) -> Result<PruneFacts> {
         let limit = retention.limit(now);
         self.view(|db| {
@@ -34,8 +34,9 @@ impl Store {
         })
     }
 
-    /// When a run was settled, if it was and nothing of it is left to be swept: the files of such a run
-    /// may go. `Ok(None)` says that they may not; a run that is not known was over when its id says.
+    /// Returns when a run was settled, if it was settled and swept: the files of such a run may be
+    /// deleted. `Ok(None)` means that they may not. For an unknown run it returns the time in its
+    /// id.
     pub fn over_since(&self, run: &RunId) -> Result<Option<Timestamp>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
@@ -50,8 +51,8 @@ impl Store {
         })
     }
 
-    /// Whether a run is known, over and swept, with nothing kept for a person: what lies where it
-    /// staged is left over.
+    /// Returns whether a run is known, over and swept, with nothing kept for a person. Files that
+    /// are still in its staging folder are then left over.
     pub fn is_swept(&self, run: &RunId) -> Result<bool> {
         self.view(|db| {
             Ok(db
@@ -131,8 +132,8 @@ impl Store {
 }
 
 fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrence>, Fault> {
-    // The newest of a job answers "how did it end last" and "when did it last begin"; the breaker
-    // counts back to the last that placed something, and no further than fifty.
+    // The newest occurrence of a job shows how it last ended and when it last began. The breaker
+    // counts back to the last run that published something, and no further than fifty runs.
     let mut statement = db.prepare(
         "WITH newest AS (
            SELECT occurrence FROM runs WHERE rowid IN (SELECT max(rowid) FROM runs GROUP BY job)
@@ -185,7 +186,7 @@ fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrenc
     .collect()
 }
 
-/// The words of the statement above, which live as long as the program.
+/// Returns the reason of the statement above as a static string.
 fn reason(why: &str) -> &'static str {
     const REASONS: &[&str] = &[
         "not over",
@@ -261,8 +262,8 @@ fn events(db: &Connection, limit: Timestamp) -> Result<u64, Fault> {
     Ok(count.max(0).cast_unsigned())
 }
 
-/// The accounts of days, weeks and windows, whose keys end in when that was, and what was granted to
-/// them, whether it was used or not. A window that may still be open is not among them.
+/// Returns the usage and grants of days, weeks and windows, whose keys end in their date, whether
+/// they were used or not. A window that may still be open is not included.
 fn accounts(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
     let mut statement = db.prepare(
         "WITH named AS (SELECT level, key FROM accounts UNION SELECT level, key FROM grants)
@@ -299,7 +300,8 @@ fn accounts(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
     Ok(found)
 }
 
-/// The last day of an account's period, as its key tells it; of a window the day on which it opened.
+/// Returns the last day of a budget level's period, as its key states it; for a window, the day on
+/// which it opened.
 fn last_day(level: &str, key: &str) -> Option<Date> {
     let reported = key.rsplit(' ').next()?;
     match level {
@@ -363,7 +365,7 @@ fn remove_occurrence(
 
 fn remove_run(tx: &Transaction<'_>, run: &str) -> Result<(), Fault> {
     for sql in [
-        // What those that it started spent out of its own remainder.
+        // The amounts that the run's children spent out of its remaining reservation.
         "DELETE FROM accounts WHERE level = 'parent' AND key = ?1
            AND NOT EXISTS (SELECT 1 FROM reservations WHERE level = 'parent' AND key = ?1)",
         "DELETE FROM requests WHERE run = ?1",

@@ -16,8 +16,8 @@ pub struct RunLog<'a> {
 }
 
 impl Store {
-    /// The log through which the publication of a run is recorded; `summary` is kept with its
-    /// manifest, a recovery gives none and keeps what is there.
+    /// Returns the log through which the publication of a run is recorded. `summary` is stored with
+    /// its manifest; a recovery passes none and keeps the stored one.
     pub fn publish_log<'a>(
         &'a mut self,
         summary: Option<&'a RunSummary>,
@@ -30,11 +30,11 @@ impl Store {
         }
     }
 
-    /// Whether a running run still holds its fence: asked at both commits of a publication that is
-    /// recorded elsewhere.
+    /// Checks that a running run still holds its fence. This is checked at both commits of a
+    /// publication that is recorded elsewhere.
     ///
     /// # Errors
-    /// [`LogError::StaleFence`], [`LogError::Store`].
+    /// Returns [`LogError::StaleFence`] or [`LogError::Store`].
     pub fn holds(&self, run: &RunId, fence: Fence) -> Result<(), LogError> {
         self.view(|db| fenced(db, run, fence)).map_err(store)?
     }
@@ -128,7 +128,7 @@ impl PublishLog for RunLog<'_> {
     }
 }
 
-/// Whether `fence` is the job's and the run is still the running one.
+/// Checks that `fence` is the job's current fence and that the run is still running.
 fn fenced(db: &Connection, run: &RunId, fence: Fence) -> Result<Result<(), LogError>, Fault> {
     match settle::check_fence(db, run, Some(fence)) {
         Ok(()) => Ok(Ok(())),

@@ -55,7 +55,8 @@ impl Store {
         })
     }
 
-    /// The next moment after `now` at which a waiting run is ready, whether or not it may begin then.
+    /// Returns the next time after `now` at which a waiting run is ready, whether or not it may
+    /// begin then.
     pub fn next_ready(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         self.view(|db| {
             let next: Option<i64> = db
@@ -68,9 +69,9 @@ impl Store {
         })
     }
 
-    /// Brings back what waits for a moment that lies ahead only because the clock was wrong when it
-    /// was queued, more than an hour in the future, and the nights that opened then. Says what it
-    /// did. A moment that a person chose stays.
+    /// Resets runs that wait for a time more than an hour in the future only because the clock was
+    /// wrong when they were queued, and the nights that opened then. Returns a description of the
+    /// changes. A time that a person chose stays.
     pub fn reset_waits_ahead(&mut self, now: Timestamp) -> Result<Option<String>> {
         let limit = millis(now.saturating_add(AHEAD).unwrap_or(now));
         let ahead = self.view(|db| {
@@ -108,7 +109,7 @@ impl Store {
         })
     }
 
-    /// The name of a job that a clock makes due at exactly `at`, if there is one.
+    /// Returns the name of a job that a clock makes due at exactly `at`, if there is one.
     pub fn job_due_at(&self, at: Timestamp) -> Result<Option<String>> {
         self.view(|db| {
             Ok(db
@@ -120,8 +121,8 @@ impl Store {
         })
     }
 
-    /// The next moment at which a tick may have something to do by itself: a job is due, a run is
-    /// ready, a night closes. What waits for another run's end is not counted.
+    /// Returns the next time at which a tick may have work of its own: a job is due, a run is
+    /// ready, or a night closes. Runs that wait for another run's end do not count.
     pub fn next_moment(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         self.view(|db| {
             let next: Option<i64> = db
@@ -149,7 +150,8 @@ fn waiting(
     only: Option<NightId>,
     now: Timestamp,
 ) -> Result<Vec<QueuedRun>, Fault> {
-    // A moment of a clock waits for the older ones of its job, also while those wait for another try.
+    // A clock's scheduled time waits for the older ones of its job, even while those wait for
+    // another try.
     let mut statement = tx.prepare_cached(
         "SELECT r.id, r.job, o.priority, o.due, o.origin IN ('clock', 'event') AND NOT EXISTS (
                   SELECT 1 FROM runs e WHERE e.occurrence = r.occurrence AND e.started IS NOT NULL)
@@ -173,7 +175,7 @@ fn waiting(
             Entry::Vacant(new) => new.insert(policy_of(tx, job)?),
         };
         let due = timestamp(row.get(3)?)?;
-        // Who put it into the queue wants it whenever its turn comes, and an attempt that follows
+        // A run that a person queued is wanted whenever its turn comes, and an attempt that follows
         // another is not the beginning.
         let beginning: bool = row.get(4)?;
         waiting.push(QueuedRun {
@@ -199,7 +201,7 @@ fn policy_of(tx: &Transaction<'_>, job: i64) -> Result<Policy, Fault> {
     from_json(&policy)
 }
 
-/// What is live; of a run whose policy cannot be read, only its job and group count.
+/// Returns the live runs; a run whose policy cannot be read counts only for its job and group.
 fn live(tx: &Transaction<'_>) -> Result<Vec<LiveRun>, Fault> {
     let mut statement = tx.prepare_cached(
         "SELECT r.job, j.pool, j.policy -> '$.group' ->> 'slots' FROM runs r INDEXED BY runs_live

@@ -1,7 +1,7 @@
-//! A run that is over, admitted once more: in a database of its own that lives in memory.
+//! Replay of a finished run: it is admitted again in an in-memory database of its own.
 //!
-//! It gets the id, the seed, the moment and the reservation that it had, through the same admission as
-//! any run. Must never touch the user's database.
+//! The run gets its recorded id, seed, start time and reservation, through the same admission as
+//! any run. This module must never touch the user's database.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::process_id::ProcessIdentity;
 use crate::schedule::Schedule;
 use crate::time::ClockReading;
 
-/// What is known of the run.
+/// The recorded facts of the run.
 #[derive(Clone, Debug)]
 pub struct ReplayRun<'a> {
     /// Its id.
@@ -35,13 +35,13 @@ pub struct ReplayRun<'a> {
     pub root: &'a Path,
     /// The name of its job.
     pub job: &'a str,
-    /// What that does.
+    /// The kind of the job.
     pub kind: &'a str,
     /// When it was admitted, and the boot clock now: deadlines run from here.
     pub started: Timestamp,
     /// See [`ClockReading::boot`].
     pub boot: Duration,
-    /// What it had reserved.
+    /// The recorded reservation.
     pub reserved: Amounts,
     /// How long it may take.
     pub total: Duration,
@@ -50,10 +50,10 @@ pub struct ReplayRun<'a> {
 }
 
 impl Store {
-    /// The database of such a run, and its admission.
+    /// Creates the database for a replayed run and admits the run.
     ///
     /// # Errors
-    /// See [`StoreError`].
+    /// Returns [`StoreError`].
     pub fn again(again: &ReplayRun<'_>) -> Result<(Self, Admitted)> {
         let mut store = Self::in_memory()?;
         let (now, me) = (again.started, ProcessIdentity::me());

@@ -1,7 +1,8 @@
-//! What a run may reserve, and what becomes of it: the one place where a level is held or charged.
+//! Reservations of runs and their settlement: the only module that reserves or charges an amount at
+//! a budget level.
 //!
-//! Must only ever be called inside of the transaction that also admits or settles the run, so that
-//! no two runs can both take what is left.
+//! Its functions must only be called inside the transaction that also admits or settles the run, so
+//! that two runs can never both take the same remaining amount.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
@@ -14,7 +15,7 @@ use super::{Fault, id, millis, timestamp};
 use crate::admission::Shortfall;
 use crate::ids::RunId;
 
-/// What a run reserves of a unit that its own budget leaves out.
+/// Amount of each unit that a run reserves when its own budget does not set it.
 pub const DEFAULT: Amounts = Amounts {
     calls: 10,
     tokens: 1_000_000,
@@ -44,13 +45,12 @@ pub(super) fn resolve(
         .collect()
 }
 
-/// The key of a pool's window.
 pub(super) fn window_key(pool: &str, opened: Timestamp) -> String {
     format!("{pool} {}", millis(opened))
 }
 
-/// The window of a pool that is open at `now`: from when to when. One that the clock has left, in
-/// either direction, is over.
+/// Returns the start and end of the pool's window that is open at `now`. A window is over when the
+/// clock is outside it, in either direction.
 pub(super) fn open_window(
     db: &Connection,
     pool: &str,
@@ -69,9 +69,9 @@ pub(super) fn open_window(
     Ok((near && now < closes).then_some((opened, closes)))
 }
 
-/// What `want` comes to at these levels, whose windows have their keys, or the first level that has
-/// too little. A unit that the run does not bound itself reserves all that the tightest level has
-/// left, up to the default.
+/// Computes the amounts that `want` reserves at these levels, whose windows have their keys, or
+/// returns the first level that has too little left. A unit that the run does not limit itself
+/// reserves all that the tightest level has left, up to the default.
 pub(super) fn fit(
     db: &Connection,
     want: Budget,
@@ -86,7 +86,8 @@ pub(super) fn fit(
             lefts.push((&level.label, left.map(Some)));
             continue;
         }
-        // What the parent holds there is what its child may take; it is in use already.
+        // A child takes its amounts from the parent's reservation at this level, which is already
+        // counted.
         if let Some(parent) = parent
             && has_reservation(db, &parent.key, level)?
         {
@@ -127,7 +128,7 @@ pub(super) fn fit(
     Ok(Ok(Amounts::from_array(amounts)))
 }
 
-/// What was granted of an account and is not over.
+/// Sums the grants of a budget level that have not ended.
 pub(super) fn granted(
     db: &Connection,
     level: &str,
@@ -143,7 +144,8 @@ pub(super) fn granted(
         .query_row(params![level, key, millis(now)], row)?)
 }
 
-/// What a live run has not used of its reservation, and could still use; nothing of one that is over.
+/// Returns the amounts of its reservation that a live run has not used and could still use; nothing
+/// for a run that is over.
 fn remainder(db: &Connection, run: &str, now: Timestamp) -> Result<Amounts, Fault> {
     let run: RunId = id(run.to_owned())?;
     let Some(reserved) = reserved_by(db, &run)? else {
@@ -288,16 +290,17 @@ fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Re
     Ok(())
 }
 
-/// What an account holds at most: adding two of them cannot overflow.
+/// Maximum amount in a row: the sum of two such amounts cannot overflow.
 const MOST: i64 = i64::MAX / 4;
 
-/// The sum of a run's requests as an account takes it.
+/// Converts the sum of a run's requests to the amount stored in a row.
 fn summed(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(MOST).min(MOST)
 }
 
-/// Moves what a run used from its reservation to its accounts; a request that was never settled is
-/// charged at its maximum. What an escalation leaves goes back to its parent while that is live.
+/// Moves the amounts that a run used from its reservation to its budget levels. A request that was
+/// never settled is charged at its maximum. The rest of an escalation goes back to its parent while
+/// the parent is live.
 pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<(), Fault> {
     // The wall clock may have jumped, and a dead run may be found late: no run is charged more time
     // than it was allowed.

@@ -1,15 +1,17 @@
-//! Putting a copy in the place of the database.
+//! Replacement of the database by a backup copy.
 //!
 //! ```text
 //! plan ──> draft made of the copy, brought to the present, told what it cannot know ──synced──>
 //!   intent written ──> log and file moved aside together ──> draft renamed into place ──> intent removed
 //! ```
 //!
-//! Up to the intent a process that dies leaves the old database; from the intent on, whoever opens the
-//! database for writing finishes first, and readers are told to wait for that. What the copy cannot
-//! know is not guessed: scheduled times since then are missed, what waited is skipped, what ran is not tried
-//! again, each with the reason. Pauses are carried over from the database that was there, where it can
-//! be read: what somebody held back must not begin because of a restore. Must never delete the database that was there.
+//! Until the intent is written, a process that dies leaves the old database. Once it is written,
+//! the next process that opens the database for writing completes the restore first, and readers
+//! get an error that asks them to wait. The restore does not guess facts that the copy cannot
+//! contain: scheduled times since the copy was made are recorded as missed, waiting runs are
+//! skipped, and runs that were live are not tried again, each with the reason. Pauses are carried
+//! over from the previous database where it can be read, because a job that a person paused must
+//! not begin because of a restore. This module must never delete the previous database.
 
 use std::fs::{self, TryLockError};
 use std::io;
@@ -31,7 +33,7 @@ use crate::files::{SMALL, copy_host, open_host, read_host, write_atomic};
 use crate::schedule::Schedule;
 use crate::tick::{REPORT_JOB, passed_over};
 
-/// What a restore is going to do.
+/// The planned steps of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestorePlan {
     /// The copy, which was looked at.
@@ -40,17 +42,17 @@ pub struct RestorePlan {
     pub store: PathBuf,
     /// Where the database that is there goes, with its log; absent when there is none.
     pub keep: Option<PathBuf>,
-    /// What the database that is there has and the copy has not; absent where it cannot be read, or there
-    /// is none.
+    /// The records that the current database has and the copy lacks; absent where the database
+    /// cannot be read or does not exist.
     pub since: Option<RestoreLoss>,
     /// An earlier restore was begun and not finished: it is, first.
     pub unfinished: bool,
 }
 
-/// What a restored database was told.
+/// The changes that a restore made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
-    /// Moments that passed since the copy was made.
+    /// Number of scheduled times that passed since the copy was made.
     pub missed: u64,
     /// Runs that waited when it was made.
     pub skipped: u64,
@@ -62,7 +64,7 @@ pub struct Restored {
     pub kept: Option<PathBuf>,
 }
 
-/// What is half done, and must be finished before anything else.
+/// An unfinished restore, which must be completed before anything else.
 #[derive(Debug, Serialize, Deserialize)]
 struct Intent {
     draft: PathBuf,
@@ -73,15 +75,15 @@ fn intent_of(path: &Path) -> PathBuf {
     path.with_extension("restoring")
 }
 
-/// Whether a restore has begun to move files.
+/// Returns whether a restore has begun to move files.
 pub(super) fn is_half_done(path: &Path) -> bool {
     intent_of(path).exists()
 }
 
-/// Looks at `copy` and says what putting it in the place of `store` comes to. Changes nothing.
+/// Inspects `copy` and plans the restore that puts it in the place of `store`. Changes nothing.
 ///
 /// # Errors
-/// See [`inspect_copy`].
+/// Returns the errors of [`inspect_copy`].
 pub fn plan_restore(store: &Path, copy: &Path, now: Timestamp) -> Result<RestorePlan> {
     let copy = inspect_copy(copy)?;
     let since = since(store, &copy.path, now).ok();
@@ -94,14 +96,14 @@ pub fn plan_restore(store: &Path, copy: &Path, now: Timestamp) -> Result<Restore
     })
 }
 
-/// Whether there is anything of a database at this path.
+/// Returns whether the database file, its log or its index exists at this path.
 fn there(store: &Path) -> bool {
     ["", "-wal", "-shm"]
         .iter()
         .any(|ending| beside(store, ending).symlink_metadata().is_ok())
 }
 
-/// A name that no file of a database has, nor its log.
+/// Returns a path that neither a database file nor its log has yet.
 fn keep(store: &Path, now: Timestamp) -> PathBuf {
     let stamp = now.strftime("%Y%m%dT%H%M%SZ").to_string();
     let names = (0..).map(|n| match n {
@@ -115,11 +117,12 @@ fn keep(store: &Path, now: Timestamp) -> PathBuf {
 }
 
 impl RestorePlan {
-    /// Does what the plan says.
+    /// Carries out the plan.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] while any process has the database open for writing; the copy's own
-    /// errors; [`StoreError::CannotWrite`]. A repetition goes on where it ended.
+    /// Returns [`StoreError::InUse`] while any process has the database open for writing, the
+    /// errors of the copy itself, and [`StoreError::CannotWrite`]. A repeated call continues where
+    /// the first one stopped.
     pub fn carry_out(&self, now: Timestamp, dying: &mut CrashPoints) -> Result<Restored> {
         let path = &self.store;
         let lock = open::lock_file(path)?;
@@ -209,8 +212,8 @@ impl RestorePlan {
             settle::skip(tx, &id(run)?, why, now)?;
             reported.skipped += 1;
         }
-        // Recovery settles them: placed where they had recorded that, else cancelled with this reason,
-        // and never tried again.
+        // Recovery settles these runs: as published if they recorded that, else as cancelled with
+        // this reason. They are never tried again.
         let why = format!("{restored}: it ran then, and how it ended is not known");
         reported.ended = tx.execute(
             "UPDATE runs SET cancel = coalesce(cancel, ?1) WHERE state = 'running'",
@@ -259,7 +262,7 @@ fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fau
     let mut count = 0;
     for (job, schedule, watermark) in jobs {
         let schedule: Schedule = from_json(&schedule)?;
-        // A zone that this machine does not know is told of by every tick.
+        // Every tick already reports a zone that this machine does not know.
         let Ok((missed, due)) = passed_over(&schedule, timestamp(watermark)?, now) else {
             continue;
         };

@@ -1,5 +1,5 @@
-//! What a database has that a copy of it has not: what putting the copy in its place forgets, and the
-//! pauses, which are carried over. Only reads both.
+//! The records of a database that a copy of it lacks: the ones that a restore of the copy loses,
+//! and the pauses, which are carried over. This module only reads both databases.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Fault, Result, Store, millis};
 
-/// What was recorded and decided since a copy was made.
+/// The records and decisions made since a copy was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RestoreLoss {
     /// Runs that the copy does not know.
@@ -35,10 +35,10 @@ struct Pauses {
     jobs: Vec<(String, String, i64)>,
 }
 
-/// What the database at `path` has that the copy has not.
+/// Returns the records of the database at `path` that the copy lacks.
 ///
 /// # Errors
-/// The database cannot be read: then it cannot be told.
+/// Returns an error if the database cannot be read, because the loss is then unknown.
 pub(super) fn since(path: &Path, copy: &Path, now: Timestamp) -> Result<RestoreLoss> {
     let store = Store::read(path)?;
     let copy = Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_ONLY)
@@ -73,7 +73,7 @@ fn keys(db: &Connection, sql: &str) -> Result<BTreeSet<String>, rusqlite::Error>
         .collect::<Result<_, _>>()
 }
 
-/// A copy of an older format has nothing in a table that it does not know.
+/// Treats an unknown table or column as empty, because a copy of an older format does not have it.
 fn older(error: rusqlite::Error) -> Result<BTreeSet<String>, rusqlite::Error> {
     match error.sqlite_error_code() {
         Some(ErrorCode::Unknown) => Ok(BTreeSet::new()),

@@ -1,12 +1,12 @@
-//! What may go and what must stay: the plan of a pruning, decided from facts alone.
+//! The plan of a pruning: it decides from facts alone what is deleted and what is kept.
 //!
 //! ```text
 //! facts, retention, now ──plan──> PrunePlan ──shown (dry run) or carried out, the same──>
 //! ```
 //!
-//! It must never let go of what is open, of what answers a question that is still asked (the newest
-//! run of a job, what the breaker counts, the night that `status` shows, an account of today), or of
-//! what cannot be told to be ours.
+//! The plan must never delete open rows, rows that later queries need (the newest run of a job, the
+//! runs that the breaker counts, the night that `status` shows, today's budget usage), or files
+//! that do not certainly belong to runner.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -69,16 +69,17 @@ pub struct OldNight {
     pub newest: bool,
 }
 
-/// Which account.
+/// The key of one row of budget usage.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct UsageKey {
-    /// Of what kind: a day of a project, of a job or of a pool, a week or a window of a pool.
+    /// The kind of budget level: a day of a project, of a job or of a pool, or a week or a window
+    /// of a pool.
     pub level: String,
     /// Which of them.
     pub key: String,
 }
 
-/// An account whose key says when it was.
+/// A row of budget usage whose key contains its date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldUsage {
     /// Which.
@@ -89,7 +90,7 @@ pub struct OldUsage {
     pub occurrences: Vec<OccurrenceId>,
 }
 
-/// What a file or a folder is.
+/// The category of a file or a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
@@ -99,20 +100,20 @@ pub enum FileKind {
     Staging,
     /// The folder of a night's report.
     Report,
-    /// What a decision on a proposal replaced: with it, it can be taken back.
+    /// The state before a decision on a proposal, with which the decision can be undone.
     Undo,
     /// A daily backup.
     Backup,
-    /// What a process left that died while it wrote.
+    /// A temporary file of a process that died while writing.
     Draft,
-    /// What a run read, asked and made.
+    /// A recording of the inputs, requests and results of a run.
     Recording,
 }
 
 /// A file or a folder that pruning may remove: `below` has no symbolic link in it, beneath `root`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrunableFile {
-    /// What it is.
+    /// The category of the file.
     pub kind: FileKind,
     /// The state folder, or a project.
     pub root: PathBuf,
@@ -135,7 +136,7 @@ pub struct PruneFacts {
     pub nights: Vec<OldNight>,
     /// Events before the limit.
     pub events: u64,
-    /// Accounts of days, weeks and windows.
+    /// Budget usage of days, weeks and windows.
     pub accounts: Vec<OldUsage>,
     /// Files and folders.
     pub files: Vec<PrunableFile>,
@@ -150,15 +151,15 @@ pub struct OldRows {
     pub runs: u64,
     /// Deferrals that are folded into the first and the last of their occurrence.
     pub deferrals: Vec<RunId>,
-    /// Nights, with their accounts.
+    /// Nights, with their budget usage.
     pub nights: Vec<i64>,
     /// Events before [`PrunePlan::limit`].
     pub events: u64,
-    /// Accounts of days, weeks and windows, with what was granted to them.
+    /// Budget usage of days, weeks and windows, with their grants.
     pub accounts: Vec<UsageKey>,
 }
 
-/// What is kept although it is old.
+/// Old rows that are kept, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeptRows {
     /// How many.
@@ -170,7 +171,7 @@ pub struct KeptRows {
 /// A file or a folder that goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OldFile {
-    /// What it is.
+    /// The category of the file.
     pub kind: FileKind,
     /// The state folder, or a project.
     pub root: PathBuf,
@@ -178,21 +179,21 @@ pub struct OldFile {
     pub below: PathBuf,
 }
 
-/// What a pruning does.
+/// The rows and files that a pruning deletes, and the old rows that it keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PrunePlan {
-    /// Rows that were over before this moment are old.
+    /// Rows that ended before this time are old.
     pub limit: Timestamp,
     /// Rows.
     pub rows: OldRows,
     /// Files and folders.
     pub files: Vec<OldFile>,
-    /// What is old and stays.
+    /// Old rows that are kept.
     pub kept: Vec<KeptRows>,
 }
 
 impl Retention {
-    /// Rows that were over before this moment are old.
+    /// Returns the time before which a row must have ended to be old.
     pub fn limit(&self, now: Timestamp) -> Timestamp {
         before(now, self.rows)
     }
@@ -222,7 +223,7 @@ impl Retention {
                 .map(|one| one.run),
         );
         let old = rows.occurrences.clone();
-        // While something that drew on an account is known, the account is too.
+        // Budget usage is kept as long as an occurrence that drew on it.
         let gone = |one: &OccurrenceId| old.binary_search(one).is_ok();
         for night in facts.nights {
             if night.newest {
@@ -296,7 +297,7 @@ impl Retention {
 }
 
 impl PrunePlan {
-    /// Whether there is nothing to do.
+    /// Returns whether the plan deletes nothing.
     pub fn is_empty(&self) -> bool {
         let rows = &self.rows;
         rows.occurrences.is_empty()

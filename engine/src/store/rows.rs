@@ -9,10 +9,10 @@ use crate::digest::Digest;
 use crate::ids::{OccurrenceId, RunId};
 use crate::process_id::ProcessIdentity;
 
-/// What made an occurrence due.
+/// The origin of an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A moment of its schedule.
+    /// A scheduled time of the job.
     Clock,
     /// The end of another job, or of a night.
     Event,
@@ -46,14 +46,14 @@ impl Origin {
 pub struct NewOccurrence {
     /// The job that is due.
     pub job: JobId,
-    /// What makes it the same occurrence whoever records it: the due instant for clocks, the
-    /// parent's id for events, the caller's key or a fresh id manually.
+    /// The key that identifies the occurrence, whichever process records it: the due time for
+    /// clocks, the parent's id for events, and the caller's key or a fresh id for manual requests.
     pub key: String,
     /// When it was due.
     pub due: Timestamp,
     /// The night it belongs to.
     pub night: Option<NightId>,
-    /// What made it due.
+    /// The origin that made the occurrence due.
     pub origin: Origin,
     /// Higher goes first; absent: the job's own.
     pub priority: Option<i32>,
@@ -62,7 +62,7 @@ pub struct NewOccurrence {
 }
 
 impl NewOccurrence {
-    /// One that a person asks for, due now.
+    /// Creates an occurrence that a person asks for, due now.
     pub fn manual(job: JobId, key: String, now: Timestamp) -> Self {
         Self {
             job,
@@ -122,8 +122,8 @@ pub(super) fn line_up(
     }
 }
 
-/// A fresh run of an occurrence, later than all others of its millisecond, with the seed that its id
-/// fixes.
+/// Returns a new run id, later than all others of its millisecond, and the seed that the id
+/// determines.
 fn fresh(tx: &Transaction<'_>, now: Timestamp) -> Result<(RunId, i64), Fault> {
     let last: Option<String> = tx
         .prepare_cached("SELECT max(id) FROM runs")?

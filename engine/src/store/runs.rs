@@ -25,7 +25,7 @@ use crate::ids::{Fence, OccurrenceId, ProjectId, RunId};
 use crate::outcome::Outcome;
 use crate::process_id::ProcessIdentity;
 
-/// What a run left for people to read.
+/// The results of a run in a form for people.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunSummary {
@@ -35,13 +35,13 @@ pub struct RunSummary {
     pub lines: Vec<String>,
     /// Figures by name, for scripts.
     pub facts: serde_json::Map<String, serde_json::Value>,
-    /// What was placed, relative to the project.
+    /// The published files, relative to the project.
     pub artifacts: Vec<String>,
-    /// Who answered.
+    /// The backend that answered.
     pub backend: String,
     /// How its children were confined.
     pub containment: String,
-    /// What came of keeping the machine awake, where that was asked for.
+    /// The result of keeping the machine awake, where that was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub awake: Option<SleepInhibition>,
 }
@@ -50,7 +50,7 @@ pub struct RunSummary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
-    /// Waits for its moment, its turn or another run.
+    /// The run waits for its start time, its turn or another run.
     Queued,
     /// Somebody starts it now; not admitted yet.
     Requested,
@@ -77,7 +77,7 @@ pub struct RunRow {
     pub project: ProjectId,
     /// The night of its occurrence.
     pub night: Option<NightId>,
-    /// What made its occurrence due.
+    /// The origin that made the run's occurrence due.
     pub origin: Origin,
     /// A person asked for it and waits for it.
     pub by_hand: bool,
@@ -93,7 +93,7 @@ pub struct RunRow {
     pub state: RunState,
     /// Its fence, once admitted.
     pub fence: Option<Fence>,
-    /// Queued: not before this moment.
+    /// The earliest start time of a queued run.
     pub ready_at: Option<Timestamp>,
     /// Queued: not before this occurrence has succeeded.
     pub waits_for: Option<OccurrenceId>,
@@ -120,20 +120,20 @@ pub struct RunRow {
     pub model_calls: u32,
     /// How it ended.
     pub outcome: Option<Outcome>,
-    /// What it left for people.
+    /// The results of the run in a form for people.
     pub summary: RunSummary,
 }
 
 /// Which runs to list.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
-    /// Of this project only.
+    /// Selects the runs of this project.
     pub project: Option<ProjectId>,
-    /// Of this job only.
+    /// Selects the runs of this job.
     pub job: Option<JobId>,
-    /// Of this night only.
+    /// Selects the runs of this night.
     pub night: Option<NightId>,
-    /// Whose id begins like this.
+    /// Selects the runs whose id begins with this text.
     pub prefix: Option<String>,
     /// At most so many, newest first; 0 means all.
     pub limit: u32,
@@ -150,10 +150,10 @@ const COLUMNS: &str =
 const TABLES: &str = "runs r JOIN occurrences o ON o.id = r.occurrence JOIN jobs j ON j.id = r.job";
 
 impl Store {
-    /// One run.
+    /// Returns one run.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// Returns [`StoreError::NotFound`].
     pub fn run(&self, wanted: &RunId) -> Result<RunRow> {
         let found = self.view(|db| {
             let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE r.id = ?1");
@@ -212,7 +212,7 @@ impl Store {
         })
     }
 
-    /// The last attempt at an occurrence.
+    /// Returns the last attempt at an occurrence.
     pub fn last_run_of(&self, occurrence: &OccurrenceId) -> Result<Option<RunRow>> {
         self.view(|db| {
             let sql = format!(
@@ -246,8 +246,8 @@ impl Store {
         })
     }
 
-    /// Runs of a project that wait: those for their moment or their turn in the order in which they
-    /// are ready, then those for other runs.
+    /// Returns the waiting runs of a project: first those that wait for their start time or their
+    /// turn, in the order in which they become ready, then those that wait for other runs.
     pub fn queued_of(&self, project: &ProjectId) -> Result<Vec<RunRow>> {
         self.view(|db| {
             let sql = format!(
@@ -261,7 +261,8 @@ impl Store {
         })
     }
 
-    /// Settled runs whose staging folder nobody has removed yet; the cost follows their number.
+    /// Returns the settled runs whose staging folder still has to be removed. The cost is
+    /// proportional to their number.
     pub fn unswept(&self) -> Result<Vec<RunRow>> {
         self.listed(
             "INDEXED BY runs_unswept",
@@ -305,8 +306,8 @@ impl Store {
         })
     }
 
-    /// Notes the process of a requested run, and the boot time by which it must have been admitted.
-    /// Does nothing, and says so, when the run was admitted or settled meanwhile.
+    /// Records the process of a requested run, and the boot time by which the run must have been
+    /// admitted. Returns false and changes nothing if the run was admitted or settled meanwhile.
     pub fn spawned(
         &mut self,
         run: &RunId,
@@ -324,7 +325,7 @@ impl Store {
         })
     }
 
-    /// Lost runs of one occurrence so far.
+    /// Counts the lost runs of one occurrence so far.
     pub fn lost_runs_of(&self, occurrence: &OccurrenceId) -> Result<u32> {
         self.view(|db| {
             Ok(db
@@ -336,7 +337,7 @@ impl Store {
         })
     }
 
-    /// When the last run of a job for another occurrence than this was admitted.
+    /// Returns when the last run of a job for an occurrence other than `but` was admitted.
     pub fn last_began(&self, job: JobId, but: &OccurrenceId) -> Result<Option<Timestamp>> {
         self.view(|db| {
             db.prepare_cached(
@@ -350,7 +351,7 @@ impl Store {
         })
     }
 
-    /// Whether an attempt at an occurrence was ever admitted.
+    /// Returns whether an attempt at an occurrence was ever admitted.
     pub fn began(&self, occurrence: &OccurrenceId) -> Result<bool> {
         self.view(|db| {
             Ok(db
@@ -364,8 +365,8 @@ impl Store {
 }
 
 impl Store {
-    /// How many of a job's last runs, one after the other, ended as deferred with a reason that
-    /// begins like this; skipped ones do not count and end nothing. Looks at the last fifty.
+    /// Counts the job's last runs, in a row, that ended as deferred with a reason that begins with
+    /// `why`. Skipped runs do not count and do not end the row. Only the last fifty runs are read.
     pub fn deferrals_in_a_row(&self, job: JobId, why: &str) -> Result<u32> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
@@ -391,7 +392,7 @@ pub(super) struct QueuedRow {
     pub seed: u64,
 }
 
-/// The run, if it is requested and nothing more.
+/// Returns the run if its state is still requested.
 pub(super) fn waiting(db: &Connection, run: &RunId) -> Result<Option<QueuedRow>, Fault> {
     let found: Option<(String, i64, i64)> = db
         .prepare_cached(

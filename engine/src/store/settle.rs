@@ -113,7 +113,7 @@ pub(super) fn close(
     })
 }
 
-/// When the occurrence is to be tried again, if it is.
+/// Returns when the occurrence is to be tried again, if it is.
 fn again_at(
     tx: &Transaction<'_>,
     over: &EndedRun,
@@ -134,7 +134,7 @@ fn again_at(
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })?;
     if let Some(until) = deferred {
-        // A person who asked for one run, once, has been told; nobody else is waiting for it.
+        // A person who asked for one run has already been informed, and nothing else waits for it.
         return Ok((!reported).then_some(until));
     }
     if Origin::read(&origin)? == Origin::Hand {
@@ -219,8 +219,8 @@ fn release(
     Ok(ended)
 }
 
-/// Why what was to follow a success is skipped; one that was skipped for the same reason is told by
-/// its own, so that a long chain tells of its beginning.
+/// Returns the reason why a follower of a success is skipped. If the predecessor was skipped for
+/// the same reason, its own text is used, so that a long chain reports its beginning.
 pub(super) fn not_followed(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Skipped { why } if why.starts_with(NOT_FOLLOWED) => why.clone(),
@@ -255,7 +255,8 @@ fn follow(
             origin: Origin::Event,
             ..NewOccurrence::manual(JobId(follower), format!("after {run}"), now)
         };
-        // What was skipped, or put off for a person to try again, has not been at work.
+        // A run that was skipped, or deferred for a person to try again, did no work, so it has not
+        // ended.
         let ended = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
         if outcome.published() || (after.on == On::End && ended) {
             await_turn(tx, &new, now, now)?;
@@ -344,7 +345,7 @@ pub(super) fn await_turn(
         Overlap::Replace => {
             let run = line_up(tx, new, ready_at, now)?;
             if run.is_some() {
-                // What a person asked for is waited for.
+                // A run that a person asked for is not replaced; the new one waits for it.
                 for (earlier, ..) in ahead.iter().filter(|one| one.3) {
                     let why = format!("replaced by the one due {}", new.due);
                     ask(tx, &id(earlier.clone())?, &why, now)?;

@@ -29,8 +29,8 @@ impl Store {
         })
     }
 
-    /// Gives a run that was never admitted its outcome. Does nothing, and says so, when it was
-    /// admitted or settled meanwhile: then its outcome is another process's to give.
+    /// Settles a run that was never admitted with its outcome. Returns false and changes nothing if
+    /// the run was admitted or settled meanwhile, because another process then decides its outcome.
     pub fn decline(&mut self, run: &RunId, outcome: &Outcome, now: Timestamp) -> Result<bool> {
         self.write(|tx| {
             if runs::waiting(tx, run)?.is_none() {
@@ -41,8 +41,8 @@ impl Store {
         })
     }
 
-    /// Settles a run whose publication met a target that was neither what it expected nor what it
-    /// makes. What was staged is kept for a person, and no longer swept.
+    /// Settles a run whose publication met a target with neither the expected nor the new content.
+    /// The staged files are kept for a person and no longer swept.
     pub fn settle_conflict(
         &mut self,
         run: &RunId,

@@ -1,4 +1,4 @@
-//! Accounts: reserve before, settle after, fail closed.
+//! Budget usage: reserve before, settle after, fail closed.
 //!
 //! ```text
 //! caps + grants ──fit──> reservation of a run, at all levels at once      (BEGIN IMMEDIATE)
@@ -8,10 +8,10 @@
 //! ```
 //!
 //! A run reserves its maximum at every level (its job's day, its night, its day, the pool it spends
-//! from) and holds it until it is settled; each model request draws on that reservation. What a
-//! request used and never told, or told beyond all measure, is charged at its reserved maximum. A
-//! unit that neither the run nor any level bounds is reserved at [`DEFAULT`]: nothing is ever
-//! unbounded. Amounts only ever saturate; no sum of them can overflow a row.
+//! from) and holds it until it is settled; each model request draws on that reservation. A request
+//! whose usage was never stated, or was stated beyond [`MEASURE`], is charged at its reserved
+//! maximum. A unit that neither the run nor any level limits is reserved at [`DEFAULT`]: no amount
+//! is ever unlimited. Amounts only ever saturate; no sum of them can overflow a row.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -31,7 +31,7 @@ pub struct Amounts {
     pub tokens: u64,
     /// Millionths of a dollar.
     pub micros: u64,
-    /// Wall seconds.
+    /// Wall-clock seconds.
     pub seconds: u64,
     /// Ideas, or whatever a job counts its work in.
     pub ideas: u64,
@@ -47,22 +47,22 @@ pub struct Budget {
     pub tokens: Option<u64>,
     /// Millionths of a dollar.
     pub micros: Option<u64>,
-    /// Wall seconds.
+    /// Wall-clock seconds.
     pub seconds: Option<u64>,
     /// Ideas, or whatever a job counts its work in.
     pub ideas: Option<u64>,
 }
 
-/// One account that a run spends from.
+/// A budget level that a run spends from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetLevel {
     /// One of [`DAY`], [`NIGHT`], [`JOB`], [`POOL_DAY`], [`POOL_WEEK`], [`WINDOW`], [`PARENT`].
     pub level: &'static str,
     /// Which day or night; of a window the pool's name, of a parent its run's id.
     pub key: String,
-    /// What people call it: `night 2026-11-21`.
+    /// The name shown to people: `night 2026-11-21`.
     pub label: String,
-    /// What it may hold in all.
+    /// The maximum that runs may reserve or spend at this level in total.
     pub cap: Budget,
     /// How long a window lasts, from the first run that is admitted in it.
     pub window: Option<SignedDuration>,
@@ -86,7 +86,7 @@ pub const PARENT: &str = "parent";
 pub(super) const RUN: &str = "run";
 
 impl BudgetLevel {
-    /// An account by its name.
+    /// Creates a budget level without a window.
     pub fn new(level: &'static str, key: String, label: String, cap: Budget) -> Self {
         Self {
             level,
@@ -97,14 +97,14 @@ impl BudgetLevel {
         }
     }
 
-    /// What is left of a run, for one that it starts.
+    /// Creates the budget level of a parent run's remaining amounts, for a run that it starts.
     pub fn of_parent(parent: &RunId) -> Self {
         let label = format!("run {parent}");
         Self::new(PARENT, parent.to_string(), label, Budget::default())
     }
 }
 
-/// What a request turned out to use.
+/// The actual usage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestUsage {
     /// The backend said.
@@ -127,7 +127,7 @@ pub enum Money {
 }
 
 impl Money {
-    /// As the database and `--json` write it.
+    /// Returns the name used in the database and in `--json`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stated => "stated",
@@ -145,7 +145,7 @@ pub struct RequestId(i64);
 pub const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
 impl Amounts {
-    /// In the order of [`UNITS`].
+    /// Returns the amounts in the order of [`UNITS`].
     pub fn array(self) -> [u64; 5] {
         [
             self.calls,
@@ -156,7 +156,7 @@ impl Amounts {
         ]
     }
 
-    /// In the order of [`UNITS`].
+    /// Builds the amounts from an array in the order of [`UNITS`].
     pub fn from_array([calls, tokens, micros, seconds, ideas]: [u64; 5]) -> Self {
         Self {
             calls,
@@ -167,19 +167,19 @@ impl Amounts {
         }
     }
 
-    /// Unit by unit.
+    /// Adds two amounts unit by unit.
     pub fn plus(self, other: Self) -> Self {
         let (a, b) = (self.array(), other.array());
         Self::from_array(std::array::from_fn(|unit| a[unit].saturating_add(b[unit])))
     }
 
-    /// Unit by unit, and never below nothing.
+    /// Subtracts `other` unit by unit, and never goes below zero.
     pub fn less(self, other: Self) -> Self {
         let (a, b) = (self.array(), other.array());
         Self::from_array(std::array::from_fn(|unit| a[unit].saturating_sub(b[unit])))
     }
 
-    /// Whether any unit is more than anything that can be meant.
+    /// Returns whether any unit exceeds [`MEASURE`] and is therefore implausible.
     pub fn beyond_measure(self) -> bool {
         self.array().into_iter().any(|amount| amount > MEASURE)
     }
@@ -189,7 +189,7 @@ impl Amounts {
 pub const MEASURE: u64 = 1_000_000_000_000_000;
 
 impl Budget {
-    /// In the order of [`UNITS`].
+    /// Returns the limits in the order of [`UNITS`].
     pub fn array(self) -> [Option<u64>; 5] {
         [
             self.calls,
@@ -202,12 +202,13 @@ impl Budget {
 }
 
 impl Store {
-    /// What is spent or held of an account; of a window, of the one with this key.
+    /// Returns the amounts spent or reserved at a budget level; for a window, at the one with this
+    /// key.
     pub fn account(&self, level: &str, key: &str) -> Result<Amounts> {
         self.view(|db| in_use(db, level, key))
     }
 
-    /// What a run has spent so far.
+    /// Returns the amounts that a run has spent so far.
     pub fn spent_by(&self, run: &RunId) -> Result<Amounts> {
         self.view(|db| used_by(db, run))
     }
@@ -268,8 +269,8 @@ impl Store {
         })
     }
 
-    /// Records what a request used. What was used in a run that is settled already was charged
-    /// there, at its maximum, and changes nothing any more. `money` says how its money is known.
+    /// Records the usage of a request. In a run that is already settled the request was charged at
+    /// its maximum, and a later report changes nothing. `money` states how the cost is known.
     pub fn settle_request(
         &mut self,
         request: RequestId,
@@ -333,7 +334,8 @@ impl Store {
         })
     }
 
-    /// Model calls of a run whose usage nobody stated, so that they are charged as reserved.
+    /// Counts the model calls of a run whose backend did not state the usage, so that they are
+    /// charged as reserved.
     pub fn unstated_calls(&self, run: &RunId) -> Result<u64> {
         self.view(|db| {
             let count: i64 = db
@@ -343,7 +345,8 @@ impl Store {
         })
     }
 
-    /// What a run reserved at its admission, also when it is settled; nothing where it was not admitted.
+    /// Returns the amounts that a run reserved at its admission, also after it is settled; zero if
+    /// it was not admitted.
     pub fn reserved_for(&self, run: &RunId) -> Result<Amounts> {
         self.view(|db| {
             Ok(db
@@ -357,7 +360,8 @@ impl Store {
         })
     }
 
-    /// What a run may still draw: its reservation less what its requests hold or used.
+    /// Returns the amounts that a run may still draw: its reservation minus what its requests
+    /// reserve or used.
     pub fn left_of(&self, run: &RunId) -> Result<Amounts> {
         self.view(|db| {
             let reserved = reserved_by(db, run)?.unwrap_or_default().array();
@@ -369,8 +373,8 @@ impl Store {
     }
 }
 
-/// What a run used beyond its reservation is held at all its levels at once, not only when the run is
-/// settled: until then others would count on it.
+/// Reserves usage beyond a run's reservation at all its levels at once, not only when the run is
+/// settled, because other runs would otherwise count on it until then.
 fn hold_what_was_used(db: &Connection, request: RequestId) -> Result<(), Fault> {
     let run: String = db
         .prepare_cached("SELECT run FROM requests WHERE id = ?1")?
@@ -412,7 +416,7 @@ fn charged(
         .execute(params![request.0, millis(now), note])?)
 }
 
-/// What is spent or held of an account.
+/// Returns the amounts spent or reserved at a budget level.
 pub(super) fn in_use(db: &Connection, level: &str, key: &str) -> Result<Amounts, Fault> {
     let spent = db
         .prepare_cached(
@@ -460,7 +464,7 @@ pub(super) fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Amounts> {
     Ok(Amounts::from_array(amounts))
 }
 
-/// As a row holds it: a sum of a thousand of them still fits.
+/// Converts an amount to the form stored in a row, in which a sum of a thousand amounts still fits.
 pub(super) fn signed(amount: u64) -> i64 {
     i64::try_from(amount.min(MEASURE)).unwrap_or(i64::MAX)
 }

@@ -15,10 +15,10 @@ use runner_engine::store::{
 
 use super::random::Random;
 
-/// A bug that is planted to see that the histories find it.
+/// A bug that is injected to check that the histories find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// What is left is looked up in one transaction and reserved in another.
+    /// The remaining amount is read in one transaction and reserved in another.
     CheckThenReserve,
     /// A dead run's open requests are charged nothing.
     ForgetTheLost,
@@ -52,7 +52,7 @@ impl Bug {
     ];
 }
 
-/// What was done.
+/// Counts of the simulated operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub histories: u64,
@@ -96,7 +96,7 @@ pub struct Job {
 pub struct Out {
     pub id: RequestId,
     pub reserved: Amounts,
-    /// What the model has truly used of it.
+    /// The model's actual usage of the request.
     pub truly: Amounts,
 }
 
@@ -111,14 +111,14 @@ pub struct Run {
     pub stopped: bool,
 }
 
-/// What is known of an account besides the database.
+/// The true state of a budget level, kept outside of the database.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Truth {
     /// The most it may ever have held: its cap and all that was granted.
     pub most: [Option<u64>; 5],
-    /// What was truly spent of it.
+    /// The amounts that were truly spent.
     pub spent: Amounts,
-    /// What requests used beyond their reservations.
+    /// The amounts that requests used beyond their reservations.
     pub beyond: Amounts,
 }
 
@@ -134,10 +134,10 @@ pub struct History {
     pub window: Budget,
     pub day: Budget,
     pub runs: Vec<Run>,
-    /// Looked up, and not reserved yet: only where that bug is planted.
+    /// Budgets that were read and not reserved yet; used only with [`Bug::CheckThenReserve`].
     pub looked: Vec<(usize, Budget)>,
     pub truth: BTreeMap<(String, String), Truth>,
-    /// What each settled or live run asked for.
+    /// The budget levels of every live or settled run.
     pub all_runs: BTreeMap<RunId, Vec<(String, String)>>,
     pub me: ProcessIdentity,
     pub number: u64,
@@ -237,7 +237,7 @@ impl History {
         self.counts
     }
 
-    /// The accounts of a run of this project, now.
+    /// Returns the current budget levels of a run of this project.
     pub fn levels(&self, project: usize) -> Vec<BudgetLevel> {
         let date = self.now.strftime("%F").to_string();
         let pool = match self.bug {
@@ -265,7 +265,8 @@ impl History {
         levels
     }
 
-    /// The name under which the model knows an account: that of the one there should be.
+    /// Returns the name under which the model knows a budget level: the correct one, even when a
+    /// bug uses another.
     pub fn name(&self, level: &BudgetLevel) -> (String, String) {
         let standing = self.store.standing(level, self.now).unwrap();
         let key = standing.level.key;
@@ -278,7 +279,7 @@ impl History {
         (level.level.to_owned(), right)
     }
 
-    /// What must hold after each step.
+    /// Checks the invariants that must hold after each step.
     fn holds(&self) {
         for ((level, key), truth) in &self.truth {
             let held = self.in_use(level, key);
@@ -322,7 +323,7 @@ impl History {
         }
     }
 
-    /// What was charged to all runs of an account is what the account has.
+    /// Checks that the usage of each budget level equals the sum over its runs.
     fn sums(&self) {
         let mut sums: BTreeMap<&(String, String), Amounts> = BTreeMap::new();
         for (run, accounts) in &self.all_runs {

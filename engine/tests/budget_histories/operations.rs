@@ -1,4 +1,4 @@
-//! What happens in a history, each act one or two transactions of somebody's process.
+//! The operations of a history, each of which is one or two transactions of some process.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl History {
         }
     }
 
-    /// Everything that is out comes to its end.
+    /// Ends all runs that are still live.
     pub fn rest(&mut self) {
         self.looked.clear();
         while !self.runs.is_empty() {
@@ -71,7 +71,7 @@ impl History {
         if self.bug == Some(Bug::CheckThenReserve)
             && let Some((job, want)) = self.looked.pop()
         {
-            // What it has looked up is long out of date.
+            // The budget that was read is outdated by now.
             let mut levels = self.levels(self.jobs[job].project);
             levels
                 .iter_mut()
@@ -198,7 +198,6 @@ impl History {
         });
     }
 
-    /// One of the runs that `fit`.
     fn pick(&mut self, fit: impl Fn(&Run) -> bool) -> Option<usize> {
         let fit: Vec<usize> = (0..self.runs.len())
             .filter(|run| fit(&self.runs[*run]))
@@ -249,7 +248,7 @@ impl History {
             micros: part(reserved.micros),
             ..Amounts::default()
         };
-        // What goes over is known as soon as it is told: a death before that is not modelled.
+        // Excess usage is known as soon as it is reported; a death before that is not modelled.
         self.runs[run].out = Some(Out {
             id: request,
             reserved,
@@ -277,7 +276,6 @@ impl History {
         }
     }
 
-    /// Tells of what a request used.
     fn report_usage(&mut self, run: usize, over: bool) {
         let out = self.runs[run].out.take().unwrap();
         let unknown = self.random.permille(250);
@@ -469,7 +467,7 @@ impl History {
         }
     }
 
-    /// All processes of a host end, and others begin.
+    /// Ends all processes of a host and starts new ones.
     fn reopen(&mut self) {
         let Some((_, path)) = &self.file else { return };
         self.store = runner_engine::store::Store::in_memory().unwrap();

@@ -10,8 +10,8 @@ use super::trial::{Trial, TrialFailure, ensure, fingerprint};
 use super::world::{CrashPoint, World};
 
 impl Trial<'_> {
-    /// A crash at every operation, with every damage; then the same in every recovery, and in
-    /// every recovery from that, until no new disk appears.
+    /// Crashes at every operation, with every damage; then the same in every recovery, and in every
+    /// recovery from that, until no new disk appears.
     pub fn crashes(&mut self) -> TrialFailure {
         let mut random = Random(self.seed);
         let world = World::recording(self.prepared.start.clone());
@@ -88,8 +88,8 @@ impl Trial<'_> {
         Ok(points)
     }
 
-    /// A disk without a journal may lose a file in a rename: then nothing is overwritten or torn,
-    /// and what cannot be completed is said, every time.
+    /// Cuts the power of a disk without a journal, which may lose a file in a rename. Even then no
+    /// file is overwritten or torn, and every publication that cannot be completed is reported.
     pub fn unjournaled(&mut self) -> TrialFailure {
         let mut random = Random(self.seed ^ 2);
         let world = World::recording(self.prepared.start.clone());

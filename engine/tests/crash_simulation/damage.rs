@@ -1,4 +1,4 @@
-//! What a crash does to a disk: every way, where there are few; seeded samples, where there are
+//! Damages of a disk in a crash: all of them where there are few, seeded samples where there are
 //! many.
 
 use super::disk::{Blob, Order, blob};
@@ -55,7 +55,7 @@ impl Random {
     }
 }
 
-/// All crashes at this moment.
+/// Returns all crashes at this point.
 pub fn damages(
     point: &CrashPoint,
     order: Order,
@@ -148,7 +148,7 @@ pub fn damages(
     all
 }
 
-/// At most twelve of them: for suites where something else is enumerated.
+/// Returns at most twelve of the crashes, for suites that enumerate something else.
 pub fn few(point: &CrashPoint, random: &mut Random) -> Vec<(Damage, CrashPoint)> {
     let mut all = damages(point, Order::Journaled, random, 0.25);
     all.truncate(12);

@@ -90,7 +90,7 @@ impl Disk {
         }
     }
 
-    // What programs see.
+    // Read operations: the content that programs see, durable or not.
 
     pub fn read(&self, path: &str) -> Option<&Blob> {
         match &self.nodes[self.node(path)?] {
@@ -275,7 +275,8 @@ impl Disk {
 
     // Power cuts.
 
-    /// The changes that survive or vanish together: an exchange is one, a rename two.
+    /// Returns the changes that survive or vanish together: an exchange is one change, a rename is
+    /// two.
     pub fn units(&self) -> Vec<Vec<u32>> {
         let mut units: Vec<Vec<u32>> = Vec::new();
         for change in &self.pending {
@@ -290,7 +291,7 @@ impl Disk {
         units
     }
 
-    /// The files whose content is not durable, with their content.
+    /// Returns the files whose content is not durable, with that content.
     pub fn unsynced(&self) -> Vec<(usize, Blob)> {
         self.nodes
             .iter()
@@ -304,7 +305,7 @@ impl Disk {
             .collect()
     }
 
-    /// Whether a journal could leave exactly these changes.
+    /// Returns whether a journal could leave exactly these changes.
     pub fn allows(&self, kept: &[u32], order: Order) -> bool {
         let pending = |id: u32| self.pending.iter().any(|change| change.id == id);
         order == Order::Unjournaled
@@ -319,7 +320,8 @@ impl Disk {
                 })
     }
 
-    /// The disk after a power cut that kept these changes, and of unsynced files this content.
+    /// Returns the disk after a power cut that kept these changes, and this content of unsynced
+    /// files.
     pub fn cut(&self, kept: &[u32], content: &[(usize, Blob)]) -> Self {
         let mut disk = self.clone();
         disk.persist(kept);
@@ -338,7 +340,7 @@ impl Disk {
         disk
     }
 
-    /// A number that two disks share if no program and no power cut can tell them apart.
+    /// Returns a number that two disks share if no program and no power cut can distinguish them.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         let mut seen = vec![0_u32; self.nodes.len()];
@@ -387,7 +389,7 @@ impl Disk {
         }
     }
 
-    /// The folder that `path` lies in, and its last name.
+    /// Returns the folder of `path` and its last name.
     fn place<'p>(&self, path: &'p str) -> Result<(usize, &'p str), Refusal> {
         match path.rsplit_once('/') {
             None => Ok((ROOT, path)),
@@ -422,7 +424,7 @@ impl Disk {
         self.next
     }
 
-    /// All that has to be durable for these changes to be.
+    /// Returns all changes that have to be durable for these changes to be durable.
     pub fn closure(&self, mut kept: Vec<u32>) -> Vec<u32> {
         let mut next = 0;
         while next < kept.len() {

@@ -14,7 +14,7 @@ use super::scenarios::Target;
 use super::trial::{Trial, TrialFailure, bystander, ensure, fingerprint, held};
 use super::world::{CrashPoint, OperationKind, World};
 
-/// What another program does to a target.
+/// A change that another program makes to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
     /// A new file, renamed over it.
@@ -40,7 +40,7 @@ impl Edit {
         }
     }
 
-    /// Lets it happen before operation `at`; the flag tells whether it changed anything.
+    /// Applies the edit before operation `at`; the returned flag shows whether it changed anything.
     fn before(self, world: &World, path: &'static str, at: usize) -> Rc<Cell<bool>> {
         let edited = Rc::new(Cell::new(false));
         let mark = edited.clone();
@@ -64,8 +64,8 @@ impl Edit {
 }
 
 impl Trial<'_> {
-    /// Another program edits a target before any operation of the publication, or of a recovery;
-    /// then nothing, or a crash and a recovery.
+    /// Edits a target by another program before any operation of the publication, or of a recovery;
+    /// then nothing follows, or a crash and a recovery.
     pub fn editor(&mut self) -> TrialFailure {
         let world = World::recording(self.prepared.start.clone());
         let undisturbed = self.prepared.perform_in(self.faults, &world);
@@ -145,7 +145,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Done is said only of a target that held the new content; anything else is a conflict.
+    /// Checks that success is returned only for a target that held the new content, and a conflict
+    /// otherwise.
     fn answers<T: Debug>(
         &self,
         points: &[CrashPoint],
@@ -164,7 +165,8 @@ impl Trial<'_> {
                 );
             }
             Err(PublishError::Changed(_) | PublishError::Conflict(_)) => {}
-            // What was placed and deleted at once cannot be placed again: it says so.
+            // A target that was published and deleted at once cannot be published again, and the
+            // error states that.
             Err(PublishError::Staged {
                 found: PathState::Absent,
                 ..
@@ -203,7 +205,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// After an edit, recovery stops or ends, says the same again, and spares the edit.
+    /// Checks that recovery after an edit stops or completes, returns the same result when
+    /// repeated, and preserves the edit.
     fn settles(&self, world: &World, target: &Target, edit: Edit) -> TrialFailure {
         let first = self.take_over(world);
         edit.survives(&world.now(), target)?;
@@ -255,14 +258,16 @@ impl Trial<'_> {
         }
     }
 
-    /// Whether the edit fell between the last look and the plain rename of an old disk.
+    /// Returns whether the edit fell between the last check and the plain rename on a disk without
+    /// exchange.
     fn in_window(&mut self, world: &World) -> bool {
         let inside = !self.prepared.scenario.modern && world.met() == Some(OperationKind::Replace);
         self.counts.window += u64::from(inside);
         inside
     }
 
-    /// Another program writes the very same content and syncs nothing: it lasts all the same.
+    /// Writes the same content by another program, which syncs nothing, and checks that it is
+    /// durable all the same.
     pub fn twins(&mut self) -> TrialFailure {
         let world = World::new(self.prepared.start.clone());
         let _ = self.prepared.perform_in(self.faults, &world);

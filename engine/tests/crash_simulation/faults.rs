@@ -11,7 +11,7 @@ use super::scenarios::{OTHER_STAGING, place_other, take_over};
 use super::trial::{Trial, TrialFailure, ensure, fingerprint, held};
 use super::world::{CrashPoint, Failure, World};
 
-/// Who takes over, and when.
+/// The process that takes over a run, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takeover {
     /// The fence moves; the recovery comes when the old run has ended.
@@ -23,7 +23,7 @@ enum Takeover {
 }
 
 impl Trial<'_> {
-    /// A take-over before any operation: the old run stops or is refused, and whoever comes later
+    /// Takes a run over before any operation: the old run stops or is refused, and the next process
     /// finds one consistent tree.
     pub fn take_overs(&mut self) -> TrialFailure {
         let world = World::new(self.prepared.start.clone());
@@ -117,7 +117,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// A recovery that is itself taken over must not commit.
+    /// Checks that a recovery that is itself taken over does not commit.
     fn recoverer_taken(&mut self, crashed: &CrashPoint) -> TrialFailure {
         let undisturbed = World::new(crashed.clone());
         let _ = self.take_over(&undisturbed);
@@ -145,7 +145,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Each operation fails: once, from then on, or (a commit) only seems to.
+    /// Makes each operation fail: once, from then on, or (for a commit) only in appearance.
     pub fn errors(&mut self) -> TrialFailure {
         let kinds = [Failure::Once, Failure::From, Failure::Unacknowledged];
         let undisturbed = World::recording(self.prepared.start.clone());
@@ -191,7 +191,8 @@ impl Trial<'_> {
         self.ended(&world.now())
     }
 
-    /// A staged file rots after the manifest: recovery says so and does not place it.
+    /// Corrupts a staged file after the manifest and checks that recovery reports it and does not
+    /// publish it.
     pub fn rot(&mut self) -> TrialFailure {
         let world = World::recording(self.prepared.start.clone());
         let _ = self.prepared.perform_in(self.faults, &world);
@@ -226,7 +227,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Somebody removes the staging folder: what is in place is settled, else it is said.
+    /// Removes the staging folder: files that are already in place are settled, and the rest is
+    /// reported.
     fn vanished(&mut self, point: &CrashPoint) -> TrialFailure {
         self.counts.rot += 1;
         let mut point = point.clone();

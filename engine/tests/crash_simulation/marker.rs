@@ -22,7 +22,7 @@ const FOLDER: &str = ".agents/overnight";
 const MARKER: &str = ".agents/overnight/COMMIT-MARKER.1";
 const PREV: &str = ".agents/overnight/prev.1";
 
-/// What is there before.
+/// The files that exist before the iteration.
 const FILES: &[(&str, &str)] = &[
     (".agents/overnight/run.lock", ""),
     (".agents/learnings/a.md", "old a"),
@@ -31,7 +31,8 @@ const FILES: &[(&str, &str)] = &[
     (".agents/other.md", "untouched"),
 ];
 
-/// What the iteration makes of it: over, new, away, in a new folder.
+/// The changes of the iteration: an overwritten file, a new one, a removed one and one in a new
+/// folder.
 const CHANGES: &[(&str, Option<&str>)] = &[
     (".agents/learnings/a.md", Some("new a")),
     (".agents/learnings/b.md", None),
@@ -71,7 +72,7 @@ fn holds(disk: &Disk, path: &str) -> Option<Digest> {
     disk.read(path).map(|content| content.digest)
 }
 
-/// The commit of one iteration; the fence is the world's.
+/// Commits one iteration with the world's fence.
 fn commit(world: &World) -> Result<(), PublishError> {
     let fs = world.fs();
     let mut draft = Draft::new(rel(PREV));
@@ -109,7 +110,7 @@ fn commit(world: &World) -> Result<(), PublishError> {
     Ok(finish(&fs, &rel(FOLDER))?)
 }
 
-/// Whoever comes next, under the tree's lock.
+/// Settles the previous iteration, as the next process does under the tree's lock.
 fn next(world: &World) -> Result<Vec<MarkerOutcome>, PublishError> {
     let fs = world.fs();
     let settled = settle(&fs, &rel(FOLDER), &[rel(".agents")])?;
@@ -126,7 +127,8 @@ enum TreeState {
     Between,
 }
 
-/// What a reader that honours the marker sees; the error is a tree that it takes for whole and is not.
+/// Returns the tree state that a reader sees if it honours the marker. The error describes a tree
+/// that seems to be whole and is not.
 fn reader(point: &CrashPoint) -> Result<TreeState, String> {
     let world = World::new(point.clone());
     let marker = marker::inspect(&world.fs(), &rel(MARKER)).unwrap();
@@ -219,8 +221,8 @@ fn crash_everywhere(modern: bool, scale: f64, counts: &mut Counts) {
     }
 }
 
-/// An error at every operation, and from every operation on (a full disk): afterwards the tree is old
-/// and whole, or between, and whoever comes next makes it whole.
+/// Checks an error at every operation, and from every operation on (a full disk): afterwards the
+/// tree is old and whole, or in between, and the next process makes it whole.
 fn errors_everywhere(modern: bool, counts: &mut Counts) {
     let world = World::new(start(modern));
     commit(&world).unwrap();
@@ -244,7 +246,7 @@ fn errors_everywhere(modern: bool, counts: &mut Counts) {
     }
 }
 
-/// A run that was taken over records nothing, and settles nothing that it recorded.
+/// Checks that a run that was taken over records nothing and settles nothing that it recorded.
 fn taken_over() {
     let world = World::new(start(true));
     commit(&world).unwrap();
@@ -263,7 +265,7 @@ fn taken_over() {
     }
 }
 
-/// A tree comes from anywhere: its marker cannot make us write elsewhere.
+/// Checks that a marker from an untrusted tree cannot make us write elsewhere.
 #[test]
 fn a_marker_that_names_other_files_is_left_alone() {
     let world = World::new(start(true));

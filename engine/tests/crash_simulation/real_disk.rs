@@ -33,7 +33,8 @@ fn held(root: &Path, path: &str) -> Option<Digest> {
         .map(|bytes| Digest::of(&bytes))
 }
 
-/// How far the tree is: all before, all after, or neither.
+/// Returns whether all targets have their content from after the publication, or from before it if
+/// `after` is false.
 fn is_all(prepared: &Prepared, root: &Path, after: bool) -> bool {
     held(root, BYSTANDER.0) == Some(Digest::of(BYSTANDER.1.as_bytes()))
         && prepared.targets.iter().all(|target| {
@@ -109,7 +110,7 @@ struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// `None` where we may not mount.
+    /// Mounts a small disk; returns `None` where mounting is not permitted.
     fn mount(options: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
@@ -156,7 +157,7 @@ fn a_full_disk_leaves_the_old_tree_or_the_new_one() {
     let (mut refused, mut published, mut skipped) = (0, 0, 0);
     for scenario in ALL.iter().filter(|scenario| scenario.already.is_empty()) {
         let prepared = Prepared::new(scenario);
-        // Pages first, then names: each amount of room that is left is tried.
+        // Every small amount of free pages is tried, then every small number of free names.
         for (options, pages) in [("size=4m", true), ("size=4m,nr_inodes=40", false)] {
             for room in 0..12 {
                 let Some(small) = SmallDisk::mount(options) else {
@@ -182,7 +183,7 @@ fn a_full_disk_leaves_the_old_tree_or_the_new_one() {
                 if recorded.is_none() {
                     assert!(is_all(&prepared, &root, false), "{} {room}", scenario.name);
                 }
-                // Room is made, and the next tick recovers.
+                // Some space is freed, and the next tick recovers.
                 fs::remove_dir_all(&ballast).unwrap();
                 recover(&disk, &mut log, &run(), Fence(1), &rel(scenario.staging)).unwrap();
                 assert!(

@@ -1,4 +1,4 @@
-//! What is placed: the smallest set of trees and changes that differ in the acts they need.
+//! The scenarios: the smallest set of trees and changes that differ in the operations they need.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub struct Scenario {
     pub name: &'static str,
     pub staging: &'static str,
     pub files: Files,
-    /// Placed first, by another run.
+    /// Changes that another run published first.
     pub earlier: Changes,
     pub changes: Changes,
     /// Targets that another program brings to their new content after the draft.
@@ -313,7 +313,7 @@ impl Prepared {
         }
     }
 
-    /// The draft as the scope would make it.
+    /// Builds the draft as the scope would.
     pub fn draft<F: Faults>(
         &self,
         faults: F,
@@ -333,8 +333,8 @@ impl Prepared {
         draft.seal(fs, run(), fence, self.outcome.clone())
     }
 
-    /// The whole of a run: draft, then publication; `meanwhile` is what another program writes
-    /// between the two.
+    /// Performs a whole run: draft, then publication. `meanwhile` applies the changes that another
+    /// program makes between the two.
     pub fn perform<F: Faults>(
         &self,
         faults: F,
@@ -351,7 +351,7 @@ impl Prepared {
         place_with(faults, fs, log, &manifest)
     }
 
-    /// The same in a simulated world.
+    /// Performs a whole run in a simulated world.
     pub fn perform_in<F: Faults>(
         &self,
         faults: F,
@@ -383,7 +383,7 @@ pub fn take_over<F: Faults>(
     )
 }
 
-/// Another run, sound and undisturbed, that changes these.
+/// Publishes these changes by another run, without a fault or a disturbance.
 pub fn place_other(world: &World, changes: Changes) -> Result<Published, PublishError> {
     let owned: BTreeMap<_, _> = changes.iter().map(|(path, text)| (*path, *text)).collect();
     let fs = world.fs();

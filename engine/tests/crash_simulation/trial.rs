@@ -1,4 +1,4 @@
-//! A trial: one scenario under one planted bug or none, what is counted, and what must hold.
+//! A trial: one scenario with one injected bug or none, its counts, and its invariants.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::AddAssign;
@@ -10,7 +10,7 @@ use super::disk::Disk;
 use super::scenarios::{BYSTANDER, Prepared, take_over};
 use super::world::{CrashPoint, World};
 
-/// What went wrong, where and after what.
+/// The result of a check; the error states the problem, where it occurred and after which steps.
 pub type TrialFailure = Result<(), String>;
 
 /// How much was tried.
@@ -20,9 +20,9 @@ pub struct Counts {
     pub points: u64,
     /// Pairs of a point and a damage.
     pub cases: u64,
-    /// Of these, the ones where a recovery crashed.
+    /// The cases in which a recovery crashed.
     pub doubles: u64,
-    /// Of these, the disks that differ; each was recovered.
+    /// The distinct disks among the cases; each was recovered.
     pub disks: u64,
     /// The longest chain of crashes, one in the recovery from another, until no new disk appeared.
     pub chain: u64,
@@ -62,7 +62,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// One scenario under one (or no) planted bug.
+/// One scenario with one injected bug or none.
 pub struct Trial<'a> {
     pub prepared: &'a Prepared,
     pub faults: OneFault,
@@ -74,7 +74,7 @@ pub struct Trial<'a> {
 /// One way to disturb a publication at each of its operations.
 type Suite = fn(&mut Trial) -> TrialFailure;
 
-/// The suites, in the order in which planted bugs are looked for.
+/// The suites, in the order in which they look for injected bugs.
 pub const SUITES: [(&str, Suite); 8] = [
     ("crashes", |trial| trial.crashes()),
     ("take-over", |trial| trial.take_overs()),
@@ -100,8 +100,8 @@ impl Trial<'_> {
         take_over(self.faults, self.prepared.scenario, world)
     }
 
-    /// What must hold at any moment: whole files, nothing new before the manifest, nothing old
-    /// after the outcome.
+    /// Checks the invariants at any crash point: whole files, no new content before the manifest,
+    /// and no old content after the outcome.
     pub fn live(&self, point: &CrashPoint) -> TrialFailure {
         for target in &self.prepared.targets {
             let held = held(&point.disk, target.path);
@@ -117,7 +117,7 @@ impl Trial<'_> {
         bystander(&point.disk)
     }
 
-    /// What must hold when nothing is left to be done.
+    /// Checks the invariants when no work is left.
     pub fn ended(&self, point: &CrashPoint) -> TrialFailure {
         self.live(point)?;
         for target in &self.prepared.targets {
@@ -145,12 +145,12 @@ impl Trial<'_> {
     }
 }
 
-/// What a path holds.
+/// Returns the digest of a file's content.
 pub fn held(disk: &Disk, path: &str) -> Option<Digest> {
     disk.read(path).map(|content| content.digest)
 }
 
-/// The file that nobody should touch.
+/// Checks that the file outside the publication was not touched.
 pub fn bystander(disk: &Disk) -> TrialFailure {
     let (path, content) = BYSTANDER;
     let untouched = held(disk, path) == Some(Digest::of(content.as_bytes()));
@@ -158,7 +158,7 @@ pub fn bystander(disk: &Disk) -> TrialFailure {
     Ok(())
 }
 
-/// Two scheduled times that share it can be told apart by nothing that follows.
+/// Returns a number that two crash points share if no later step can distinguish them.
 pub fn fingerprint(point: &CrashPoint) -> u64 {
     let mut hasher = DefaultHasher::new();
     (

@@ -1,4 +1,4 @@
-//! Unruly nights: drawn sequences of edits, deaths, power cuts and people who mend.
+//! Unruly nights: random sequences of edits, deaths, power cuts and people who fix conflicts.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,16 +14,16 @@ use super::world::{CrashPoint, Failure, OperationKind, World};
 /// So many a scenario, at scale 1.
 const NIGHTS: f64 = 400.0;
 
-/// What other programs wrote, did not overwrite themselves, and expect to find.
+/// Content that other programs wrote, did not overwrite themselves, and expect to find.
 #[derive(Clone, Debug, Default)]
 struct ForeignBytes(Rc<RefCell<Vec<Vec<u8>>>>);
 
-/// What another program or a person does to a target.
+/// A change that another program or a person makes to a target.
 #[derive(Clone, Debug)]
 enum ForeignEdit {
     /// An edit that writes these words, if it writes.
     Edit(Edit, Vec<u8>),
-    /// The target is brought back to what it held at first, as one would to mend a conflict.
+    /// Restores the target's original content, as a person would to fix a conflict.
     Mend(Option<Vec<u8>>),
 }
 
@@ -50,9 +50,9 @@ impl ForeignEdit {
 }
 
 impl Trial<'_> {
-    /// A publication and two recoveries, each with up to two deeds of others, each dying anywhere
-    /// or not, each followed by a power cut or not. Whatever others wrote is still there: in the
-    /// tree, or in staging, which a conflict keeps.
+    /// Performs a publication and two recoveries, each with up to two changes by others, each dying
+    /// anywhere or not, each followed by a power cut or not. Checks that everything that others
+    /// wrote still exists: in the tree, or in staging, which a conflict keeps.
     pub fn unruly(&mut self) -> TrialFailure {
         let mut random = Random(self.seed ^ 3);
         let world = World::new(self.prepared.start.clone());

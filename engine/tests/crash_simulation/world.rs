@@ -24,14 +24,14 @@ pub struct Log {
     pub fence: Fence,
 }
 
-/// What a crash leaves: the disk and the log at one moment.
+/// The disk and the log at the time of a crash.
 #[derive(Clone, Debug)]
 pub struct CrashPoint {
     pub disk: Disk,
     pub log: Log,
 }
 
-/// What an operation is to the disk.
+/// The kind of an operation on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
     Look,
@@ -83,7 +83,7 @@ impl World {
         })))
     }
 
-    /// Keeps the moment before every operation that changes anything.
+    /// Creates a world that keeps the state before every operation that changes anything.
     pub fn recording(now: CrashPoint) -> Self {
         let world = Self::new(now);
         world.0.borrow_mut().snapshots = Some(Vec::new());
@@ -99,7 +99,7 @@ impl World {
         self.0.borrow_mut().failure = failure;
     }
 
-    /// The kind of the operation that the interruption came just before, if it came.
+    /// Returns the kind of the operation that the interruption came just before, if it came.
     pub fn met(&self) -> Option<OperationKind> {
         self.0.borrow().met
     }
@@ -112,7 +112,7 @@ impl World {
         act(&mut self.0.borrow_mut().now)
     }
 
-    /// Keeps the present moment and notes how many there are.
+    /// Keeps the current state and records the number of snapshots.
     pub fn mark(&self) {
         let mut inner = self.0.borrow_mut();
         let inner = &mut *inner;
@@ -122,12 +122,12 @@ impl World {
         }
     }
 
-    /// How many snapshots there were at the mark.
+    /// Returns the number of snapshots at the mark.
     pub fn marked(&self) -> usize {
         self.0.borrow().mark
     }
 
-    /// The snapshots so far and the present moment.
+    /// Returns the snapshots so far and the current state.
     pub fn take(&self) -> Vec<CrashPoint> {
         let mut inner = self.0.borrow_mut();
         let mut all = inner.snapshots.take().unwrap_or_default();
@@ -139,7 +139,7 @@ impl World {
         self.0.borrow().operations
     }
 
-    /// How many operations changed the disk; syncs do not.
+    /// Returns the number of operations that changed the disk; syncs do not count.
     pub fn changes(&self) -> usize {
         self.0.borrow().changes
     }
@@ -152,7 +152,7 @@ impl World {
         SimLog(self.clone())
     }
 
-    /// One operation begins; the error that it is to have, if any.
+    /// Begins an operation and returns the error with which it is to fail, if any.
     fn step(&self, kind: OperationKind) -> Option<Failure> {
         let hook = {
             let mut inner = self.0.borrow_mut();
@@ -227,7 +227,6 @@ impl SimFs {
 }
 
 impl SimFs {
-    /// What a file holds.
     pub fn content(&self, path: &RelPath) -> Result<Option<Vec<u8>>, FsError> {
         self.act(OperationKind::Look, "read", path, |disk| {
             Ok(disk

@@ -164,7 +164,7 @@ fn odd_transitions_are_met_as_documented() {
             "2026-03-01T00:00:00Z",
             "2026-03-29T00:00:00-01:00",
         ),
-        // Two swallowed times and one that is there are one moment.
+        // Two swallowed times and one existing time are due at the same time, once.
         (
             "Europe/Berlin",
             "0,30 2,3 29 3 *",

@@ -2,7 +2,7 @@
 
 use crate::Random;
 
-/// What an expression means, as sets of bits.
+/// A cron expression as sets of bits.
 #[derive(Clone, Debug, Default)]
 pub struct Expression {
     pub text: String,
@@ -30,7 +30,8 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["sun", "MON", "Tue", "wed", "THU", "Fri", "sat"];
 
-/// A field of plain numbers from `low` to `high`: text, set, whether it begins with `*`.
+/// Draws a field of plain numbers from `low` to `high`: its text, its set, and whether it begins
+/// with `*`.
 fn numbers(dice: &mut Random, low: u64, high: u64, star: u64) -> (String, u64, bool) {
     if dice.roll(100) < star {
         return (

@@ -56,7 +56,7 @@ pub struct Table {
 const DAY: i64 = 86_400;
 
 impl Table {
-    /// The minutes in `(at - 2 days, at + 2 days]`.
+    /// Builds the table of the minutes in `(at - 2 days, at + 2 days]`.
     pub fn around(zone: &TimeZone, at: Timestamp) -> Self {
         let middle = at.as_second() / 60 * 60;
         let (from, until) = (middle - 2 * DAY, middle + 2 * DAY);
@@ -131,7 +131,7 @@ impl Table {
         });
     }
 
-    /// Every moment in the window, in seconds, in order.
+    /// Returns every scheduled time in the window, in seconds, in ascending order.
     pub fn moments(&self, wanted: &Expression, rules: Rules) -> Vec<i64> {
         let elapsed = wanted.elapsed && rules != Rules::ElapsedAsFixed;
         let days: Vec<bool> = self
@@ -177,7 +177,7 @@ fn next_minute(at: DateTime) -> DateTime {
     at.checked_add(jiff::SignedDuration::from_mins(1)).unwrap()
 }
 
-/// Whether a date is one of the expression's, its month included.
+/// Returns whether the expression matches a date, including its month.
 pub fn day(wanted: &Expression, date: Date, rules: Rules) -> bool {
     if wanted.months >> date.month() & 1 == 0 {
         return false;

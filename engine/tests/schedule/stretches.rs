@@ -1,4 +1,4 @@
-//! Long sleeps: what `due` says of a stretch is exact, and cheap.
+//! Long sleeps: the result of `due` for a stretch is exact, and cheap to compute.
 
 use jiff::civil::time;
 use jiff::{SignedDuration, Timestamp};
@@ -17,7 +17,7 @@ fn schedule(trigger: Trigger, zone: &str) -> Schedule {
     }
 }
 
-/// `due` by walking every moment.
+/// Computes the result of `due` by walking every scheduled time.
 fn walked(schedule: &Schedule, watermark: Timestamp, now: Timestamp, catch_up: &CatchUp) -> Due {
     let next = |after| schedule.next_after(after, watermark).unwrap();
     let mut all = Vec::new();

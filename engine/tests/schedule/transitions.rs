@@ -54,8 +54,8 @@ fn cases() -> (usize, Vec<Case>) {
     (names.len(), found)
 }
 
-/// An expression that can be due, with its parsed form. What the implementation refuses must never
-/// be due on any day of a whole cycle of the calendar.
+/// Draws an expression that can be due, with its parsed form. An expression that the implementation
+/// refuses must never be due on any day of a whole cycle of the calendar.
 fn expression(dice: &mut Random) -> (Expression, Cron) {
     loop {
         let drawn = Expression::draw(dice);

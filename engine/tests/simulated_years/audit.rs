@@ -1,4 +1,4 @@
-//! The accounts of a year: what the database says, read with other eyes, against what should be.
+//! The audit of a year: it reads the database independently and compares it with the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ struct Occurrence {
 }
 
 impl Occurrence {
-    /// Whether a clock made it due. What somebody wants once more becomes a wish of the queue and
-    /// keeps its key.
+    /// Returns whether a clock made the occurrence due. An occurrence that a person retries becomes
+    /// a queue entry and keeps its key.
     fn by_clock(&self) -> bool {
         self.origin == "clock" || self.key == self.due.to_string()
     }
@@ -155,8 +155,8 @@ impl Year {
         }
     }
 
-    /// Each moment of each stretch of its schedule was run for or stands in one stretch of missed
-    /// ones, and nothing else was.
+    /// Checks that each scheduled time of each stretch of the schedule was run or is part of one
+    /// stretch of missed ones, and that nothing else was recorded.
     fn every_moment_once(&mut self, job: &Job, mine: &[&Occurrence]) {
         let name = &job.new.name;
         let mut known: BTreeSet<Timestamp> = BTreeSet::new();
@@ -233,7 +233,8 @@ impl Year {
         assert_eq!(seen, clocks, "{name}: recorded outside of any stretch");
     }
 
-    /// Of what was found late at once, no more than the rule says is run for, in order.
+    /// Checks that of the scheduled times found late at once, no more than the rule allows were
+    /// run, in order.
     fn caught_up_in_order(
         &self,
         job: &Job,
@@ -278,7 +279,8 @@ impl Year {
         }
     }
 
-    /// Nothing of a pause is run for; clocks that were set back aside, which pass a pause twice.
+    /// Checks that no scheduled time during a pause was run. Skips years in which the clock was set
+    /// back, which pass a pause twice.
     fn pauses_were_kept(&self, job: &Job, mine: &[&Occurrence]) {
         if self.set_backs {
             return;
@@ -298,7 +300,7 @@ impl Year {
         }
     }
 
-    /// Each attempt has a reason: the one before it.
+    /// Checks that each attempt is justified by the one before it.
     fn attempts_are_justified(&self, job: &Job, one: &Occurrence, runs: Option<&Vec<Run>>) {
         let name = &job.new.name;
         if matches!(one.outcome, Some(Outcome::Missed { .. })) {
@@ -346,7 +348,7 @@ impl Year {
         );
     }
 
-    /// What is due after a job is recorded once for each of its ends.
+    /// Checks that a follower is recorded once for each end of the job that it follows.
     fn followers(
         &self,
         job: &Job,

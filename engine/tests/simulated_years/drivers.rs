@@ -1,4 +1,5 @@
-//! Who ticks: a daemon, the host's timer, people. Each may die between any two transactions.
+//! The processes that tick: a daemon, the host's timer and people. Each may die between any two
+//! transactions.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +44,8 @@ impl Year {
         }
     }
 
-    /// The host's timer: at the first quarter of an hour at which there may be something to do.
+    /// Starts a driver for the host's timer, and schedules the timer again at the first quarter of
+    /// an hour at which there may be work.
     pub fn start_timer(&mut self) {
         self.new_driver(false, true);
         let next = self.store.next_moment(self.wall()).unwrap();
@@ -90,7 +92,7 @@ impl Year {
         }
     }
 
-    /// One tick of a driver, and what it starts.
+    /// Runs one tick of a driver and starts the runs that it returns.
     pub fn drive(&mut self, pid: u32) {
         self.counts.ticks += 1;
         let me = self.drivers[&pid].me.clone();
@@ -151,7 +153,7 @@ impl Year {
         self.plan(pid);
     }
 
-    /// A driver reads what there is to do, and is slow to do it.
+    /// Lets a driver read the due jobs and act on them slowly.
     fn read(&mut self) {
         if self.read.is_some() || !self.random.permille(20) {
             return;
@@ -187,7 +189,7 @@ impl Year {
         self.forget_killed();
         for due_job in due {
             let job = &due_job.job;
-            // What a tick makes of these is its own affair.
+            // The model does not predict a tick's result for these jobs.
             if job.paused_until.is_some() || job.schedule.night.is_some() || self.paused(&job.name)
             {
                 continue;
@@ -207,7 +209,7 @@ impl Year {
         }
     }
 
-    /// A driver is to start a run.
+    /// Hands a run to a driver to start.
     pub fn hand_out(&mut self, pid: u32, run: &RunId) {
         let order = self.started.len();
         self.started.entry(run.clone()).or_insert(order);
@@ -222,7 +224,7 @@ impl Year {
         self.in_future(wait, Event::Begin(run.clone(), pid));
     }
 
-    /// When a driver ticks next, or whether it goes.
+    /// Plans the driver's next tick, or its exit.
     fn plan(&mut self, pid: u32) {
         let Some(driver) = self.drivers.get(&pid) else {
             return;
@@ -259,7 +261,7 @@ impl Year {
         self.drivers.get_mut(&pid).unwrap().wakes = wakes.max(soonest);
     }
 
-    /// A driver sees that one of its processes has ended.
+    /// Informs a driver that one of its processes has ended.
     pub fn child_ended(&mut self, parent: u32, child: u32) {
         let Some(driver) = self.drivers.get_mut(&parent) else {
             return;
@@ -306,7 +308,7 @@ impl Year {
         self.wake_daemon();
     }
 
-    /// The daemon is told that something has changed; now and then that is lost.
+    /// Informs the daemon that something has changed; the message is occasionally lost.
     pub fn wake_daemon(&mut self) {
         if self.random.permille(950) || self.resting {
             for driver in self.drivers.values_mut().filter(|driver| driver.daemon) {
@@ -315,7 +317,7 @@ impl Year {
         }
     }
 
-    /// The processes that recovery has killed are no more.
+    /// Removes the processes that recovery has killed.
     pub fn forget_killed(&mut self) {
         let killed = std::mem::take(&mut self.host.0.borrow_mut().killed);
         for pid in killed {
@@ -327,7 +329,7 @@ impl Year {
         }
     }
 
-    /// When a run that has begun now is overdue.
+    /// Returns when a run that begins now is overdue.
     pub fn overrun(&self, total: std::time::Duration) -> Micros {
         let after = total + OVERRUN_GRACE;
         self.now + Micros::try_from(after.as_micros()).unwrap() + SECOND

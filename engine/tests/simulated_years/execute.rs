@@ -39,7 +39,7 @@ pub struct LiveRun {
 const TURN_WAIT: SignedDuration = SignedDuration::from_secs(15);
 
 impl Year {
-    /// The process of a run begins, if the one who wanted to start it still lives.
+    /// Begins the process of a run, if the driver that was to start it still lives.
     pub fn begin(&mut self, run: &RunId, parent: u32) {
         let Some(driver) = self.drivers.get_mut(&parent) else {
             return;
@@ -54,7 +54,7 @@ impl Year {
         }
     }
 
-    /// False when the process is over already.
+    /// Starts the work of a run; returns false when its process is over already.
     fn perform(&mut self, run: &RunId, parent: u32, me: &ProcessIdentity) -> bool {
         let row = self.store.run(run).unwrap();
         if row.state != RunState::Requested {
@@ -238,7 +238,6 @@ impl Year {
         facts
     }
 
-    /// A run comes to its end.
     pub fn end(&mut self, pid: u32) {
         let Some(run) = self.running.get(&pid) else {
             return;
@@ -298,7 +297,7 @@ impl Year {
         }
     }
 
-    /// A run or a driver dies.
+    /// Kills the process of a run or a driver.
     pub fn die(&mut self, pid: u32) {
         if let Some(run) = self.running.remove(&pid) {
             self.counts.crashes += 1;
@@ -310,7 +309,7 @@ impl Year {
         }
     }
 
-    /// The owner of a run gets TERM.
+    /// Sends TERM to the owner of a run.
     pub fn terminate(&mut self, run: &RunId) {
         let Some((&pid, one)) = self.running.iter_mut().find(|(_, one)| one.run == *run) else {
             return;
@@ -327,7 +326,7 @@ impl Year {
         }
     }
 
-    /// Whoever was taken over can settle nothing any more.
+    /// Checks that a run that was taken over can no longer settle anything.
     fn stale_ones_are_refused(&mut self) {
         if self.stale.is_empty() || !self.random.permille(50) {
             return;

@@ -1,4 +1,4 @@
-//! What goes wrong: sleep, reboots, clocks that are set, edits, deaths.
+//! Faults of the simulated host: sleep, reboots, clock changes, edits and deaths.
 
 use runner_engine::store::NewJob;
 use runner_engine::tick::report_job;
@@ -7,7 +7,7 @@ use super::jobs;
 use super::year::{DAY, Event, HOUR, MINUTE, Micros, SECOND, Year};
 
 impl Year {
-    /// The machine or its clock does something.
+    /// Applies a random fault of the machine or its clock.
     pub fn fault(&mut self) {
         let wait = self.random.spread(2 * HOUR, 40 * DAY);
         self.in_future(wait, Event::Fault);
@@ -37,7 +37,7 @@ impl Year {
         }
     }
 
-    /// Nothing happens for so long; what runs goes on later, or has its time run out.
+    /// Suspends the host: live runs continue later or run out of time.
     fn sleep(&mut self, asleep: Micros) {
         let shift = self.random.permille(500);
         let wakes = self.now + asleep;
@@ -75,8 +75,8 @@ impl Year {
     }
 
     fn set_clock(&mut self, by: Micros) {
-        // A pause that is over stays over, whatever the clock says later; the database may take it up
-        // again where nothing was due since.
+        // A pause that is over stays over, whatever the clock shows later; the database may apply
+        // it again where nothing was due since.
         let now = self.wall();
         let jobs = self.jobs.values_mut().map(|job| &mut job.paused_until);
         for paused in jobs.chain([&mut self.all_paused]) {
@@ -86,7 +86,7 @@ impl Year {
         self.wake_all();
     }
 
-    /// A person changes the schedule of a job.
+    /// Changes the schedule of a job, as a person would.
     fn edit(&mut self) {
         let name = self.random.one_of(&self.names()).clone();
         if !self.jobs[&name].has_clock() {

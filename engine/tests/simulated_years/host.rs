@@ -11,7 +11,7 @@ use runner_engine::process::tree::Killed;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::recover::World;
 
-/// What there is at the moment.
+/// The current state of the host.
 #[derive(Debug, Default)]
 pub struct State {
     pub alive: BTreeSet<u32>,
@@ -23,9 +23,9 @@ pub struct State {
     pub killed: Vec<u32>,
     /// The next kill does not end its process in time.
     pub unkillable: bool,
-    /// A planted bug: locks are given to whoever asks.
+    /// An injected bug: every process that asks gets the lock.
     pub locks_always_free: bool,
-    /// A planted bug: nobody is ever dead.
+    /// An injected bug: dead processes seem to be alive.
     pub dead_live: bool,
 }
 
@@ -34,7 +34,6 @@ pub struct State {
 pub struct Host(pub Rc<RefCell<State>>);
 
 impl Host {
-    /// A new process.
     pub fn spawn(&self) -> ProcessIdentity {
         let mut state = self.0.borrow_mut();
         state.next += 1;
@@ -47,7 +46,7 @@ impl Host {
         }
     }
 
-    /// A process ends, whatever it held is free.
+    /// Ends a process and releases its locks.
     pub fn end(&self, pid: u32) {
         let mut state = self.0.borrow_mut();
         state.alive.remove(&pid);
@@ -68,7 +67,7 @@ impl Host {
         true
     }
 
-    /// Everything dies.
+    /// Ends all processes and starts a new boot.
     pub fn reboot(&self) {
         let mut state = self.0.borrow_mut();
         state.alive.clear();

@@ -1,5 +1,5 @@
-//! Bugs that are planted to see that a year's accounts find them: a driver that does one thing
-//! wrong, or a host that lies.
+//! Bugs that are injected to check that the audit of a year finds them: a driver that does one
+//! thing wrong, or a host that reports a wrong state.
 
 use runner_engine::schedule::Missed;
 use runner_engine::store::{DueJob, NewOccurrence, Origin};
@@ -11,17 +11,17 @@ use super::year::Year;
 pub enum Bug {
     /// A watermark moves and nothing is recorded.
     WatermarkAlone,
-    /// A moment is run for, those missed before it are forgotten.
+    /// A scheduled time is run, and the ones missed before it are not recorded.
     MissedForgotten,
     /// A stretch counts one too many.
     CountOff,
-    /// What was missed is run for as well.
+    /// Missed scheduled times are run as well.
     MissedAndRun,
-    /// A moment is recorded under two keys.
+    /// One scheduled time is recorded under two keys.
     TwoKeys,
     /// The scheduled times of a pause are run for.
     PauseIgnored,
-    /// More is caught up than the rule says.
+    /// More scheduled times are caught up than the rule allows.
     CapIgnored,
     /// Something is tried again without a reason.
     TriedAgain,

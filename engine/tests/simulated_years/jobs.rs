@@ -37,7 +37,7 @@ const CRONS: [&str; 12] = [
     "59 23 15W * *",
 ];
 
-/// The jobs of one year; the first always has a clock.
+/// Draws the jobs of one year; the first always has a clock.
 pub fn draw(random: &mut Random) -> Vec<NewJob> {
     let count = random.between(2, 5);
     let slots = u32::try_from(random.between(1, 4)).unwrap();
@@ -63,7 +63,7 @@ pub fn draw(random: &mut Random) -> Vec<NewJob> {
     jobs
 }
 
-/// What makes a job due: a clock for the first.
+/// Draws the trigger of a job: a clock for the first.
 pub fn trigger(random: &mut Random, parent: Option<String>) -> Trigger {
     match (random.between(0, 12), parent) {
         (0, Some(_)) => Trigger::Manual,

@@ -1,4 +1,4 @@
-//! What people do: ask for runs now and later, end them, want them again, pause and resume.
+//! Actions of people: they request runs now and later, end them, retry them, pause and resume.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::RunId;
@@ -7,7 +7,7 @@ use runner_engine::store::{Cancelled, NewOccurrence, Origin, Recorded, StoreErro
 use super::year::{DAY, Event, HOUR, Year};
 
 impl Year {
-    /// A person does one thing.
+    /// Performs one random action of a person.
     pub fn hand(&mut self) {
         let wait = self.random.spread(HOUR, 20 * DAY);
         self.in_future(wait, Event::Hand);
@@ -122,7 +122,7 @@ impl Year {
         (!seen.is_empty()).then(|| self.random.one_of(&seen).clone())
     }
 
-    /// Whether a job, or everything, is paused now.
+    /// Returns whether a job, or everything, is paused now.
     pub fn paused(&self, job: &str) -> bool {
         let now = self.wall();
         let job = self.jobs[job].paused_until;

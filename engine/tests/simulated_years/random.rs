@@ -1,4 +1,4 @@
-//! The dice of a year: splitmix64, so that a seed says everything that happens.
+//! The random generator of a year: splitmix64, so that the seed determines everything that happens.
 
 /// A small generator.
 #[derive(Clone, Debug)]
@@ -13,13 +13,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Evenly in `from..to`.
+    /// Returns a number distributed evenly in `from..to`.
     pub fn between(&mut self, from: i64, to: i64) -> i64 {
         let span = (to - from).max(1).cast_unsigned();
         from + (self.next() % span).cast_signed()
     }
 
-    /// True so many times in a thousand.
+    /// Returns true with a probability of `chance` in a thousand.
     pub fn permille(&mut self, chance: u64) -> bool {
         self.next() % 1000 < chance
     }
@@ -29,7 +29,7 @@ impl Random {
         &all[usize::try_from(index).unwrap()]
     }
 
-    /// Mostly near `from`, sometimes near `to`: even in the logarithm.
+    /// Returns a number that is mostly near `from` and sometimes near `to`: even in the logarithm.
     pub fn spread(&mut self, from: i64, to: i64) -> i64 {
         #[allow(clippy::cast_precision_loss)]
         let share = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;

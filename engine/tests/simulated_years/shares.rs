@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 /// How many processes share the years.
 pub const SHARES: u64 = 2;
-/// Says to a process which share is its own.
+/// Name of the variable that assigns a share to a process.
 pub const SHARE: &str = "RUNNER_TEST_SHARE";
 /// Failures after which no further years are lived.
 const ENOUGH: usize = 3;
 
 macro_rules! counts {
     ($($name:ident),*) => {
-        /// What was seen.
+        /// Counts of the simulated events.
         #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
         pub struct Counts { $(pub $name: u64),* }
 
@@ -49,7 +49,7 @@ counts!(
     late
 );
 
-/// What a process has to say.
+/// The results of one process.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct ProcessReport {
     pub counts: Counts,

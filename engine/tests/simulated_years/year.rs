@@ -28,7 +28,7 @@ pub const MINUTE: Micros = 60 * SECOND;
 pub const HOUR: Micros = 60 * MINUTE;
 pub const DAY: Micros = 24 * HOUR;
 
-/// What is to happen.
+/// A future event of the simulation.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The process of a run begins; the driver with this number has started it.
@@ -81,7 +81,7 @@ pub struct Year {
     pub host: Host,
     pub project: ProjectId,
     pub jobs: BTreeMap<String, Job>,
-    /// What a slow driver has read and not acted on yet.
+    /// The rows that a slow driver has read and not acted on yet.
     pub read: Option<(Vec<RunRow>, Vec<DueJob>)>,
     pub all_paused: Option<Timestamp>,
     pub all_pauses: Vec<(Timestamp, Timestamp)>,
@@ -114,7 +114,7 @@ pub struct Year {
 }
 
 impl Year {
-    /// A year that has not begun.
+    /// Creates a year that has not begun.
     pub fn new(seed: u64, bug: Option<Bug>) -> Self {
         let mut random = Random(seed);
         runner_engine::ids::draw_from(Some(seed));
@@ -165,12 +165,11 @@ impl Year {
         year
     }
 
-    /// Wall time.
     pub fn wall(&self) -> Timestamp {
         Timestamp::from_microsecond(self.now + self.offset).unwrap()
     }
 
-    /// Wall time as the database keeps it.
+    /// Returns the wall time in milliseconds, as the database stores it.
     pub fn wall_millis(&self) -> Timestamp {
         Timestamp::from_millisecond(self.wall().as_millisecond()).unwrap()
     }
@@ -182,9 +181,9 @@ impl Year {
         }
     }
 
-    /// The simulated time of a wall time.
+    /// Converts a wall time to simulated time.
     pub fn at_wall(&self, wall: Timestamp) -> Micros {
-        // Rounded up: a moment must have come.
+        // The result is rounded up, because the wall time must have been reached.
         wall.as_microsecond()
             .saturating_add(1)
             .saturating_sub(self.offset)
@@ -195,7 +194,7 @@ impl Year {
         self.queue.insert((self.now + wait, self.events), event);
     }
 
-    /// Everything until the end, and then until all is at rest.
+    /// Simulates the year until its end, and then until everything is at rest.
     pub fn live(&mut self) {
         self.in_future(0, Event::Daemon);
         if self.timers {
@@ -215,7 +214,7 @@ impl Year {
         self.now = self.now.max(end);
     }
 
-    /// The next thing before `end`; false when there is none.
+    /// Performs the next event before `end`; returns false when there is none.
     fn step(&mut self, end: Micros) -> bool {
         let wake = self
             .drivers
@@ -294,7 +293,7 @@ impl Year {
         panic!("it never comes to rest: {:?}", self.store.live().unwrap());
     }
 
-    /// Every moment that has come has been looked at.
+    /// Checks that every scheduled time that has passed is recorded.
     fn all_is_recorded(&mut self) {
         let now = self.wall();
         for job in self.store.jobs(&self.project).unwrap() {
@@ -350,7 +349,7 @@ impl Year {
         self.jobs.keys().cloned().collect()
     }
 
-    /// The watermark of each job that a clock makes due.
+    /// Returns the watermark of each job that a clock makes due.
     pub fn watermarks(&self) -> BTreeMap<String, Timestamp> {
         let all = self.store.due_jobs(Timestamp::MAX).unwrap();
         all.into_iter()
@@ -358,7 +357,7 @@ impl Year {
             .collect()
     }
 
-    /// The watermarks, where a schedule may have to start again because the clock was set back.
+    /// Returns the watermarks if a schedule may have to start again because the clock was set back.
     pub fn ahead(&self) -> Option<BTreeMap<String, Timestamp>> {
         let limit = self.wall().checked_add(AHEAD).unwrap();
         (self.high > limit).then(|| self.watermarks())
@@ -407,12 +406,12 @@ impl Year {
             .max(self.wall());
     }
 
-    /// The clock is at least here.
+    /// Raises the highest possible watermark to the current time.
     pub fn ticked(&mut self) {
         self.high = self.high.max(self.wall());
     }
 
-    /// A copy of the database, to be looked at with other eyes.
+    /// Copies the database into a separate connection for an independent check.
     pub fn copy(&mut self) -> rusqlite::Connection {
         self.copies += 1;
         let name = format!(

@@ -25,7 +25,7 @@ const MOST: usize = 4;
 
 /// One who is asked for a report of its own.
 pub struct Panelist {
-    /// Who answers.
+    /// The backend that answers.
     pub backend: Arc<dyn Backend>,
     /// How it pays.
     pub spending: Spending,
@@ -38,21 +38,21 @@ pub struct Panelist {
 pub struct Panel {
     /// In the order of the configuration.
     pub ready: Vec<Panelist>,
-    /// Who is not asked, and why.
+    /// Councillors that are not asked, each with the reason.
     pub absent: Vec<(String, String)>,
-    /// Who was asked, and what held its child.
+    /// Councillors that were asked, each with the sandbox of its child.
     pub asked: Vec<(String, String)>,
 }
 
 impl Context<'_> {
-    /// Those who are each asked for a report of their own.
+    /// Returns the panel of councillors, each of which is asked for a report of its own.
     pub fn voices(&self) -> &Panel {
         &self.voices
     }
 
-    /// Asks several voices at once, each by its place in [`Panel::ready`]; the results are in the
-    /// order of the questions. Each is one attempt, reserved and settled by itself, and its time is at
-    /// most what the run has left.
+    /// Asks several councillors at once, each by its index in [`Panel::ready`]; the results are in
+    /// the order of the questions. Each question is one attempt, reserved and settled separately,
+    /// and its time is at most the time that the run has left.
     pub fn ask_each(&mut self, asked: &[(usize, Request)]) -> Vec<Result<Reply, AskError>> {
         let began = boot_time();
         let mut opened = Vec::with_capacity(asked.len());
@@ -79,7 +79,8 @@ impl Context<'_> {
                 Box::pin(async move {
                     match opened {
                         Ok((backend, spending, request, open)) => {
-                            // Who had to wait for its turn has waited out of its own time.
+                            // A councillor that had to wait for its turn has used up part of its
+                            // own time.
                             let mut request = request.clone();
                             let waited = boot_time().saturating_sub(began);
                             request.limits.total = request.limits.total.saturating_sub(waited);

@@ -7,26 +7,26 @@ use serde_json::Value;
 
 use crate::{AskError, Context, JobError};
 
-/// What is asked.
+/// A question that the curator asks a model.
 pub(super) struct CuratorQuestion<'a> {
-    /// What it is for, and names it within the run.
+    /// The purpose of the question, which also identifies it within the run.
     pub(super) name: &'a str,
-    /// What to do.
     pub(super) instructions: &'a str,
     /// Untrusted texts, each with what it is.
     pub(super) texts: Vec<(String, String)>,
     /// The answer by rule.
     pub(super) rule: Value,
-    /// What may be chosen from.
+    /// The values that the answer may choose from.
     pub(super) offer: Value,
     /// The form of the answer.
     pub(super) schema: Value,
 }
 
-/// The answer, or why there is none: then what rules say stands.
+/// Asks the question and returns the answer, or the reason why there is none. Without an answer,
+/// the answer by rule stands.
 ///
 /// # Errors
-/// The run was cancelled, or its database cannot be used.
+/// Returns an error if the run was cancelled or its database cannot be used.
 pub(super) fn ask_or_reason(
     ctx: &mut Context<'_>,
     question: CuratorQuestion<'_>,
@@ -47,7 +47,8 @@ pub(super) fn ask_or_reason(
     }
 }
 
-/// Why rules alone answer: the one that was to be asked did not, in this file or in an earlier one.
+/// Returns the reason why only rules answer: the backend that was to be asked did not answer, for
+/// this file or an earlier one, or no model is configured.
 fn wordless(ctx: &Context<'_>) -> String {
     match ctx.fell().first() {
         Some(why) => why.clone(),

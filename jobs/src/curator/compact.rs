@@ -1,12 +1,14 @@
-//! Folds `logs/pending-log-entries/*.txt` into the audit log, oldest first, and clears away what is old.
+//! Folds `logs/pending-log-entries/*.txt` into the audit log, oldest first, and removes old files.
 //!
 //! ```text
 //! plan ──> shown, or executed: journal ── audit log replaced whole ── entries removed ── journal removed
 //! ```
 //!
-//! A process that dies leaves the journal. It says how long the log is with the entries and what it
-//! holds up to there; so the next plan knows whether they are in it, and either only removes them or
-//! folds them as if nothing had been. What is shown and what is done are one plan, in the same words.
+//! A process that dies leaves the journal behind. The journal records the length of the audit log
+//! with the new entries and the digest of the text up to that length. The next plan therefore knows
+//! whether the log contains the entries: it either only removes them, or folds them as if the first
+//! attempt had not happened. The plan that is shown is the plan that is executed, in the same
+//! words.
 
 use std::fs;
 use std::io;
@@ -57,7 +59,7 @@ pub enum CompactStep {
     },
 }
 
-/// What a compaction does.
+/// The steps of a compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CompactionPlan {
     /// In this order.
@@ -69,7 +71,7 @@ pub struct CompactionPlan {
 }
 
 impl CompactionPlan {
-    /// In words, a line each.
+    /// Returns the plan as text, one line for each step.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for act in &self.acts {
@@ -93,15 +95,16 @@ impl CompactionPlan {
 struct Journal {
     /// How long the log is with the entries.
     length: usize,
-    /// What it holds up to there.
+    /// Digest of the audit log up to that length.
     digest: String,
     entries: Vec<(String, String)>,
 }
 
-/// What there is to do. `keep`: how long what is over is kept; none: for ever.
+/// Plans a compaction. `keep` is how long finished jobs and findings are kept; with `None` they are
+/// kept for ever.
 ///
 /// # Errors
-/// The disk refused.
+/// Returns an error if the disk refuses a read.
 pub fn plan(
     worker: &Worker,
     keep: Option<SignedDuration>,
@@ -153,11 +156,13 @@ pub fn plan(
     Ok(plan)
 }
 
-/// Does what the plan says, under the worker's lock, which the caller holds since before the plan was
-/// made. `pause` is called between any two steps; an error of it ends everything there.
+/// Executes the plan under the worker's lock, which the caller has held since before the plan was
+/// made. `pause` is called between any two steps; if it returns an error, the execution stops
+/// there.
 ///
 /// # Errors
-/// The disk refused; what was not done is in the next plan.
+/// Returns an error if the disk refuses an operation; the next plan contains the steps that were
+/// not done.
 pub fn apply(
     worker: &Worker,
     plan: &CompactionPlan,
@@ -238,7 +243,8 @@ fn gone(path: &Path, digest: Digest) -> io::Result<()> {
     }
 }
 
-/// The entries that a compaction which died has put into the log, with what they held.
+/// Returns the entries that an interrupted compaction has already put into the log, each with the
+/// digest of its content.
 fn folded(worker: &Worker) -> io::Result<Vec<(String, String)>> {
     let text = match read_no_link(worker.path(JOURNAL), DOCUMENT) {
         Ok(text) => text,
@@ -275,7 +281,7 @@ fn listed(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Plain files that have not changed for so long.
+/// Returns the plain files in `folder` that have not changed for longer than `keep`.
 fn old(folder: &Path, keep: SignedDuration, now: Timestamp) -> io::Result<Vec<String>> {
     let mut names = listed(folder)?;
     names.retain(|name| {

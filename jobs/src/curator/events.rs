@@ -51,7 +51,7 @@ impl Severity {
     /// All of them.
     pub const ALL: [&str; 4] = ["info", "warn", "high", "critical"];
 
-    /// Of its word.
+    /// Parses the severity from its name.
     pub fn of(word: &str) -> Option<Self> {
         serde_json::from_value(word.into()).ok()
     }
@@ -66,13 +66,13 @@ pub struct Event {
     pub id: String,
     /// When it was raised.
     pub created_at: Timestamp,
-    /// Who raised it.
+    /// The person or program that raised the event.
     pub source: String,
     /// How bad it is.
     pub severity: Severity,
-    /// What should be done.
+    /// The action that the event asks for.
     pub desired_action: String,
-    /// Who should do it: the name of a backend, or a person.
+    /// The backend, by name, or the person that should act.
     pub escalation_target: String,
     /// In model calls.
     pub budget: u32,
@@ -95,11 +95,11 @@ pub struct EventStep {
     pub parent: Option<String>,
     /// `raised`, `ask`, `told`, `raise`, `ack`, `refused`.
     pub action: String,
-    /// What it had.
+    /// The event's budget before this step, in model calls.
     pub budget_before: u32,
-    /// What it has.
+    /// The event's budget after this step, in model calls.
     pub budget_after: u32,
-    /// What came of it.
+    /// The result of the step.
     pub outcome: String,
 }
 
@@ -109,7 +109,7 @@ pub struct EventStatus {
     /// As it was raised.
     #[serde(flatten)]
     pub event: Event,
-    /// What it has left.
+    /// The event's remaining budget, in model calls.
     pub left: u32,
     /// The last step's action and outcome.
     pub last: Option<(String, String)>,
@@ -129,7 +129,7 @@ pub enum EventError {
     /// It is over.
     #[error("event {0} is over: it was acknowledged")]
     Over(String),
-    /// What was given makes no event.
+    /// The given values do not make a valid event.
     #[error("{0}")]
     Bad(String),
     /// A file could not be read or written.
@@ -137,16 +137,16 @@ pub enum EventError {
     Io(#[from] io::Error),
 }
 
-/// What is to be raised.
+/// An event that is to be raised.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
-    /// Who raises it.
+    /// The person or program that raises the event.
     pub source: String,
     /// How bad it is.
     pub severity: Severity,
-    /// What should be done.
+    /// The action that the event asks for.
     pub desired_action: String,
-    /// Who should do it.
+    /// The backend or the person that should act.
     pub escalation_target: String,
     /// In model calls.
     pub budget: u32,
@@ -240,10 +240,12 @@ pub fn raise(
     Ok(event)
 }
 
-/// Takes one call from an event, before the call is made; says what is left after it.
+/// Takes one call from an event's budget, before the call is made, and returns the calls that are
+/// left after it.
 ///
 /// # Errors
-/// Nothing is left, it is over, there is none, or the disk refused. That nothing is left is noted.
+/// Returns an error if no budget is left, the event is over, there is no such event, or the disk
+/// refuses. A refusal for lack of budget is recorded.
 pub fn spend(worker: &Worker, id: &str, now: Timestamp) -> Result<u32, EventError> {
     let _held = worker.lock()?;
     let standing = find(&load(worker)?, id)?;
@@ -296,19 +298,20 @@ pub fn record_outcome(
     Ok(())
 }
 
-/// All events with what has become of them, in order; and how many lines could not be read.
+/// Returns all events in order, each with its current status, and the number of lines that could
+/// not be read.
 ///
 /// # Errors
-/// The disk refused.
+/// Returns an error if the disk refuses a read.
 pub fn all(worker: &Worker) -> io::Result<(Vec<EventStatus>, u64)> {
     let EventBook { events, bad } = load(worker)?;
     Ok((events, bad))
 }
 
-/// The event of this id, or of an unambiguous beginning or end of one.
+/// Returns the event with this id, or with an id that begins or ends with it unambiguously.
 ///
 /// # Errors
-/// There is none, or several.
+/// Returns an error if no event matches, or several do.
 pub fn named(events: &[EventStatus], id: &str) -> Result<EventStatus, EventError> {
     let fits = |it: &&EventStatus| it.event.id.starts_with(id) || it.event.id.ends_with(id);
     let found: Vec<&EventStatus> = events.iter().filter(fits).collect();
@@ -361,7 +364,7 @@ fn load(worker: &Worker) -> io::Result<EventBook> {
         let Some(standing) = events.get_mut(&step.event) else {
             continue;
         };
-        // Nothing is ever given back, whatever a row says.
+        // A budget never grows again, even if a row states more.
         standing.left = standing.left.min(step.budget_after);
         standing.over |= step.action == "ack";
         standing.last = Some((step.action, step.outcome));

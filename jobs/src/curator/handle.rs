@@ -1,8 +1,8 @@
-//! An event handed to a model: one call of the event's budget, words for people, and further events
-//! out of what is left.
+//! Hands an event to a model: it spends one call of the event's budget, and yields a text for
+//! people and further events that are paid out of the rest of the budget.
 //!
-//! Must never do what the model says: its answer is noted, and what it raises waits for a person or
-//! for a further hand-over, with less to spend.
+//! This module must never do what the model asks for: the answer is recorded, and the events that
+//! it raises wait for a person or for a further hand-over, with less to spend.
 
 use runner_engine::outcome::Class;
 use runner_text::counted;

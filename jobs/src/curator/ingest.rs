@@ -1,10 +1,11 @@
-//! ingest-claude-session: a chunk of a transcript becomes learnings, each with file and line.
+//! ingest-claude-session: turns a chunk of a transcript into learnings, each with file and line.
 //!
-//! Rules find two things: a call that failed and a later one of its kind that did not (what mended it),
-//! and a person's correction ("no, …", "always …", "never …"). A model may only drop some of them and
-//! word a title. A chunk that is not the end puts the next one into the queue, in the same publication:
-//! a session is read to its end whatever dies in between. Must never read what runner wrote, nor
-//! sessions that runner started itself.
+//! Rules find two things: a failed call followed by a call of the same kind that succeeded (the
+//! fix), and a person's correction ("no, …", "always …", "never …"). A model may only drop some of
+//! the learnings and write their titles. A chunk that is not the last one puts the next chunk into
+//! the queue in the same publication, so a session is read to its end even if a process dies in
+//! between. This module must never read text that runner wrote, or sessions that runner started
+//! itself.
 
 use runner_text::counted;
 use std::collections::BTreeMap;
@@ -30,19 +31,19 @@ use crate::{Context, JobError};
 const CHUNK: u64 = 5_000;
 /// The most learnings of one chunk.
 const MOST: usize = 10;
-/// A failure is held so many events for what mends it.
+/// Number of events for which a failure is kept while its fix is awaited.
 const WINDOW: usize = 60;
 
 /// Something worth knowing next time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Learning {
-    /// The line that tells it, and the one that ends it.
+    /// The first and the last line of the transcript that the learning is about.
     pub lines: (u64, u64),
     /// `repair` or `correction`.
     pub rule: &'static str,
     /// One line.
     pub title: String,
-    /// What happened, quoted.
+    /// A description of the event, with quotes.
     pub body: String,
 }
 
@@ -52,7 +53,7 @@ pub struct Finder {
     count: usize,
     /// Calls without an outcome: tool and target.
     open: BTreeMap<String, (String, String, u64)>,
-    /// Failures that nothing has mended: by what they were about.
+    /// Failures without a fix so far, by the tool and the subject of the call.
     failed: BTreeMap<(String, String), (usize, u64, String, String)>,
     found: Vec<Learning>,
 }
@@ -66,7 +67,7 @@ impl Finder {
             SessionEventKind::Call { id, tool, target } => {
                 self.open
                     .insert(id.clone(), (tool.clone(), target.clone(), event.line));
-                // What never comes back must not pile up.
+                // Calls that never get an outcome must not pile up.
                 if self.open.len() > 10_000 {
                     self.open.pop_first();
                 }
@@ -80,7 +81,7 @@ impl Finder {
         }
     }
 
-    /// What was found.
+    /// Returns the learnings that were found.
     pub fn done(self) -> Vec<Learning> {
         self.found
     }
@@ -153,7 +154,8 @@ impl Finder {
     }
 }
 
-/// What two calls share that try the same: the program and its first word, or the file.
+/// Returns the part that two calls with the same intent have in common: the program and its first
+/// word, or the file.
 fn about(tool: &str, target: &str) -> String {
     if tool != "Bash" {
         return target.to_owned();
@@ -163,7 +165,7 @@ fn about(tool: &str, target: &str) -> String {
         .split_whitespace()
         .filter(|word| !word.contains('='))
         .collect();
-    // Of these the third word says what is done.
+    // For these programs the third word names the action.
     let deep = [
         "gh", "docker", "kubectl", "aws", "gcloud", "npm", "pnpm", "yarn",
     ];
@@ -174,7 +176,7 @@ fn about(tool: &str, target: &str) -> String {
     words.into_iter().take(count).collect::<Vec<_>>().join(" ")
 }
 
-/// The first line that says something.
+/// Returns the first line of an error message that carries information.
 fn reason(text: &str) -> String {
     let says = |line: &&str| {
         !line.is_empty()
@@ -186,7 +188,7 @@ fn reason(text: &str) -> String {
     one_line(line)
 }
 
-/// Opens a transcript: a regular file, whatever its name says.
+/// Opens a transcript. The path must lead to a regular file.
 fn open(root: &Path, path: &Path) -> Result<File, String> {
     open_named(root, path).map_err(|error| format!("its source {}: {error}", path.display()))
 }
@@ -332,7 +334,7 @@ fn describe(tally: &Tally, own: u64) -> String {
     reported
 }
 
-/// Whether a file has this line.
+/// Checks whether a file has this line.
 fn has_more(root: &Path, path: &Path, line: u64) -> bool {
     let Ok(file) = open(root, path) else {
         return false;
@@ -341,7 +343,7 @@ fn has_more(root: &Path, path: &Path, line: u64) -> bool {
     rest.skip_to(line).is_ok() && rest.place().line == line && rest.next().is_some()
 }
 
-/// The job for what comes behind; the same id however often this one is done.
+/// Returns the job for the next chunk. Its id is the same however often the current job is done.
 fn follow_up(job: &JobFile, source: &Source, next: u64) -> JobFile {
     let hex = Digest::of(format!("{} {next}", job.id).as_bytes()).short();
     let source = Source {
@@ -360,7 +362,7 @@ fn follow_up(job: &JobFile, source: &Source, next: u64) -> JobFile {
     follow
 }
 
-/// Those that say something new.
+/// Returns the learnings that add something to `there` and to the earlier ones.
 fn fresh(learnings: Vec<Learning>, there: &[String]) -> Vec<Learning> {
     let mut known: Vec<near::Sets> = there.iter().map(|text| near::Sets::of(text)).collect();
     let mut kept = Vec::new();
@@ -379,7 +381,8 @@ fn fresh(learnings: Vec<Learning>, there: &[String]) -> Vec<Learning> {
     kept
 }
 
-/// Those that are written, by rule the first; a model drops some and words titles.
+/// Chooses the learnings that are written. By rule these are the first ones; a model drops some and
+/// writes their titles.
 fn choose(
     ctx: &mut Context<'_>,
     job: &JobFile,
@@ -528,7 +531,7 @@ mod tests {
             "The user doesn't want to proceed",
         ));
         events.extend(call(9, "e", "git push", false, "ok"));
-        // Another command of the same program mends nothing.
+        // Another command of the same program is not a fix.
         events.extend(call(
             20,
             "f",

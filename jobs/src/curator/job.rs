@@ -13,7 +13,7 @@ pub const LARGEST: u64 = 64 * 1024;
 /// The most attempts that a file may ask for.
 const RETRIES: u32 = 10;
 
-/// What is to be done.
+/// The kinds of work that a curator does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CuratorJobKind {
@@ -38,7 +38,7 @@ impl CuratorJobKind {
         }
     }
 
-    /// The kind of this word.
+    /// Parses the kind from its name.
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
@@ -50,7 +50,7 @@ impl fmt::Display for CuratorJobKind {
     }
 }
 
-/// What a job is about.
+/// The file, or the part of a file, that a job is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// A file: absolute, or below the project's root.
@@ -68,14 +68,14 @@ pub struct Source {
 pub struct JobFile {
     /// `20060102T150405Z-kind-8hex`; the file's name without its ending.
     pub id: String,
-    /// What is to be done.
+    /// The kind of work.
     pub kind: CuratorJobKind,
     /// When it was asked for.
     pub created_at: Timestamp,
     /// How often it is tried again.
     #[serde(default = "one")]
     pub max_retries: u32,
-    /// What it is about.
+    /// The file that the job is about, for kinds that need one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
     /// Higher goes first.
@@ -101,7 +101,8 @@ fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl JobFile {
-    /// A fresh one. `hex` are its last eight characters.
+    /// Creates a job that has not been tried yet. `hex` becomes the last eight characters of its
+    /// id.
     pub fn new(kind: CuratorJobKind, source: Option<Source>, hex: &str, now: Timestamp) -> Self {
         let at = now
             .to_zoned(TimeZone::UTC)
@@ -180,7 +181,7 @@ impl JobFile {
         text
     }
 
-    /// The last eight characters of its id.
+    /// Returns the last eight characters of the job's id.
     pub fn hex(&self) -> &str {
         self.id.rsplit('-').next().unwrap_or(&self.id)
     }

@@ -51,7 +51,7 @@ use worker_status::{WorkerState, WorkerStatus};
 /// The word for jobs of this kind.
 pub const KIND: &str = "curator";
 
-/// What one job file came to.
+/// The result of one job file.
 #[derive(Debug, Default)]
 pub struct JobProduct {
     /// Files of the project, with their content; none of them is there yet.
@@ -104,7 +104,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
         ctx.progress
             .step("job files", u64::from(at), u64::from(spec.batch));
         if let Err(error) = one(ctx, spec, &worker, &claimed, &mut reported) {
-            // Nothing of this run is placed: what it had done waits again.
+            // Nothing of this run is published, so the jobs that it had done go back into the
+            // queue.
             for claimed in &reported.claimed {
                 worker
                     .put_back(claimed, None)
@@ -114,7 +115,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
             status.set(&worker, WorkerState::Idle, ctx.wall());
             return Err(error);
         }
-        // What came back from a process that died may be what killed it.
+        // A job that came back from a process that died may have caused the death.
         if claimed.job.returned > 0 {
             break;
         }
@@ -160,7 +161,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     Ok(finished)
 }
 
-/// Whether the database has settled a run; one that it does not know, or knows no more, is over.
+/// Checks whether the database has settled a run. A run that the database does not know, or has
+/// forgotten, counts as over.
 fn is_over(ctx: &Context<'_>, run: &str) -> bool {
     let Ok(run) = run.parse::<RunId>() else {
         return true;
@@ -172,7 +174,7 @@ fn is_over(ctx: &Context<'_>, run: &str) -> bool {
     }
 }
 
-/// What a run would find waiting, in words; changes nothing.
+/// Describes the work that a run would find waiting. Changes nothing.
 pub fn dry_run(root: &std::path::Path, spec: &CuratorSpec) -> Vec<String> {
     match Worker::of(root, &spec.worker_dir) {
         Ok(worker) => vec![format!(
@@ -193,12 +195,12 @@ struct RunCounts {
     lines: Vec<String>,
     without: Option<String>,
     last_error: Option<String>,
-    /// What is staged: its jobs, and the files of theirs.
+    /// The staged jobs. `made` holds their files.
     claimed: Vec<Claimed>,
     made: Vec<(String, String)>,
 }
 
-/// One claimed file, up to what is staged for it.
+/// Handles one claimed file, up to staging its results.
 fn one(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,
@@ -242,7 +244,7 @@ fn one(
                 .map_err(|error| io("use", worker, error))?;
             Err(error)
         }
-        // Whatever it says then: it was not tried to its end.
+        // The error does not count, because the cancelled job was not tried to its end.
         Err(error) if ctx.cancel.is_cancelled() => {
             worker
                 .put_back(claimed, None)
@@ -252,7 +254,8 @@ fn one(
         Err(error) => {
             let why = ctx.redactor.redact(&whole(&error)).into_owned();
             reported.last_error = Some(format!("{}: {why}", job.id));
-            // What the file asks for does not mend itself; a disk may.
+            // Only a disk error may go away by itself; an error in the request of the file does
+            // not.
             let again = matches!(error, JobError::Io { .. }) && job.attempts < job.max_retries;
             let done = if again {
                 reported.back += 1;

@@ -1,8 +1,9 @@
-//! dream-seed: what notes leave open, as drafts of ideas, each with the place it comes from.
+//! dream-seed: drafts ideas from the open points of notes, each with the place that it comes from.
 //!
-//! Open is what a note says to be so: an unchecked task, TODO, FIXME, "Idea:", "Open question:". What
-//! is near to an idea that is there, archived ones included, or to another draft, is no draft. Must
-//! never take up what runner wrote itself: it would end in talking to itself.
+//! An open point is one that the note marks as open: an unchecked task, TODO, FIXME, "Idea:", "Open
+//! question:". A point that is similar to an existing idea, archived ones included, or to another
+//! draft is not drafted. This module must never use text that runner wrote itself, because runner
+//! would end up talking to itself.
 
 use runner_text::counted;
 use std::path::Path;
@@ -22,7 +23,7 @@ use crate::{Context, JobError};
 const MOST: usize = 5;
 /// Candidates that a model may choose from.
 const SHOWN: usize = 20;
-/// What marks a file as written by runner.
+/// The front matter key that marks a file as written by runner.
 pub const MARK: &str = "generated_by";
 
 /// Something open.
@@ -32,7 +33,7 @@ pub struct Seed {
     pub path: String,
     /// The line.
     pub line: usize,
-    /// What is open, in the note's words.
+    /// The open point, in the note's own words.
     pub text: String,
     /// The note's title.
     pub title: String,
@@ -45,7 +46,7 @@ impl Seed {
     }
 }
 
-/// What a note leaves open.
+/// Returns the open points of a note.
 pub fn seeds(note: &LintNote) -> Vec<Seed> {
     let document = front_matter::split(&note.text);
     if document
@@ -109,7 +110,7 @@ pub fn seeds(note: &LintNote) -> Vec<Seed> {
     found
 }
 
-/// Those that say something that neither `there` nor an earlier one says.
+/// Returns the seeds that are new compared to `there` and to the earlier seeds.
 pub fn fresh(seeds: Vec<Seed>, there: &[String]) -> Vec<Seed> {
     let known: Vec<near::Sets> = there.iter().map(|text| near::Sets::of(text)).collect();
     // An idea that quotes the line holds it, however long the idea is.
@@ -212,7 +213,7 @@ pub(super) fn run(
     })
 }
 
-/// The texts of all ideas, archived ones too.
+/// Returns the texts of all ideas, including archived ones.
 fn ideas(folder: &Path) -> Vec<String> {
     let (notes, _) = notes(folder, folder, &[], None);
     notes.into_iter().map(|note| note.text).collect()
@@ -220,7 +221,8 @@ fn ideas(folder: &Path) -> Vec<String> {
 
 type Chosen = Vec<(Seed, String)>;
 
-/// The drafts with their titles: by rule the first, in a model's order and words where there is one.
+/// Chooses the drafts and their titles. By rule these are the first ones; a model, where there is
+/// one, sets the order and writes the titles.
 fn choose(
     ctx: &mut Context<'_>,
     job: &JobFile,
@@ -279,7 +281,7 @@ fn choose(
     Ok((chosen, None))
 }
 
-/// The beginning of a text, cut between words.
+/// Shortens a text to about `most` characters. The cut is between words.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     let mut out = String::new();
     for word in text.split_whitespace() {
@@ -294,7 +296,7 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     out
 }
 
-/// A name for a file.
+/// Converts a title to a file name.
 pub(super) fn slug(title: &str) -> String {
     let words: Vec<String> = title
         .to_lowercase()
@@ -310,7 +312,7 @@ pub(super) fn slug(title: &str) -> String {
     }
 }
 
-/// A value of front matter, in quotes where it needs them.
+/// Formats a value of front matter, in quotes where it needs them.
 pub(super) fn yaml(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+ ".contains(c);
     if text.chars().all(plain) && !text.starts_with(['-', ' ']) {

@@ -2,7 +2,7 @@
 
 use super::job::CuratorJobKind;
 
-/// What a curator works on, and how much.
+/// The folders that a curator works on, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CuratorSpec {
     /// Its folder with the queue, below the project's root.

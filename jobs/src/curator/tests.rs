@@ -100,7 +100,7 @@ fn claimed(claim: Claim) -> Option<Claimed> {
     }
 }
 
-/// What a publication does at the end of a job.
+/// Finishes a job in the way that a publication does.
 fn finish(worker: &Worker, claimed: &Claimed) {
     let name = format!("{}.json", claimed.job.id);
     let record = claimed.record(&JobProduct::default(), now());
@@ -168,7 +168,7 @@ fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
             scope.spawn(move || work(number));
         }
     });
-    // What the last ones left is settled by whoever comes next.
+    // The next consumer settles the files that the last ones left.
     work(99);
     let (done, failed) = (names(&worker, "done").len(), names(&worker, "failed").len());
     assert_eq!(done + failed / 2, count);
@@ -355,7 +355,7 @@ fn each_bad_file_goes_to_the_failed_with_its_reason_and_the_rest_is_worked_on() 
             bytes
         );
     }
-    // What is no file at all.
+    // Entries that are not plain files.
     let (folder, worker) = place();
     worker
         .enqueue(CuratorJobKind::LintWiki, None, 0, now())
@@ -417,7 +417,7 @@ fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again
     assert!(third.moved[0].why.contains("second time"));
     assert!(names(&worker, "processing").is_empty());
 
-    // It was placed, and the process died before it could say so: done stays done.
+    // The job was published and the process died before it could report it: the job stays done.
     let job = worker
         .enqueue(CuratorJobKind::DreamSeed, None, 0, now())
         .unwrap();
@@ -555,7 +555,7 @@ fn a_torn_or_forged_row_gives_nothing_back() {
     }
 }
 
-/// Every file of a folder.
+/// Returns every file below a folder, with its content.
 fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -569,7 +569,7 @@ fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// What the folder holds once all is done that was shown, and nothing else.
+/// Returns the files that the folder must hold after the shown plan was executed in full.
 fn as_shown(
     worker: &Worker,
     shown: &compact::CompactionPlan,
@@ -620,7 +620,7 @@ fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing
         let count = dice.roll(6);
         let mut words = Vec::new();
         for at in 0..count {
-            // Some have the same words, some no line end, some the same moment.
+            // Some entries have the same words, some no newline at the end, some the same time.
             let word = format!("entry {}.", dice.roll(3));
             let text = format!(
                 "{word}{}",

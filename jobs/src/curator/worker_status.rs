@@ -1,4 +1,4 @@
-//! What the worker says of itself: `logs/status.json` and `logs/audit.md`.
+//! The worker's own status: `logs/status.json` and `logs/audit.md`.
 
 use std::fs;
 use std::io;
@@ -42,12 +42,12 @@ pub struct WorkerStatus {
     pub current_job: Option<String>,
     /// How many jobs were begun in the last 60 minutes.
     pub done_this_hour: u32,
-    /// What went wrong last.
+    /// The last error.
     pub last_error: Option<String>,
 }
 
 impl WorkerStatus {
-    /// Of a worker that begins.
+    /// Creates the status of a worker that starts.
     pub fn new(owner: ProcessIdentity, now: Timestamp) -> Self {
         Self {
             pid: owner.pid,
@@ -63,13 +63,13 @@ impl WorkerStatus {
         }
     }
 
-    /// What the worker said last; none if nothing, or nothing that can be read.
+    /// Reads the worker's last status. Returns `None` if there is none or it cannot be read.
     pub fn read(worker: &Worker) -> Option<Self> {
         let text = super::queue::read(&worker.path("logs/status.json")).ok()??;
         serde_json::from_slice(&text).ok()
     }
 
-    /// Whether the process that wrote it is still there.
+    /// Checks whether the process that wrote the status is still alive.
     pub fn is_alive(&self) -> bool {
         let owner = ProcessIdentity {
             pid: self.pid,
@@ -90,7 +90,7 @@ impl WorkerStatus {
         self.write(worker, state, now);
     }
 
-    /// It is for people: that it cannot be written costs no job.
+    /// Writes the status. It is for people only, so a failed write does not fail a job.
     fn write(&mut self, worker: &Worker, state: WorkerState, now: Timestamp) {
         (self.state, self.updated_at) = (state, now);
         let mut text = serde_json::to_vec_pretty(self).expect("string keys only");

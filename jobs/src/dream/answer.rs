@@ -1,6 +1,6 @@
-//! What a reply is worth: its elements, and what of a proposal rests on what exists.
+//! Judges a reply: its elements, and the proposals that rest on evidence that exists.
 //!
-//! Must never take a word of a reply for a fact: each reference is looked for.
+//! This module must never take a statement of a reply for a fact: it looks up each reference.
 
 use runner_backends::Reply;
 use runner_engine::outcome::Class;
@@ -17,13 +17,13 @@ use crate::evidence::{ProjectEvidence, Reference, references};
 
 /// The longest reply that is looked at, in bytes, whatever was asked.
 const LONGEST_REPLY: usize = 4 * 1024 * 1024;
-/// What of a reply one shown idea may take, in bytes, where that comes to more.
+/// Bytes of a reply for each shown idea, if the sum is larger than [`LONGEST_REPLY`].
 const PER_ANSWER: usize = 1024;
 /// How many elements of a reply are looked at.
 const ELEMENTS: usize = 5000;
 
-/// A reply is no longer than there is anything to say: [`LONGEST_REPLY`], or more where so many
-/// ideas were shown.
+/// Checks the length of a reply. The limit is [`LONGEST_REPLY`], or more if that many ideas were
+/// shown.
 pub(super) fn fits(reply: &Reply, shown: usize) -> Result<(), JobError> {
     let most = LONGEST_REPLY.max(shown.saturating_mul(PER_ANSWER));
     let bytes = reply.text.len();
@@ -34,7 +34,7 @@ pub(super) fn fits(reply: &Reply, shown: usize) -> Result<(), JobError> {
     Err(JobError::failed(Class::Malformed, why))
 }
 
-/// The elements of a reply: an array, one in an object around it, or one in the text.
+/// Returns the elements of a reply: from an array, an array in an object, or an array in the text.
 pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
     let given = match &reply.value {
         Some(Value::Array(elements)) => Some(elements),
@@ -66,7 +66,7 @@ pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
     elements
 }
 
-/// Why nothing of a reply can be used.
+/// Returns the reason why no part of a reply can be used.
 pub(super) fn none_good(refused: &[Refused]) -> String {
     if refused.is_empty() {
         return "the reply has no proposals".to_owned();
@@ -83,7 +83,7 @@ pub(super) fn none_good(refused: &[Refused]) -> String {
     )
 }
 
-/// The rule's words where the answer repeats its hashes.
+/// Restores the rule's wording where the answer repeats the rule's hashes.
 pub(super) fn worded(
     judged: &ClassifiedIdeas,
     proposal: Proposal,
@@ -96,7 +96,8 @@ pub(super) fn worded(
     }
 }
 
-/// What is proposed to go must rest on what exists; without, nothing is proposed to happen.
+/// Changes a proposal to archive into one to keep, unless its evidence cites something that exists
+/// and nothing that does not.
 pub(super) fn grounded(
     room: &ProjectEvidence,
     offer: &Offer,

@@ -31,13 +31,13 @@ pub struct ClassifiedIdea {
     pub text: String,
     /// When it was read.
     pub stat: Stat,
-    /// Of the text.
+    /// Digest of the text.
     pub digest: Digest,
-    /// What was found about it.
+    /// The evidence about the idea.
     pub grounds: Evidence,
     /// The ideas near it.
     pub near: Vec<Neighbour>,
-    /// What the rule says.
+    /// The rule's verdict on the idea.
     pub verdict: RuleVerdict,
     /// How much there is to it.
     pub merit: f64,
@@ -48,17 +48,17 @@ pub struct ClassifiedIdea {
 pub struct ClassifiedIdeas {
     /// In the order of selection.
     pub shown: Vec<ClassifiedIdea>,
-    /// What may be answered.
+    /// The targets that an answer may choose from.
     pub offer: Offer,
     /// With how many of how many others they were compared, if not with all.
     pub compared: Option<(usize, usize)>,
 }
 
-/// Reads and judges the ideas at these places. What cannot be read any more becomes a trouble, and
-/// what no longer fits in [`TEXTS`] waits for another pass.
+/// Reads and judges the ideas at these places. An idea that can no longer be read is added to
+/// `troubles`; ideas that no longer fit into [`TEXTS`] wait for another pass.
 ///
 /// # Errors
-/// The index failed.
+/// Returns an error if the index failed.
 pub fn judge_all(
     ideas: &[Idea],
     selected: &[usize],
@@ -148,8 +148,9 @@ pub fn judge_all(
 
 type OtherIdeas<'a> = (&'a Idea, String, Digest);
 
-/// The ideas that were not selected, as far as the bounds allow; and how many of how many, if not
-/// all. One that cannot be read was a trouble of the survey, or is one of the next.
+/// Reads the ideas that were not selected, as far as the limits allow, and returns how many of how
+/// many were read if not all were. An idea that cannot be read was reported by the survey, or will
+/// be by the next one.
 fn others<'a>(
     ideas: &'a [Idea],
     texts: &[(&Idea, String, Stat, Digest)],
@@ -172,9 +173,10 @@ fn others<'a>(
     (others, None)
 }
 
-/// Which idea each selected one may be merged into. Of two selected ones the smaller goes into the
-/// larger, at about the same size the newer into the older; never both ways. One that was not
-/// selected was there before, so it is always the destination.
+/// Determines the idea that each selected one may be merged into. If two selected ideas match, the
+/// smaller goes into the larger; at about the same size, the newer goes into the older. The
+/// direction is never both ways. An idea that was not selected existed before, so it is always the
+/// destination.
 fn destinations(
     texts: &[(&Idea, String, Stat, Digest)],
     near: &BTreeMap<String, Vec<Neighbour>>,

@@ -22,13 +22,13 @@ pub struct Decision {
     /// `accepted`, `rejected`, `amended`, `skipped` or `undone`; any word that a later version
     /// knows is a decision too.
     pub decision: String,
-    /// What was done, in the contract's words.
+    /// The action that was carried out, in the contract's terms.
     #[serde(default)]
     pub action: String,
     /// When, RFC 3339.
     #[serde(default)]
     pub at: String,
-    /// What the person said about it.
+    /// The person's note on the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// The content that was decided on; absent: any.
@@ -43,7 +43,7 @@ pub struct Decisions {
 }
 
 impl Decision {
-    /// One that is made now.
+    /// Creates a decision that was made at `at`, without a note or a hash.
     pub fn new(id: &str, decision: &str, action: Action, at: Timestamp) -> Self {
         Self {
             proposal_id: id.to_owned(),
@@ -55,7 +55,7 @@ impl Decision {
         }
     }
 
-    /// Whether it was about this content.
+    /// Checks whether the decision covers this content.
     fn covers(&self, targets_hash: Option<&str>) -> bool {
         match (&self.targets_hash, targets_hash) {
             (Some(own), Some(asked)) => own == asked,
@@ -63,7 +63,7 @@ impl Decision {
         }
     }
 
-    /// The file with this decision behind all that is there.
+    /// Returns the content of the file with this decision added as its last line.
     pub fn appended(&self, file: &[u8]) -> Vec<u8> {
         let json = serde_json::to_string(self).expect("a decision has string keys only");
         let mut text = file.to_vec();
@@ -83,7 +83,7 @@ impl Decisions {
             let Some(json) = line.trim().strip_prefix("- ") else {
                 continue;
             };
-            // Values of other kinds in what is only told are no reason to ask again.
+            // A value of an unexpected type in an informational field is no reason to ask again.
             let Ok(serde_json::Value::Object(found)) = serde_json::from_str(json) else {
                 continue;
             };
@@ -114,19 +114,20 @@ impl Decisions {
         decisions
     }
 
-    /// Whether this proposal, about targets with this content, was decided (contracts/dream.md,
-    /// rule 8).
+    /// Checks whether this proposal, about targets with this content, was decided
+    /// (contracts/dream.md, rule 8).
     pub fn decided(&self, id: &str, targets_hash: &str) -> bool {
         self.of(id, Some(targets_hash)).is_some()
     }
 
-    /// The decision that stands on a proposal about this content; without a hash, about any.
+    /// Returns the decision in force on a proposal about this content; without a hash, about any
+    /// content.
     pub fn of(&self, id: &str, targets_hash: Option<&str>) -> Option<&Decision> {
         let all = self.by_id.get(id)?;
         all.iter().rev().find(|one| one.covers(targets_hash))
     }
 
-    /// The ids that begin like this and have a decision that stands.
+    /// Returns the ids that begin with `prefix` and have a decision in force.
     pub fn ids<'s>(&'s self, prefix: &'s str) -> impl Iterator<Item = &'s str> {
         let from = self.by_id.range(prefix.to_owned()..);
         from.take_while(move |(id, _)| id.starts_with(prefix))

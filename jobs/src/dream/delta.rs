@@ -5,7 +5,7 @@ use super::inventory::Idea;
 use super::quarantine::Quarantine;
 use super::state::DreamState;
 
-/// What was selected.
+/// The selection of the ideas for a pass.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Delta {
     /// Places of the selected ideas, in the order in which they are shown.
@@ -18,8 +18,8 @@ pub struct Delta {
     pub parked: Vec<usize>,
 }
 
-/// Selects at most `max` of `ideas`. Of ideas shown at the same time, or never, the first by path
-/// comes first.
+/// Selects at most `max` of `ideas`. Ideas that were shown at the same time, or never, are ordered
+/// by path.
 pub fn select(ideas: &[Idea], state: &DreamState<'_>, parked: &Quarantine, max: usize) -> Delta {
     let mut next = 0;
     let mut changed = |idea: &Idea| state.triaged(&idea.path, &mut next) != Some(idea.digest);

@@ -1,8 +1,9 @@
-//! Is someone in the midst of something? (contracts/dream.md, rule 7.)
+//! Checks whether somebody is in the middle of other work (contracts/dream.md, rule 7).
 //!
-//! Facts for admission, gathered and not judged: an unfinished merge, changes that git sees below the
-//! dream's paths; and, once the changed ideas are known, those that were saved a moment ago. Must never write, and never call work in
-//! progress what a pass itself leaves behind: state, proposals and decisions are ignored by git.
+//! The module gathers facts for admission and does not judge them: an unfinished merge, changes
+//! that git sees below the dream's paths and, once the changed ideas are known, the ideas that were
+//! saved very recently. It must never write, and never count the files that a pass itself leaves
+//! behind as work in progress: git ignores the state, the proposals and the decisions.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::git::Git;
@@ -12,7 +13,7 @@ use super::inventory::Idea;
 use super::spec::{Dirty, DreamSpec};
 use crate::JobError;
 
-/// What lies in git's folder while something is going on there, and what that is.
+/// Entries of git's folder that exist while an operation is in progress, each with its description.
 const IN_PROGRESS: [(&str, &str); 6] = [
     ("index.lock", "git is at work (index.lock)"),
     ("MERGE_HEAD", "a merge is unfinished"),
@@ -22,10 +23,11 @@ const IN_PROGRESS: [(&str, &str); 6] = [
     ("REVERT_HEAD", "a revert is unfinished"),
 ];
 
-/// Why a pass has to wait, one entry a reason or a file; empty when it need not.
+/// Returns the reasons why a pass has to wait, one entry for each reason or file. The list is empty
+/// if the pass need not wait.
 ///
 /// # Errors
-/// Git gave no answer.
+/// Returns an error if git gives no answer.
 pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
     let mut found = Vec::new();
     let folder = git.path(&["--git-dir"])?;
@@ -52,8 +54,9 @@ pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
     Ok(found)
 }
 
-/// The changed ideas that were saved within the quiet time, and when the last of them has had its
-/// quiet; `None` when there is none. A date in the future is no reason to wait for it.
+/// Returns the changed ideas that were saved within the quiet time, and the time when the last of
+/// them leaves it. Returns `None` if there are no such ideas. A date far in the future is no reason
+/// to wait.
 pub(super) fn just_changed(
     ideas: &[Idea],
     selected: &[usize],

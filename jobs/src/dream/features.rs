@@ -1,8 +1,8 @@
-//! What an idea's own text shows: its form, not its meaning.
+//! The features of an idea's own text: its form, not its meaning.
 //!
-//! Cues that a person would count too: headings, lists, check boxes, a status that it declares, a
-//! parent that it names. Pure, and linear in the text. Must never believe a word: that a text calls
-//! itself done is one cue among others.
+//! The features are cues that a person would count too: headings, lists, check boxes, a declared
+//! status, a named parent. The module is pure, and linear in the length of the text. It must never
+//! trust the text: a text that declares itself done is one cue among others.
 
 use runner_text::{front_matter, markdown};
 
@@ -120,12 +120,12 @@ const VERBS: &[&str] = &[
     "wire",
     "write",
 ];
-/// Words of someone who tells what happened.
+/// Words of an author who describes past events.
 const TELLING: &[&str] = &[
     "i", "i'd", "i'm", "i've", "me", "my", "our", "us", "we", "we'd", "we've",
 ];
 
-/// What an idea says of its own standing.
+/// The status that an idea declares for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declared {
     /// Implemented, shipped, done.
@@ -153,11 +153,11 @@ pub struct Features {
     pub boxes: (usize, usize),
     /// List items, sentences and the title that begin with a verb of work.
     pub verbs: usize,
-    /// Share of words of someone who tells, from 0 to 1.
+    /// Share of narrative words in the text, from 0 to 1.
     pub telling: f64,
-    /// What it declares.
+    /// The status that the text declares.
     pub declared: Option<Declared>,
-    /// The document that it says it belongs to.
+    /// The document that the idea declares itself a part of.
     pub parent: Option<String>,
     /// It calls itself a post, an essay, a talk.
     pub post: bool,
@@ -222,7 +222,7 @@ impl Features {
         found
     }
 
-    /// A line near the top, where a text says what it is.
+    /// Reads a line near the top, where a text may declare its status and its parent.
     fn head(&mut self, line: &str) {
         let bare: String = line
             .chars()
@@ -292,23 +292,24 @@ impl Features {
         }
     }
 
-    /// Whether its own list of things to do is all done.
+    /// Checks whether the idea's own task list is complete: at least three ticked boxes and no open
+    /// one.
     pub fn all_ticked(&self) -> bool {
         self.boxes.0 >= 3 && self.boxes.1 == 0
     }
 
-    /// Whether its list of things to do is kept and not yet at its end. One without any tick says
-    /// nothing: few come back to tick what is done.
+    /// Checks whether the idea's task list is in use and not complete. A list without any tick
+    /// shows nothing, because few authors come back to tick the boxes.
     pub fn half_ticked(&self) -> bool {
         self.boxes.0 > 0 && self.boxes.1 > 0
     }
 
-    /// Whether it is work in several phases, which one commit hardly ends.
+    /// Checks whether the idea is work in several phases, which one commit hardly ever completes.
     pub fn phased(&self) -> bool {
         self.phases >= 3
     }
 
-    /// How much there is to act on, in points from 0 to 8.
+    /// Returns how much there is to act on, in points from 0 to 8.
     pub fn actionable(&self) -> usize {
         let asking = self.asking.min(3);
         let lists = usize::from(self.items >= 3);
@@ -319,7 +320,7 @@ impl Features {
     }
 }
 
-/// Lines at the top in which a text says what it is.
+/// Lines at the top in which a text may declare its status and its parent.
 const HEAD: usize = 6;
 
 fn declared(words: &str) -> Option<Declared> {

@@ -23,7 +23,7 @@ use super::stat_cache::{self, CachedFile, StatCache};
 use super::walk::{IdeaFile, Stat, WalkProblem, too_long, walk};
 
 /// The name of the reader on a recording.
-const DOOR: &str = "idea";
+const INPUT: &str = "idea";
 
 /// An idea that could be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,16 +32,16 @@ pub struct Idea {
     pub path: Box<str>,
     /// When it was read.
     pub stat: Stat,
-    /// Of its whole content.
+    /// Digest of the whole content.
     pub digest: Digest,
 }
 
-/// What there is.
+/// The ideas of a project, as one survey found them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Inventory {
     /// All ideas, by path.
     pub ideas: Vec<Idea>,
-    /// What could not be taken in, by path.
+    /// The files that could not be taken in, by path.
     pub troubles: Vec<WalkProblem>,
     /// How many files were left out because runner wrote them.
     pub own: usize,
@@ -128,9 +128,10 @@ fn what_is(bytes: &[u8]) -> CachedFile {
     }
 }
 
-/// Whether runner wrote this text and no person touched it (contracts/dream.md, rule 10): its front
-/// matter says `generated_by: runner` or `provenance: runner`, alone or with more words, and the
-/// body still has the `body_sha256` that was written. Without that sum a person may have touched it.
+/// Checks whether runner wrote this text and no person changed it (contracts/dream.md, rule 10).
+/// Its front matter must have `generated_by: runner` or `provenance: runner`, alone or followed by
+/// more words, and its body must still match the `body_sha256` that was written. Without that
+/// digest, a person may have changed the text.
 pub fn is_own(text: &str) -> bool {
     let doc = front_matter::split(text);
     let says = |key: &str| {
@@ -167,23 +168,24 @@ impl Reader {
         })
     }
 
-    /// The same, on a recording.
+    /// Sets the recording that the reader records to or replays.
     #[must_use]
     pub fn with_recording(mut self, recording: InputRecording) -> Self {
         self.recording = recording;
         self
     }
 
-    /// The content of an idea, and its stat at that moment.
+    /// Returns the content of an idea and its stat at the time of the read.
     ///
     /// # Errors
-    /// Why it could not be read, as a [`WalkProblem`] says it.
+    /// Returns the reason why it could not be read, in the form that a [`WalkProblem`] uses.
     pub fn read(&self, path: &str) -> Result<(Vec<u8>, Stat), String> {
         let (bytes, stat, _) = self.inspect(path)?;
         Ok((bytes, stat))
     }
 
-    /// The same, with the digest that it had when it was recorded.
+    /// Reads an idea like [`Reader::read`], and returns also the recorded digest if the content is
+    /// replayed.
     fn inspect(&self, path: &str) -> Result<(Vec<u8>, Stat, Option<Digest>), String> {
         if self.recording.replays() {
             return self.recalled(path);
@@ -194,13 +196,13 @@ impl Reader {
                 Ok((bytes, stat)) => (json!({ "stat": stat }), Some(bytes.as_slice())),
                 Err(why) => (json!({ "why": why }), None),
             };
-            self.recording.note(DOOR, path, facts, bytes);
+            self.recording.note(INPUT, path, facts, bytes);
         }
         done.map(|(bytes, stat)| (bytes, stat, None))
     }
 
     fn recalled(&self, path: &str) -> Result<(Vec<u8>, Stat, Option<Digest>), String> {
-        let answer = self.recording.recall(DOOR, path);
+        let answer = self.recording.recall(INPUT, path);
         let mut answer = answer.map_err(|error| error.to_string())?;
         let stat = serde_json::from_value(answer.facts["stat"].take());
         match (answer.content, stat) {
@@ -234,19 +236,19 @@ impl Reader {
         Ok((bytes, stat))
     }
 
-    /// The digest of an idea as it is now.
+    /// Returns the current digest of an idea.
     ///
     /// # Errors
-    /// Those of [`Reader::read`].
+    /// The same as for [`Reader::read`].
     pub fn digest(&self, path: &str) -> Result<Digest, String> {
         let (bytes, _, digest) = self.inspect(path)?;
         Ok(digest.unwrap_or_else(|| Digest::of(&bytes)))
     }
 
-    /// The text of an idea, with its stat and digest.
+    /// Returns the text of an idea with its stat and digest.
     ///
     /// # Errors
-    /// Those of [`Reader::read`], and when it is not UTF-8.
+    /// The same as for [`Reader::read`], and an error if the content is not UTF-8.
     pub fn text(&self, path: &str) -> Result<(String, Stat, Digest), String> {
         let (bytes, stat, digest) = self.inspect(path)?;
         let digest = digest.unwrap_or_else(|| Digest::of(&bytes));
@@ -281,7 +283,7 @@ mod tests {
             date(&path, 1_000_000_000);
         }
 
-        /// A pass that keeps its cache.
+        /// Runs a pass that keeps its cache.
         fn pass_now(&self) -> Inventory {
             let cache = self.folder.path().join("cache");
             let survey = take_inventory(self.folder.path(), &DreamSpec::default(), &cache).unwrap();
@@ -291,7 +293,8 @@ mod tests {
             survey
         }
 
-        /// A pass that keeps its cache, as if a long time went by before that: no entry is racy.
+        /// Runs a pass that keeps its cache, as if a long time had passed before the cache was
+        /// written: no entry is racy.
         fn pass(&self) -> Inventory {
             let survey = self.pass_now();
             date(&self.folder.path().join("cache"), 5_000_000_000);

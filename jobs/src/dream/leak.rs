@@ -19,7 +19,7 @@ pub enum Leak {
     Path {
         /// The target.
         path: String,
-        /// What about it.
+        /// The reason.
         why: String,
     },
     /// Git tracks it.
@@ -45,10 +45,10 @@ pub enum Leak {
     Git(#[from] GitError),
 }
 
-/// Whether `path`, relative to the project, may be written without leaking.
+/// Checks whether `path`, relative to the project, may be written without leaking.
 ///
 /// # Errors
-/// [`Leak`]: the reason.
+/// Returns a [`Leak`] with the reason if it may not.
 pub fn check(git: &Git, path: &str) -> Result<(), Leak> {
     let refuse = |why: String| Leak::Path {
         path: path.to_owned(),

@@ -5,10 +5,10 @@
 //!            │ none: skipped                           │ none good: malformed
 //! ```
 //!
-//! A pass proposes and a person decides; nothing here touches an
-//! idea. It must never place anything that a model wrote: what is placed is built from a checked
-//! reply. It must never call an idea triaged without a valid answer about the very content that is
-//! still there at the end.
+//! A pass proposes and a person decides; a pass never changes an idea. It must never publish a text
+//! that a model wrote: the published files are built from a checked reply. It must never mark an
+//! idea as triaged without a valid answer about the content that the idea still has at the end of
+//! the pass.
 
 mod answer;
 pub mod bench;
@@ -67,7 +67,7 @@ const LONGEST: u64 = 256 * 1024 * 1024;
 const SURVEY: &str = "survey";
 const PARKED: &str = "parked";
 const TAKEN: &str = "taken";
-/// What of a run's time is kept for what comes after the answer.
+/// The part of a run's time that is reserved for the work after the answer.
 const AFTERWARDS: Duration = Duration::from_secs(30);
 
 /// Makes one pass.
@@ -123,7 +123,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let answered =
         |one: &classify::ClassifiedIdea| proposals.iter().any(|it| it.targets[0] == one.path);
     reported.unanswered = judged.shown.iter().filter(|one| !answered(one)).count();
-    // From here on nobody's decision comes between what is seen and what is placed.
+    // From here on, no decision can come between the check and the publication.
     ctx.hold_lock(&review::files_lock(ctx.cache));
     let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
     let changes = changes(&judged, &proposals, &changed, ctx.now);
@@ -159,8 +159,8 @@ struct PassEvidence<'a> {
     reported: PassSummary,
 }
 
-/// What a pass would ask, of how many ideas, and what it would say of the evidence; asks nobody and
-/// keeps nothing.
+/// Returns the question that a pass would ask, the number of ideas in it, and the notes on the
+/// evidence. Asks no backend and stores nothing.
 pub(crate) fn question(
     ctx: &mut Context<'_>,
     spec: &DreamSpec,
@@ -269,7 +269,7 @@ fn ground<'a>(
         );
         return Err(JobError::failed(Class::Environment, why));
     }
-    // What did not fit waits like the rest.
+    // Ideas that did not fit wait like the rest.
     let unread = reported.troubles.len() - troubles;
     reported.waiting += delta.selected.len() - judged.shown.len() - unread;
     reported.compared = judged.compared;
@@ -285,7 +285,7 @@ fn ground<'a>(
     })
 }
 
-/// What a run that is gone through again was told then.
+/// Returns the input that a replayed run received when it was recorded.
 fn recalled<T: serde::de::DeserializeOwned>(
     recording: &InputRecording,
     door: &str,
@@ -327,7 +327,7 @@ fn reader(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Reader, JobError> {
         .map_err(|error| JobError::failed(Class::Environment, error.to_string()))
 }
 
-/// A file of runner's own that may not be there yet.
+/// Reads a file that runner wrote itself. Returns `None` if it does not exist yet.
 fn read_own(ctx: &Context<'_>, path: &str) -> Result<Option<Vec<u8>>, JobError> {
     match ctx.scope.read(path, LONGEST) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -387,7 +387,8 @@ fn nothing(unchanged: usize, own: usize, parked: &[String], troubles: &[WalkProb
     why
 }
 
-/// `dreams/<UTC time of the pass>`, with a number where that is taken.
+/// Returns the folder of this pass: `dreams/<UTC time of the pass>`, with a number if that name is
+/// taken.
 fn pass_folder(ctx: &Context<'_>, spec: &DreamSpec) -> String {
     let stamp = ctx.now.strftime("%Y%m%dT%H%M%SZ").to_string();
     let named = |number: u32| match number {
@@ -426,7 +427,7 @@ fn request(ctx: &Context<'_>, room: &ProjectEvidence, judged: &ClassifiedIdeas) 
     let frame = request::Frame {
         id: format!("{}/1", ctx.admitted.run()),
         seed: ctx.admitted.seed(),
-        // Of a short run the answer gets the most, too.
+        // In a short run, too, the answer gets most of the time.
         total: left
             .saturating_sub(AFTERWARDS.min(left / 4))
             .max(Duration::from_secs(1)),
@@ -436,7 +437,7 @@ fn request(ctx: &Context<'_>, room: &ProjectEvidence, judged: &ClassifiedIdeas) 
     request::build(frame, room, &shown, &judged.offer)
 }
 
-/// The shown ideas and destinations whose content is no longer what was triaged.
+/// Returns the shown ideas and destinations whose content has changed since it was triaged.
 fn changed_meanwhile<'a>(
     reader: &Reader,
     offer: &'a Offer,
@@ -456,7 +457,7 @@ fn changed_meanwhile<'a>(
         .collect()
 }
 
-/// The proposals that are placed: about content that is still there, and not decided before.
+/// Returns the proposals to publish: those about unchanged content that were not decided before.
 fn undecided(
     proposals: Vec<Proposal>,
     changed: &BTreeSet<&str>,
@@ -477,8 +478,8 @@ fn undecided(
     kept
 }
 
-/// What the state learns: every shown idea was shown; one with a valid answer, and still the same
-/// content, was triaged.
+/// Returns the updates of the state. Every shown idea counts as shown; an idea with a valid answer
+/// and unchanged content counts as triaged.
 fn changes<'a>(
     judged: &'a ClassifiedIdeas,
     proposals: &[Proposal],
@@ -511,7 +512,7 @@ fn changes<'a>(
     judged.shown.iter().map(change).collect()
 }
 
-/// The first few names, and how many more there are.
+/// Lists the first few names and the number of further ones.
 fn named(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let more = names.len().saturating_sub(SHOWN);

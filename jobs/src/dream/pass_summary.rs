@@ -1,7 +1,7 @@
-//! What a pass tells people: headline, lines, figures, and why it is less than all.
+//! The report of a pass for people: headline, lines, figures, and the reason why it is incomplete.
 //!
-//! Words only. Must never leave out what was refused, dropped or could not be read: silence is a
-//! bug.
+//! This module only formats text. It must never leave out ideas that were refused, dropped or could
+//! not be read: a silent omission is a bug.
 
 use runner_text::counted;
 use serde_json::{Map, json};
@@ -11,13 +11,13 @@ use super::quarantine::PARKED_AFTER;
 use super::walk::WalkProblem;
 use crate::Finished;
 
-/// How many refusals are told one by one.
+/// Number of refusals that are reported one by one.
 const REFUSALS: usize = 20;
 
-/// What is told of a pass besides its proposals.
+/// The report of a pass, apart from its proposals.
 #[derive(Default)]
 pub(super) struct PassSummary {
-    /// What could not be taken in.
+    /// The files that could not be taken in.
     pub(super) troubles: Vec<WalkProblem>,
     /// How many files were left out because runner wrote them.
     pub(super) own: usize,
@@ -44,7 +44,7 @@ pub(super) struct PassSummary {
 }
 
 impl PassSummary {
-    /// What is known before anybody is asked.
+    /// Returns the lines that are known before a model is asked.
     pub(super) fn before_asking(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.waiting > 0 {
@@ -64,7 +64,7 @@ impl PassSummary {
         lines
     }
 
-    /// The end of a pass that left these proposals in `folder`.
+    /// Builds the result of a pass that left these proposals in `folder`.
     pub(super) fn finish(
         self,
         proposals: &[Proposal],
@@ -182,7 +182,7 @@ impl PassSummary {
     }
 }
 
-/// That files of runner's own are no ideas, if there are any.
+/// Reports how many files of runner's own were left out. Returns `None` if there are none.
 pub(super) fn left_out(own: usize) -> Option<String> {
     (own > 0).then(|| {
         format!(
@@ -192,7 +192,7 @@ pub(super) fn left_out(own: usize) -> Option<String> {
     })
 }
 
-/// That ideas are set aside, which, and how they come back; if there are any.
+/// Reports which ideas are set aside and how they come back. Returns `None` if there are none.
 pub(super) fn set_aside(parked: &[String]) -> Option<String> {
     if parked.is_empty() {
         return None;
@@ -209,7 +209,7 @@ pub(super) fn set_aside(parked: &[String]) -> Option<String> {
     ))
 }
 
-/// The first few troubles in one line.
+/// Lists the first few problems in one line.
 pub(super) fn listed(troubles: &[WalkProblem]) -> String {
     const FEW: usize = 3;
     let named = troubles

@@ -15,13 +15,13 @@ use serde_json::Value;
 /// The longest evidence and rationale, in characters; what is longer is cut.
 pub(super) const LONGEST: usize = 2000;
 
-/// What an idea was found to be.
+/// The status that an idea was found to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdeaStatus {
     /// Commits did it.
     Implemented,
-    /// Another idea says it too.
+    /// Another idea has the same content.
     Duplicate,
     /// It could be worked on.
     Meritorious,
@@ -31,7 +31,7 @@ pub enum IdeaStatus {
     BlogCandidate,
 }
 
-/// What is proposed to be done with it.
+/// The action that is proposed for an idea.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
@@ -69,8 +69,9 @@ impl IdeaStatus {
         Self::BlogCandidate,
     ];
 
-    /// Whether this may be proposed for what was found to be so. What is done and what is only a
-    /// note may go, the rest each has an action of its own; to keep is always allowed.
+    /// Checks whether the action may be proposed for an idea with this status. Implemented ideas
+    /// and sidenotes may be archived, and each of the other statuses has an action of its own;
+    /// keeping is always allowed.
     pub fn allows(self, action: Action) -> bool {
         matches!(
             (self, action),
@@ -82,7 +83,7 @@ impl IdeaStatus {
         )
     }
 
-    /// As it is written.
+    /// Returns the status as it is written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Implemented => "implemented",
@@ -104,7 +105,7 @@ impl Action {
         Self::Keep,
     ];
 
-    /// As it is written.
+    /// Returns the action as it is written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Archive => "archive",
@@ -116,18 +117,18 @@ impl Action {
     }
 }
 
-/// A proposal as it is placed: the contract's keys, and the hash of what it is about.
+/// A proposal as it is published: the contract's keys, and the hash of its targets' content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
     /// The same for the same targets, status and action.
     pub id: String,
     /// The idea, then for a merge the destination.
     pub targets: Vec<String>,
-    /// What it is.
+    /// The status that the idea was found to have.
     pub status: IdeaStatus,
-    /// What to do.
+    /// The proposed action.
     pub action: Action,
-    /// What it rests on.
+    /// The evidence for the proposal.
     pub evidence: String,
     /// How sure.
     pub confidence: Confidence,
@@ -137,7 +138,8 @@ pub struct Proposal {
     pub targets_hash: String,
 }
 
-/// What may be answered: made before the question, from what was read.
+/// The targets that an answer may choose from. The offer is made before the question, from the
+/// texts that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
     /// The ideas that were shown.
@@ -157,7 +159,7 @@ pub struct Refused {
     pub why: String,
 }
 
-/// What a reply came to.
+/// The result of checking a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckedReply {
     /// The good ones, in the reply's order.
@@ -166,7 +168,7 @@ pub struct CheckedReply {
     pub refused: Vec<Refused>,
 }
 
-/// What a reply may say of one proposal; whatever else it says is dropped.
+/// The fields that a reply may have for one proposal; other fields are dropped.
 #[derive(Debug, Deserialize)]
 struct ReplyElement {
     targets: Vec<String>,
@@ -184,7 +186,7 @@ struct ReplyElement {
 /// How many commits of one element are looked at.
 const COMMITS: usize = 8;
 
-/// Checks the elements of a reply. Of several good ones about one idea the first counts.
+/// Checks the elements of a reply. If several valid elements are about one idea, the first counts.
 pub fn check(
     elements: impl IntoIterator<Item = Result<Value, String>>,
     offer: &Offer,
@@ -279,8 +281,8 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
     })
 }
 
-/// The evidence with the commits that were named apart from it. Whether they exist is looked up like
-/// everything that evidence cites.
+/// Adds the separately named commits to the evidence. Their existence is looked up like that of
+/// everything else that the evidence cites.
 fn with_commits(commits: &[String], evidence: String) -> Result<String, String> {
     if commits.len() > COMMITS {
         return Err(format!(
@@ -304,26 +306,26 @@ fn with_commits(commits: &[String], evidence: String) -> Result<String, String> 
     Ok(all.join("; "))
 }
 
-/// The first 16 hex digits over targets in order, status and action. JSON keeps them apart, whatever
-/// a path holds.
+/// Returns the id of a proposal: the first 16 hex digits of a hash over the targets in order, the
+/// status and the action. JSON keeps the parts separate, whatever characters a path contains.
 pub fn id(targets: &[String], status: IdeaStatus, action: Action) -> String {
     let text = serde_json::to_vec(&(targets, status, action)).expect("strings and words are JSON");
     Digest::of(&text).short()
 }
 
-/// Over the contents of the targets, in order.
+/// Returns the hash over the contents of the targets, in order.
 fn targets_hash(targets: &[String], offer: &Offer) -> String {
     hash_of(targets.iter().map(|target| offer.digests.get(target)))
 }
 
-/// The hash over the contents of targets in order, as a proposal and a decision carry it.
+/// Returns the hash over the contents of targets in order, as proposals and decisions carry it.
 pub fn hash_of<'d>(digests: impl IntoIterator<Item = Option<&'d Digest>>) -> String {
     let digests: Vec<Option<&Digest>> = digests.into_iter().collect();
     Digest::of(&serde_json::to_vec(&digests).expect("hex is JSON")).to_string()
 }
 
 impl Proposal {
-    /// The same about the same targets, with another action.
+    /// Returns the proposal with another action and the id that belongs to it.
     #[must_use]
     pub fn with_action(mut self, action: Action) -> Self {
         self.action = action;
@@ -331,7 +333,7 @@ impl Proposal {
         self
     }
 
-    /// The same without secrets in its words.
+    /// Returns the proposal with the secrets removed from its texts.
     #[must_use]
     pub fn redacted(mut self, redactor: &Redactor) -> Self {
         for words in [&mut self.evidence, &mut self.rationale] {
@@ -340,7 +342,7 @@ impl Proposal {
         self
     }
 
-    /// In one line, for the report.
+    /// Formats the proposal as one line for the report.
     pub fn line(&self) -> String {
         let Self {
             status,
@@ -359,7 +361,7 @@ impl Proposal {
     }
 }
 
-/// One line of printable text of at most `most` characters.
+/// Returns the text as one line of at most `most` printable characters.
 pub fn clean(text: &str, most: usize) -> String {
     let hidden = |c: char| {
         c.is_control()

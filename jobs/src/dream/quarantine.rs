@@ -25,13 +25,13 @@ struct QuarantinedIdea {
     answers: u32,
 }
 
-/// What was asked about and not validly answered, by path.
+/// The ideas that were asked about without a valid answer, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Quarantine(BTreeMap<String, QuarantinedIdea>);
 
 impl Quarantine {
-    /// Where it lies in a project's cache.
+    /// Returns the path of the quarantine file in a project's cache.
     pub fn path(cache: &Path) -> PathBuf {
         cache.join("dream-parked.json")
     }
@@ -51,7 +51,7 @@ impl Quarantine {
         write_atomic(&Self::path(cache), &bytes, 0o600)
     }
 
-    /// Whether this content of an idea is set aside.
+    /// Checks whether this content of an idea is set aside.
     pub fn holds(&self, path: &str, hash: &Digest) -> bool {
         let known = self.0.get(path).filter(|known| known.hash == *hash);
         known.is_some_and(|known| known.answers >= PARKED_AFTER)

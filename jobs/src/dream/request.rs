@@ -1,9 +1,9 @@
-//! The question of a pass: evidence in fences, the answer by rule, and the list of what may be
-//! chosen (contracts/dream.md, rule 4).
+//! The question of a pass: evidence in fences, the answer by rule, and the list of permitted
+//! choices (contracts/dream.md, rule 4).
 //!
-//! The instructions are runner's own words. Whatever a note, a path or a commit says stands between
-//! fences that it cannot close, or in the offer as plain data. There are no tools. Must never put a
-//! source's words into the instructions.
+//! The instructions are runner's own text. The content of a note, a path or a commit appears only
+//! between fences that it cannot close, or in the offer as plain data. The question offers no
+//! tools. This module must never put the text of a source into the instructions.
 
 use runner_text::counted;
 use std::collections::BTreeSet;
@@ -32,11 +32,11 @@ pub struct ShownIdea<'a> {
     pub path: &'a str,
     /// Its text.
     pub text: &'a str,
-    /// What was found about it.
+    /// The evidence about the idea.
     pub grounds: &'a Evidence,
     /// Ideas that are near it.
     pub near: &'a [Neighbour],
-    /// What the rule says.
+    /// The rule's verdict on the idea.
     pub verdict: &'a RuleVerdict,
 }
 
@@ -63,7 +63,7 @@ pub fn with_words(mut proposal: Proposal, verdict: &RuleVerdict, redactor: &Reda
     proposal
 }
 
-/// The question about these ideas.
+/// Builds the question about these ideas.
 pub fn build(
     frame: Frame<'_>,
     room: &ProjectEvidence,
@@ -138,7 +138,8 @@ fn instructions(nonce: &str) -> String {
     )
 }
 
-/// What the rule answers. Hashes and paths only, as in the offer: it stands in no fence.
+/// Returns the rule's answer. It contains only hashes and paths, like the offer, because it is not
+/// fenced.
 fn rule_answer(one: &ShownIdea<'_>, redactor: &Redactor) -> Value {
     let mut targets = vec![one.path];
     targets.extend(one.verdict.into.as_deref());
@@ -153,7 +154,8 @@ fn rule_answer(one: &ShownIdea<'_>, redactor: &Redactor) -> Value {
     })
 }
 
-/// What may be chosen from. Hashes and paths only: a commit's words are in the evidence.
+/// Returns the permitted choices. They contain only hashes and paths: the text of a commit is in
+/// the evidence.
 fn offered(room: &ProjectEvidence, shown: &[ShownIdea<'_>], offer: &Offer) -> Value {
     let candidates: serde_json::Map<String, Value> = shown
         .iter()
@@ -210,7 +212,7 @@ fn schema(room: &ProjectEvidence, shown: &[ShownIdea<'_>], offer: &Offer) -> Val
     })
 }
 
-/// What was found about one idea, in plain lines.
+/// Describes the evidence about one idea in plain lines.
 fn about(room: &ProjectEvidence, one: &ShownIdea<'_>) -> String {
     let mut lines = vec![format!(
         "by rule: {} {}",
@@ -267,7 +269,8 @@ fn about(room: &ProjectEvidence, one: &ShownIdea<'_>) -> String {
     lines.join("\n")
 }
 
-/// At most `most` bytes of a text, whole characters, and a word on what is left out.
+/// Cuts a text to at most `most` bytes at a character boundary, and adds a note on the length of
+/// the rest.
 fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();

@@ -77,16 +77,16 @@ pub const TELLING: f64 = 0.025;
 /// A story has at least so many words.
 pub const STORY: usize = 200;
 
-/// What a rule says of one idea.
+/// The rule's verdict on one idea.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleVerdict {
-    /// What it is.
+    /// The status that the rule found.
     pub status: IdeaStatus,
-    /// What to do.
+    /// The action that the rule proposes.
     pub action: Action,
     /// The destination of a merge.
     pub into: Option<String>,
-    /// What it rests on, in words that anyone can look up.
+    /// The evidence for the verdict, in a form that anyone can look up.
     pub evidence: String,
     /// The same in hashes, paths and figures alone: no word of a commit or of an idea.
     pub bare: String,
@@ -241,7 +241,8 @@ pub fn judge(
     )
 }
 
-/// How much there is to an idea, from 0 to 1: for ranking only, never a reason to act.
+/// Returns how much there is to an idea, from 0 to 1. The value is for ranking only, never a reason
+/// to act.
 pub fn merit(features: &Features) -> f64 {
     let points = features.actionable() as f64 / 8.0;
     // One decimal more than the points have is a promise of precision.
@@ -263,7 +264,7 @@ fn publishable(features: &Features) -> Option<Confidence> {
     story.then_some(Confidence::Low)
 }
 
-/// The commit that did it, and how sure that is.
+/// Returns the commit that implemented the idea, and the confidence that it did.
 fn implemented<'a>(
     features: &Features,
     grounds: &'a Evidence,
@@ -274,10 +275,10 @@ fn implemented<'a>(
     working.find_map(|one| Some((one, did(features, one, bar)?)))
 }
 
-/// How sure it is that this commit did it, if it did.
+/// Returns the confidence that this commit implemented the idea, or `None` if it did not.
 fn did(features: &Features, best: &Candidate, bar: &DoneThreshold) -> Option<Confidence> {
-    // Whoever ticks boxes and has left some open is not done; and what was there before the idea
-    // was written has not done it, unless it says so.
+    // An idea with some open boxes among ticked ones is not done. A commit from before the idea was
+    // written did not implement it, unless its message names the idea's file.
     if features.half_ticked() || best.when == CommitTiming::Before && !best.cited {
         return None;
     }
@@ -307,8 +308,9 @@ fn did(features: &Features, best: &Candidate, bar: &DoneThreshold) -> Option<Con
     })
 }
 
-/// The commits that did it, the one that decided first; none where the rule finds it not done, or
-/// never looks. With another bar than [`judge`]'s it tells what that would have said.
+/// Returns the commits that implemented the idea, the deciding one first. The list is empty if the
+/// rule finds that the idea is not done, or never looks for commits. With a `bar` other than the
+/// one of [`judge`], it returns the result for that bar.
 pub fn done_by<'a>(
     features: &Features,
     grounds: &'a Evidence,
@@ -323,20 +325,20 @@ pub fn done_by<'a>(
     }
 }
 
-/// Whether it is a kind of text of which no commit is asked.
+/// Checks whether the text is of a kind for which no commit is looked up.
 fn never_archived(features: &Features) -> bool {
     let part = features.parent.is_some();
     features.template || part || features.marked || publishable(features).is_some()
 }
 
-/// The commits that carry a verdict, the one that decided first.
+/// Returns the commits that support a verdict, the deciding one first.
 fn carrying<'a>(grounds: &'a Evidence, best: &'a Candidate) -> impl Iterator<Item = &'a Candidate> {
     let others = grounds.candidates.iter();
     let others = others.filter(|one| one.at != best.at && one.strength >= ALSO * best.strength);
     std::iter::once(best).chain(others).take(CITED)
 }
 
-/// The same in words, each as `say` says it.
+/// Describes the commits that support a verdict, each in the words of `say`.
 fn cite(grounds: &Evidence, best: &Candidate, say: impl Fn(&Candidate) -> String) -> String {
     let cited = carrying(grounds, best);
     let mut text = cited.map(say).collect::<Vec<_>>().join("; ");
@@ -356,7 +358,7 @@ fn commit(room: &ProjectEvidence, candidate: &Candidate) -> String {
     format!("{} {date} {}", commit.short(), commit.subject)
 }
 
-/// The best candidate of an idea that was not done, so that a reader can judge for himself.
+/// Describes the best candidate of an idea that was not done, so that a reader can judge it.
 fn nearest(grounds: &Evidence, say: &dyn Fn(&Candidate) -> String) -> String {
     match grounds
         .candidates
@@ -372,7 +374,7 @@ fn nearest(grounds: &Evidence, say: &dyn Fn(&Candidate) -> String) -> String {
     }
 }
 
-/// The idea's own form, as evidence.
+/// Describes the idea's own form, as evidence.
 fn own_features(features: &Features) -> String {
     let mut parts = vec![counted(features.words, "word")];
     let mut count = |count: usize, one: &str, many: &str| match count {

@@ -1,4 +1,4 @@
-//! What a dream pass is told: folders and bounds, as the configuration hands them over.
+//! The settings of a dream pass: folders and limits, as the configuration passes them on.
 
 use runner_engine::outcome::Class;
 use runner_engine::publish::RelPath;
@@ -13,7 +13,7 @@ pub enum Dirty {
     /// Changes to tracked files do; untracked ideas are what a pass is for.
     #[default]
     Tracked,
-    /// Whatever `git status` lists does.
+    /// Every change that `git status` lists defers a pass.
     Strict,
 }
 
@@ -59,10 +59,10 @@ impl Default for DreamSpec {
 }
 
 impl DreamSpec {
-    /// Whether the settings can be worked with at all.
+    /// Checks that the settings are usable.
     ///
     /// # Errors
-    /// Class `environment`: which setting is wrong and why.
+    /// Returns an error of class `environment` with the wrong setting and the reason.
     pub fn check(&self) -> Result<(), JobError> {
         let wrong = |why: String| {
             JobError::failed(Class::Environment, format!("the dream's settings: {why}"))
@@ -88,7 +88,8 @@ impl DreamSpec {
         Ok(())
     }
 
-    /// Which entry of `canonical` forbids to write this path: the path itself, or a folder above.
+    /// Returns the entry of `canonical` that forbids a write to this path: the path itself, or a
+    /// folder above it.
     pub fn canonical_over(&self, path: &str) -> Option<&str> {
         let over = |listed: &&String| {
             let rest = path.strip_prefix(listed.as_str());
@@ -97,12 +98,12 @@ impl DreamSpec {
         self.canonical.iter().find(over).map(String::as_str)
     }
 
-    /// `dreams/state.json`.
+    /// Returns the path of `dreams/state.json`.
     pub fn state_path(&self) -> String {
         format!("{}/state.json", self.dreams)
     }
 
-    /// `dreams/ledger.md`, the decisions.
+    /// Returns the path of `dreams/ledger.md`, the decisions.
     pub fn decisions_path(&self) -> String {
         format!("{}/ledger.md", self.dreams)
     }

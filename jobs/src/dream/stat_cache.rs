@@ -1,12 +1,12 @@
-//! What was known of each idea when it was last read, so that unchanged ones are not opened.
+//! A cache of the facts about each idea at its last read, so that unchanged ideas are not opened.
 //!
-//! A file in runner's cache folder, never in the tree: it may vanish, be damaged or be from another
-//! version at any time, and is then simply not there. It must never be the reason for an error, nor
-//! for believing a content that was not read.
+//! The cache is a file in runner's cache folder, never in the tree. It may vanish, be damaged or
+//! come from another version at any time; it then counts as missing. It must never cause an error,
+//! and never be the reason to trust content that was not read.
 //!
-//! Git's racy-clean rule (`Documentation/technical/racy-git.txt`): an entry whose file changed no
-//! earlier than the cache was written is not believed, for it may have changed again unseen within
-//! the clock's grain.
+//! It follows git's racy-clean rule (`Documentation/technical/racy-git.txt`): an entry is not
+//! trusted if its file changed at the time when the cache was written or later, because the file
+//! may have changed again unnoticed within the clock's resolution.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ const MAGIC: &[u8] = b"runner-dream-stat-cache 2\n";
 /// A record without its path: length, stat, kind, digest.
 const FIXED: usize = 2 + 32 + 1 + 32;
 
-/// What a file turned out to be.
+/// The kind of a cached file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CachedFile {
     /// An idea with this content.
@@ -72,19 +72,19 @@ impl StatCache {
         })
     }
 
-    /// How many files it knows.
+    /// Returns the number of files in the cache.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether it knows none.
+    /// Checks whether the cache has no files.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// What the file at `path` is, if it certainly has not changed since it was read. `hint` is
-    /// where it is looked for first, and afterwards names the next record: whoever asks in the
-    /// order of paths starts with 0 and keeps it.
+    /// Returns the kind of the file at `path`, if the file has certainly not changed since it was
+    /// read. `hint` is the index of the first record to check, and afterwards the index of the next
+    /// record: a caller that asks in the order of paths starts with 0 and keeps it.
     pub fn get(&self, path: &str, stat: &Stat, hint: &mut usize) -> Option<CachedFile> {
         let here = |at: &u32| self.path(*at).cmp(path.as_bytes());
         let at = match self.records.get(*hint) {
@@ -115,7 +115,8 @@ impl StatCache {
     }
 }
 
-/// The file's bytes for these entries, which are in the order of their paths.
+/// Encodes these entries as the content of the cache file. The entries must be in the order of
+/// their paths.
 pub fn encode<'a>(entries: impl Iterator<Item = (&'a str, Stat, CachedFile)>) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     for (path, stat, known) in entries {
@@ -150,7 +151,7 @@ fn stat_bytes(stat: &Stat) -> [u8; 32] {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// A digest from its 32 bytes.
+/// Converts 32 bytes to a digest.
 fn digest(bytes: &[u8]) -> Option<Digest> {
     let mut hex = [0; 64];
     for (pair, byte) in hex.chunks_exact_mut(2).zip(bytes) {
@@ -160,7 +161,7 @@ fn digest(bytes: &[u8]) -> Option<Digest> {
     Digest::parse(std::str::from_utf8(&hex).ok()?)
 }
 
-/// A digest's 32 bytes.
+/// Converts a digest to its 32 bytes.
 fn raw(digest: &Digest) -> [u8; 32] {
     let hex = digest.to_string();
     let digit = |byte: u8| {

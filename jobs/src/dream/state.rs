@@ -1,10 +1,11 @@
-//! `dreams/state.json`: what was known of each idea when it was last shown and last triaged.
+//! `dreams/state.json`: the record of each idea from the time when it was last shown and last
+//! triaged.
 //!
-//! An array in a form that others read too (contracts/dream.md), so entries that a pass does not
-//! touch are kept byte for byte, what a touched one says besides stays as it is written (numbers of
-//! any length, texts that are none in UTF-8), and a file that is not such an array is never
-//! overwritten. Reading is made for 100,000 entries: one pass over the text, paths
-//! and hashes borrowed from it.
+//! The file is an array in a form that other programs read too (contracts/dream.md). Entries that a
+//! pass does not change are therefore kept byte for byte. The other fields of a changed entry stay
+//! as they are written, including numbers of any length and texts that are not valid UTF-8. A file
+//! that is not such an array is never overwritten. The reader is made for 100,000 entries: it takes
+//! one pass over the text and borrows paths and hashes from it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -44,7 +45,7 @@ struct Entry<'a> {
     surfaced: Option<Cow<'a, str>>,
 }
 
-/// What a pass needs of an entry; everything else is passed over.
+/// The fields of an entry that a pass needs; all others are skipped.
 #[derive(Deserialize)]
 struct Needed<'a> {
     #[serde(borrow)]
@@ -82,7 +83,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for BorrowedText<'a> {
     }
 }
 
-/// What a pass learned of one idea.
+/// A pass's update of one idea.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdeaUpdate {
     /// It was shown now.
@@ -91,7 +92,7 @@ pub struct IdeaUpdate {
     pub triaged: Option<Triaged>,
 }
 
-/// What a valid answer was about.
+/// The content that a valid answer was about.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Triaged {
     /// The content.
@@ -102,18 +103,18 @@ pub struct Triaged {
     pub merit: f64,
 }
 
-/// What a person's act made of an idea.
+/// A person's act on an idea, as it is recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
     /// `active`, `archived`, `promoted`, `merged`.
     pub status: String,
     /// The content that counts as triaged from now on; none leaves it as it is.
     pub hash: Option<String>,
-    /// What happened, for `history`.
+    /// The event that is added to `history`.
     pub happened: Value,
 }
 
-/// What the file says of an idea.
+/// The file's record of an idea.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdeaRecord {
     /// Its status, if that is a text.
@@ -183,19 +184,19 @@ impl<'a> DreamState<'a> {
         }
     }
 
-    /// How many ideas it knows.
+    /// Returns the number of ideas in the state.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it knows none.
+    /// Checks whether the state has no ideas.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The content of the idea at `path` that was triaged last. `hint` is where it is looked for
-    /// first, and afterwards names the next idea: whoever asks in the order of paths starts with 0
-    /// and keeps it.
+    /// Returns the digest of the content of the idea at `path` that was triaged last. `hint` is the
+    /// index of the first idea to check, and afterwards the index of the next idea: a caller that
+    /// asks in the order of paths starts with 0 and keeps it.
     pub fn triaged(&self, path: &str, hint: &mut usize) -> Option<Digest> {
         let guess = if self.by_path.is_empty() {
             self.entries.get(*hint)
@@ -213,7 +214,7 @@ impl<'a> DreamState<'a> {
         self.entries[self.at(place)].hash
     }
 
-    /// When the idea at `path` was shown last.
+    /// Returns the time when the idea at `path` was last shown.
     pub fn surfaced(&self, path: &str) -> Option<Timestamp> {
         self.entries[self.find(path)?]
             .surfaced
@@ -226,7 +227,7 @@ impl<'a> DreamState<'a> {
         self.place(path).map(|place| self.at(place))
     }
 
-    /// Where the idea comes in the order of paths.
+    /// Returns the index of the idea in the order of paths.
     fn place(&self, path: &str) -> Option<usize> {
         let compare = |entry: &Entry<'_>| entry.path.as_ref().cmp(path);
         let found = if self.by_path.is_empty() {
@@ -238,12 +239,12 @@ impl<'a> DreamState<'a> {
         found.ok()
     }
 
-    /// Where the entry at a place in the order of paths stands in the file.
+    /// Converts an index in the order of paths to an index in the order of the file.
     fn at(&self, place: usize) -> usize {
         self.by_path.get(place).map_or(place, |at| *at as usize)
     }
 
-    /// What the file says of the idea at `path`.
+    /// Returns the file's record of the idea at `path`.
     pub fn standing(&self, path: &str) -> Option<IdeaRecord> {
         let entry = &self.entries[self.find(path)?];
         let keys = Keys::of(&self.text[entry.range.clone()]);
@@ -255,12 +256,13 @@ impl<'a> DreamState<'a> {
         })
     }
 
-    /// The file's new content: changed entries in their old place, new ones at the end by path.
+    /// Returns the new content of the file: changed entries keep their position, new ones follow at
+    /// the end by path.
     pub fn with(&self, changes: &BTreeMap<&str, IdeaUpdate>) -> String {
         self.rewritten(changes, element)
     }
 
-    /// The file's new content after acts of people on these ideas.
+    /// Returns the new content of the file after people's acts on these ideas.
     pub fn marked(&self, marks: &BTreeMap<&str, Mark>) -> String {
         self.rewritten(marks, marked_element)
     }
@@ -312,7 +314,7 @@ fn end<'a>(text: &str, at: usize, mut state: DreamState<'a>) -> Result<DreamStat
     if !state.entries.is_sorted_by(|a, b| a.path < b.path) {
         let mut by_path: Vec<u32> = (0..state.entries.len() as u32).collect();
         by_path.sort_by(|a, b| path(a).cmp(path(b)));
-        // Of two entries for one idea the first counts.
+        // If two entries are about one idea, the first counts.
         by_path.dedup_by(|a, b| path(a) == path(b));
         state.by_path = by_path;
     }

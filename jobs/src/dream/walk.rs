@@ -1,9 +1,9 @@
-//! Which ideas there are: names and stats only, nothing is opened.
+//! Finds the ideas of a project by names and stats only; opens no file.
 //!
-//! No symbolic link is followed, so there are no loops and nothing outside is read. Whatever cannot
-//! be an idea although its name says so is a [`WalkProblem`], never the end of the walk. Must never
-//! skip such a thing in silence. Two threads share the stats: 100,000 of them are what a pass over
-//! unchanged ideas costs.
+//! The walk follows no symbolic link, so there are no loops and nothing outside is read. An entry
+//! with the name of an idea that cannot be one is a [`WalkProblem`] and never ends the walk. The
+//! walk must never skip such an entry silently. Two threads share the stat calls: a pass over
+//! unchanged ideas spends its time on 100,000 of them.
 
 use std::fs::Metadata;
 use std::io;
@@ -29,7 +29,7 @@ pub struct WalkProblem {
     pub why: String,
 }
 
-/// What tells whether a file may have changed.
+/// The metadata that show whether a file may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stat {
     /// Bytes.
@@ -43,7 +43,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Of a file that was looked at.
+    /// Extracts the stat from a file's metadata.
     pub fn of(metadata: &Metadata) -> Self {
         let nanos =
             |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
@@ -65,7 +65,7 @@ pub struct IdeaFile {
     pub stat: Stat,
 }
 
-/// What the walk met, both sorted by path.
+/// The files that the walk found, both lists sorted by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
     /// May be ideas.
@@ -112,7 +112,7 @@ pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
     walked
 }
 
-/// What one thread met; handed in when the thread ends.
+/// The files that one thread found; they are added to the shared result when the thread ends.
 struct ThreadResult<'a, 'b> {
     own: Walked,
     shared: &'a Mutex<&'b mut Walked>,
@@ -186,7 +186,7 @@ impl Walked {
     }
 }
 
-/// Why an idea of this size is not read.
+/// Returns the reason why an idea of this size is not read.
 pub fn too_long(size: u64, most: u64) -> String {
     format!("is {size} bytes long, {most} are read")
 }
@@ -196,7 +196,7 @@ fn is_loop(error: &io::Error) -> bool {
     error.kind() != io::ErrorKind::NotFound
 }
 
-/// The folder of the ideas; no part of its path may be a link.
+/// Returns the folder of the ideas. No part of its path may be a link.
 fn base(root: &Path, ideas: &str) -> Result<Option<std::path::PathBuf>, WalkProblem> {
     let mut base = root.to_owned();
     for name in ideas.split('/') {

@@ -41,12 +41,12 @@ const KINDS: &[&str] = &[
     "v1",
     "v2",
 ];
-/// Words by which a commit says that it plans and does not build, as terms.
+/// Words in a commit's subject that show that it plans and does not build, as terms.
 const PLANNING: &[&str] = &[
     "backlog", "brief", "design", "idea", "plan", "proposal", "propos", "rfc", "roadmap", "sketch",
     "spec", "task", "todo",
 ];
-/// What is left of a commit's fit when it only plans.
+/// The factor for the strength of a commit that only plans.
 const PLANNED: f64 = 0.4;
 /// First words of a commit that ends something, as terms: it plans nothing, though it be about a
 /// plan.
@@ -57,24 +57,24 @@ const ENDING: &[&str] = &[
 const WHOLE: f64 = 0.95;
 /// ...and then the note counts as speaking of this share of its subject.
 const TOLD: f64 = 0.8;
-/// What a commit that builds something and names the note's file in its message is worth at least.
+/// The minimum strength of a commit that builds something and names the note's file in its message.
 const NAMED: f64 = 0.95;
 
-/// What a note speaks of, as terms.
+/// The terms of a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoteTerms {
     /// The terms of its title.
     pub title: Vec<String>,
     /// The terms of its file's stem.
     pub stem: Vec<String>,
-    /// What is searched for: title, stem, then what weighs most in its text.
+    /// The terms to search for: title, stem, then the terms with the most weight in the text.
     pub keys: Vec<String>,
     /// All terms.
     pub all: HashSet<String>,
 }
 
 impl NoteTerms {
-    /// The words of a note.
+    /// Extracts the terms of a note.
     pub fn of(path: &str, text: &str) -> Self {
         let stem = places::stem(path);
         let named = |text: &str| {
@@ -108,8 +108,8 @@ pub struct Candidate {
     pub strength: f64,
     /// Its BM25 score as a share of what the searched terms could give.
     pub fit: f64,
-    /// Which share of the note's name its message has, by rarity: of the title, or of the stem
-    /// where that says something else and is met better.
+    /// Share of the note's name that the commit's message has, weighted by rarity. The name is the
+    /// title, or the stem if that differs from the title and matches better.
     pub named: f64,
     /// Which share of its subject the note speaks of, by rarity.
     pub about: f64,
@@ -117,11 +117,11 @@ pub struct Candidate {
     pub built: bool,
     /// Whether its message names the note's file, and it touches more than documents.
     pub cited: bool,
-    /// Whether it says that it plans and touches nothing but documents.
+    /// Whether its subject describes a plan and it touches only documents.
     pub planning: bool,
     /// How much of what the note names it touched.
     pub overlap: Overlap,
-    /// How it stands to the moment the note was written.
+    /// The commit's date relative to the date of the note.
     pub when: CommitTiming,
     /// The terms of the note's name that its message has.
     pub matched: Vec<String>,
@@ -129,10 +129,10 @@ pub struct Candidate {
     pub paths: Vec<String>,
 }
 
-/// The commits that fit a note best, at most `limit`, best first.
+/// Returns the commits that fit a note best, at most `limit`, best first.
 ///
 /// # Errors
-/// [`IndexError`].
+/// Returns an [`IndexError`] if the search fails.
 pub fn candidates(
     (index, touched): (&Index, &TouchedPaths),
     history: &[Commit],
@@ -159,8 +159,8 @@ pub fn candidates(
         looked_at.insert(hit.at);
         found.push(look(hit.at, fit));
     }
-    // A commit that names the file is evidence even where no other word meets, and so is one that
-    // was where the note says.
+    // A commit that names the file is evidence even if no other word matches, and so is a commit
+    // that touched the places that the note names.
     let citing = index.citing(path).take(LOOKED_AT);
     for at in citing.chain(named.best(history)) {
         if looked_at.insert(at) {
@@ -175,7 +175,7 @@ pub fn candidates(
     Ok(found)
 }
 
-/// The first few paths of a commit that a note names, or that are named like it.
+/// Returns the first few paths of a commit that a note names or that have the note's stem.
 fn shared_paths(commit: &Commit, path: &str, text: &str) -> Vec<String> {
     let shared = commit.paths.iter().filter(|touched| {
         places::names(text, touched) || places::stem(touched) == places::stem(path)
@@ -183,7 +183,7 @@ fn shared_paths(commit: &Commit, path: &str, text: &str) -> Vec<String> {
     shared.take(3).cloned().collect()
 }
 
-/// Everything about a candidate but its paths.
+/// Compares a commit with a note and returns the candidate without its paths.
 #[allow(clippy::too_many_arguments)]
 fn compare(
     index: &Index,
@@ -249,12 +249,14 @@ fn compare(
     }
 }
 
-/// How likely a commit of these figures did what a note asks for, from 0 to 1.
+/// Returns the likelihood that a commit with these figures did the work that a note asks for, from
+/// 0 to 1.
 ///
-/// A logistic model: words that meet, the share of its subject that the note speaks of, both
-/// together, the share of the named places that it touched, how much that is, and the time. The
-/// weights were fitted to the labelled notes of one project and rounded; `runner dream bench`
-/// measures them, on these or on any other. `when` is no proof for a commit, only against one.
+/// This is a logistic model. Its inputs are the matching words, the share of the commit's subject
+/// that the note speaks of, both together, the share of the named places that the commit touched,
+/// the extent of that overlap, and the time. The weights were fitted to the labelled notes of one
+/// project and rounded; `runner dream bench` measures them on these or on any other notes. `when`
+/// is evidence only against a commit, not for it.
 fn likelihood(fit: f64, named: f64, about: f64, overlap: Overlap, when: CommitTiming) -> f64 {
     let words = fit * (0.3 + named) * (0.3 + about);
     let time = match when {
@@ -273,9 +275,9 @@ fn likelihood(fit: f64, named: f64, about: f64, overlap: Overlap, when: CommitTi
     1.0 / (1.0 + (-sum).exp())
 }
 
-/// Whether a commit's subject says that it plans: in its prefix (`spec:`, `docs(plan):`), in the
-/// first two words of what follows ("add spec for…") or in the last ("retry spec"); not where the
-/// first word ends it ("archive the spec").
+/// Checks whether a commit's subject describes a plan: in its prefix (`spec:`, `docs(plan):`), in
+/// the first two words after the prefix ("add spec for…") or in the last word ("retry spec"). A
+/// subject whose first word ends the plan ("archive the spec") does not count.
 fn plans(subject: &str) -> bool {
     let is_plan = |term: &String| PLANNING.contains(&term.as_str());
     let (prefix, rest) = match subject.split_once(':') {
@@ -294,7 +296,7 @@ fn plans(subject: &str) -> bool {
         || rest.last().is_some_and(is_plan)
 }
 
-/// The share of `terms` for which `has` holds, each by its rarity.
+/// Returns the share of `terms` for which `has` holds, weighted by rarity.
 fn cover(index: &Index, terms: &[String], has: impl Fn(&String) -> bool) -> f64 {
     let rarity = |term: &String| index.rarity(term);
     let all: f64 = terms.iter().map(rarity).sum();

@@ -14,7 +14,8 @@ use runner_engine::git::{Git, GitError, Read};
 pub struct HistoryLimits {
     /// Commits.
     pub commits: usize,
-    /// Paths of one commit; a commit over everything says little about any one thing.
+    /// Maximum number of paths of one commit. A commit that touches everything gives little
+    /// evidence about any one thing.
     pub paths: usize,
     /// Bytes of one message body.
     pub body: usize,
@@ -44,7 +45,7 @@ pub struct Commit {
     pub subject: String,
     /// The rest of the message, trailers included, up to [`HistoryLimits::body`].
     pub body: String,
-    /// What it touched, up to [`HistoryLimits::paths`]; nothing for a merge.
+    /// The paths that the commit touched, up to [`HistoryLimits::paths`]; empty for a merge.
     pub paths: Vec<String>,
     /// How many paths it touched in all.
     pub touched: usize,
@@ -53,7 +54,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// The hash as people write it.
+    /// Returns the first 12 digits of the hash, as people write it.
     pub fn short(&self) -> &str {
         &self.hash[..self.hash.len().min(12)]
     }
@@ -66,7 +67,7 @@ pub struct History {
     pub commits: Vec<Commit>,
     /// The hashes of those that were taken back, and of those that only take back.
     pub reverted: HashSet<String>,
-    /// What was not read, and why.
+    /// The parts that were not read, each with the reason.
     pub notes: Vec<String>,
 }
 
@@ -79,7 +80,7 @@ pub fn read(git: &Git, bounds: &HistoryLimits) -> Result<History, GitError> {
         return Ok(History::default());
     }
     let mut notes = Vec::new();
-    // One more than is kept tells that there are more.
+    // One commit more than the limit shows that there are more.
     let most = format!("--max-count={}", bounds.commits.saturating_add(1));
     let out = match log(git, &most) {
         // A clone without trees has the messages all the same.
@@ -123,7 +124,7 @@ fn log(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
     git.diffs(commits, &args)
 }
 
-/// The same without paths, for a repository whose trees are not there.
+/// Reads the log without paths, for a repository whose trees are not available.
 fn messages(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
     let args = [most, "--encoding=UTF-8", FORMAT, "HEAD", "--"];
     let out = git.ask(Read::RevList, &args)?;
@@ -138,8 +139,9 @@ fn messages(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
     Ok(commits.collect())
 }
 
-/// The commits whose work stands: none that a later one takes back, and none that only takes back;
-/// and the hashes of the others. One that was taken back and then restored stands.
+/// Returns the commits that are still in effect, and the hashes of the others. A commit is not in
+/// effect if a later one reverts it, or if all it does is revert another. A commit that was
+/// reverted and then restored is in effect.
 fn standing(commits: Vec<Commit>) -> (Vec<Commit>, HashSet<String>) {
     let mut reverted: HashSet<String> = HashSet::new();
     let mut kept = Vec::with_capacity(commits.len());
@@ -158,13 +160,14 @@ fn standing(commits: Vec<Commit>) -> (Vec<Commit>, HashSet<String>) {
     (kept, reverted)
 }
 
-/// Whether git names a commit like this that takes another back, or takes that back in turn.
+/// Checks whether a subject has the form that git gives to a commit that reverts another, or that
+/// restores a reverted one.
 fn takes_back(subject: &str) -> bool {
     subject.starts_with("Revert \"") || subject.starts_with("Reapply \"")
 }
 
-/// The commit that the body of one that takes back names: the first, for what follows may be
-/// quoted.
+/// Returns the commit that the body of a reverting commit names. The first hash counts, because
+/// later ones may be quoted.
 fn taken_back(commit: &Commit) -> Option<String> {
     let (_, rest) = commit.body.split_once("This reverts commit ")?;
     let hash: String = rest
@@ -175,8 +178,8 @@ fn taken_back(commit: &Commit) -> Option<String> {
     (hash.len() == commit.hash.len()).then(|| hash.to_ascii_lowercase())
 }
 
-/// Takes the answer of [`log`] apart, and says whether the bounds left something out; what does not
-/// fit the form at all ends it.
+/// Parses the output of [`log`], and returns whether the limits left something out. Parsing ends at
+/// the first field that does not fit the format.
 fn parse(out: &[u8], bounds: &HistoryLimits) -> (Vec<Commit>, bool) {
     let mut commits = Vec::new();
     let mut fields = out.split(|byte| *byte == 0).peekable();
@@ -219,7 +222,7 @@ fn one<'a>(
     // The field after the last one is the end of the entry.
     fields.next()?;
     let (mut paths, mut touched, mut created) = (Vec::new(), 0, Vec::new());
-    // What was done to a path stands before it, in a field of its own.
+    // The status of a path precedes the path, in a field of its own.
     while let Some(done) = fields.next_if(|field| !field.is_empty()) {
         let path = fields.next()?;
         touched += 1;
@@ -241,10 +244,10 @@ fn one<'a>(
     })
 }
 
-/// All tracked paths, in git's order.
+/// Returns all tracked paths, in git's order.
 ///
 /// # Errors
-/// [`GitError`]: git gave no answer.
+/// Returns a [`GitError`] if git gives no answer.
 pub fn tracked(git: &Git) -> Result<Vec<String>, GitError> {
     let out = git.ask(Read::LsFiles, &["-z", "--cached"])?;
     let mut seen = HashSet::new();

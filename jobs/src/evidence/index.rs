@@ -117,28 +117,29 @@ impl Index {
         })
     }
 
-    /// How much a term tells apart: 0 for one that every commit has, about 7 for one in a thousand
-    /// and the most for one that none has.
+    /// Returns how well a term separates commits: 0 for a term that every commit has, about 7 for
+    /// one in a thousand, and the maximum for a term that no commit has.
     pub fn rarity(&self, term: &str) -> f64 {
         let having = f64::from(self.frequency.get(term).copied().unwrap_or(0));
         ((1.0 + self.commits as f64) / (1.0 + having)).ln()
     }
 
-    /// In how many commits the term occurs.
+    /// Returns the number of commits in which the term occurs.
     pub fn frequency(&self, term: &str) -> u32 {
         self.frequency.get(term).copied().unwrap_or(0)
     }
 
-    /// The commits whose message names this very file, as in `Spec: ideas/a.md`; the newest first.
+    /// Returns the commits whose message names exactly this file, as in `Spec: ideas/a.md`, the
+    /// newest first.
     pub fn citing(&self, path: &str) -> impl Iterator<Item = usize> {
         self.citing.get(path).into_iter().flatten().copied()
     }
 
-    /// The commits that have most of `terms`, best first, the newer of equals first. Terms that no
-    /// commit has are passed over.
+    /// Returns the commits that have most of `terms`, best first; of equal ones the newer comes
+    /// first. Terms that no commit has are skipped.
     ///
     /// # Errors
-    /// [`IndexError`].
+    /// Returns an [`IndexError`] if the search fails.
     pub fn search(&self, terms: &[String], limit: usize) -> Result<Vec<Hit>, IndexError> {
         let fail = |source| IndexError {
             act: "searched",
@@ -183,7 +184,8 @@ impl Index {
     }
 }
 
-/// The terms of some paths, each once. `of_name` remembers those of a name: names recur.
+/// Returns the terms of some paths, each once. `of_name` caches the terms of each name, because
+/// names recur.
 fn path_terms(paths: &[String], of_name: &mut HashMap<String, String>) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for name in paths.iter().flat_map(|path| path.split('/')) {

@@ -1,4 +1,4 @@
-//! Evidence: what the project itself says about a note, gathered without any model.
+//! Evidence: the facts that the project itself shows about a note, gathered without any model.
 //!
 //! ```text
 //! git log ──> history ─┬─> index (words) ──┐
@@ -8,15 +8,16 @@
 //! the notes ──> neighbours ────────────────┘
 //! ```
 //!
-//! One room for all kinds of jobs. Everything found here can be looked up again: commits that
-//! exist, paths that are tracked, notes that were read. It must never decide, never ask a model,
-//! never write, and never treat what a commit or a note says as anything but words to compare.
+//! One [`ProjectEvidence`] serves all kinds of jobs. Everything that it finds can be looked up
+//! again: commits that exist, paths that are tracked, notes that were read. This module must never
+//! decide, never ask a model, never write, and never treat the text of a commit or a note as
+//! anything but words to compare.
 //!
-//! Bounds: [`HistoryLimits`] for the history (48 MiB by default, and about as much again for its index),
-//! 32 MiB of notes for the comparison among notes. 1,300 commits with 29,000 paths are read and
-//! indexed in about 0.15 s, and one note is looked up in about 4 ms (`runner dream bench` prints
-//! both). An index kept from an earlier run would take as long to be checked as a new one to be
-//! made: there is none.
+//! Limits: [`HistoryLimits`] for the history (48 MiB by default, and about as much again for its
+//! index), 32 MiB of notes for the comparison among notes. 1,300 commits with 29,000 paths are read
+//! and indexed in about 0.15 s, and one note is looked up in about 4 ms (`runner dream bench`
+//! prints both). No index is kept between runs, because the check of an old index would take as
+//! long as the build of a new one.
 
 pub mod candidates;
 pub mod history;
@@ -59,7 +60,7 @@ pub enum EvidenceError {
     Index(#[from] IndexError),
 }
 
-/// What is known of a project, for all notes of a run.
+/// The facts about a project, for all notes of a run.
 pub struct ProjectEvidence {
     history: Vec<Commit>,
     index: Index,
@@ -72,10 +73,10 @@ pub struct ProjectEvidence {
     notes: Vec<String>,
 }
 
-/// What speaks for or against one note.
+/// The evidence for and against one note.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
-    /// What it speaks of.
+    /// The terms of the note.
     pub words: NoteTerms,
     /// Commits that may have done it, best first.
     pub candidates: Vec<Candidate>,
@@ -103,10 +104,10 @@ impl ProjectEvidence {
         })
     }
 
-    /// The same, of what is already read.
+    /// Builds the evidence from a history and paths that are already read.
     ///
     /// # Errors
-    /// [`IndexError`].
+    /// Returns an [`IndexError`] if the index cannot be built.
     pub fn of(history: Vec<Commit>, tracked: Vec<String>) -> Result<Self, IndexError> {
         let index = Index::build(&history)?;
         Ok(Self {
@@ -120,10 +121,10 @@ impl ProjectEvidence {
         })
     }
 
-    /// What there is about the note at `path`, whose text this is.
+    /// Returns the evidence about the note at `path` with this text.
     ///
     /// # Errors
-    /// [`IndexError`].
+    /// Returns an [`IndexError`] if the search fails.
     pub fn about(&self, path: &str, text: &str) -> Result<Evidence, IndexError> {
         let words = NoteTerms::of(path, text);
         let indexes = (&self.index, &self.touched);
@@ -153,17 +154,17 @@ impl ProjectEvidence {
         })
     }
 
-    /// The commit of a candidate.
+    /// Returns the commit of a candidate.
     pub fn commit(&self, candidate: &Candidate) -> &Commit {
         &self.history[candidate.at]
     }
 
-    /// All commits, the newest first.
+    /// Returns all commits, the newest first.
     pub fn history(&self) -> &[Commit] {
         &self.history
     }
 
-    /// The commit whose hash starts like this; at least 7 digits.
+    /// Returns the commit whose hash begins with `prefix`, which must have at least 7 digits.
     pub fn commit_named(&self, prefix: &str) -> Option<&Commit> {
         let good = prefix.len() >= 7 && prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
         let prefix = prefix.to_ascii_lowercase();
@@ -174,8 +175,8 @@ impl ProjectEvidence {
         })?
     }
 
-    /// Whether a commit of this name leads to `HEAD` though it is not in the history that was read;
-    /// none that was taken back.
+    /// Checks whether a commit with this prefix leads to `HEAD` although it is not in the history
+    /// that was read. A reverted commit does not count.
     pub fn commit_elsewhere(&self, prefix: &str) -> bool {
         let Some(git) = &self.git else { return false };
         let Ok(Some(hash)) = git.commit(prefix) else {
@@ -184,17 +185,18 @@ impl ProjectEvidence {
         !self.reverted.contains(&hash) && git.leads_to(&hash, "HEAD").unwrap_or(false)
     }
 
-    /// What was not read of the history, and why; one line each.
+    /// Returns the parts of the history that were not read, each with the reason, one line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Whether this path is tracked, or is a folder of tracked files.
+    /// Checks whether this path is tracked, or is a folder of tracked files.
     pub fn has_path(&self, path: &str) -> bool {
         self.tracked.has(path)
     }
 
-    /// Whether this path is in the history that was read, be it there or not, or is a folder of such.
+    /// Checks whether this path, or a file below it, is in the history that was read, even if it no
+    /// longer exists.
     pub fn had_path(&self, path: &str) -> bool {
         self.touched.has(path)
     }

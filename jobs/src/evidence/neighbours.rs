@@ -1,7 +1,7 @@
-//! Notes that say the same in almost the same words.
+//! Notes with the same content in almost the same words.
 //!
-//! A bounded comparison of the notes of a run with all others, on `text::near`. Must never compare
-//! what it was not given, and says how much it left out.
+//! The module compares the notes of a run with all others, within limits, by means of `text::near`.
+//! It must never compare texts that it was not given, and it reports how much it left out.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Neighbour {
     pub containment: f64,
 }
 
-/// The neighbours of every note that has some, the nearest first.
+/// Returns the neighbours of every note that has some, the nearest first.
 pub fn neighbours(notes: &[(&str, &str)]) -> BTreeMap<String, Vec<Neighbour>> {
     let docs: Vec<Doc<'_>> = notes.iter().map(|(key, text)| Doc { key, text }).collect();
     let mut found: BTreeMap<String, Vec<Neighbour>> = BTreeMap::new();

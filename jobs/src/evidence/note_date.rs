@@ -1,4 +1,5 @@
-//! When a note was written, at the earliest: what was committed before that cannot have done it.
+//! The earliest date at which a note can have been written: a commit from before that date cannot
+//! have done the work.
 //!
 //! ```text
 //! a date that the text states ────────────┐
@@ -6,8 +7,8 @@
 //! the commit that brought the note itself ─┘
 //! ```
 //!
-//! The file's own time says nothing: a checkout sets it. Must never look at a clock: a date later
-//! than the newest commit is a plan and no date of writing.
+//! The modification time of the file is no evidence, because a checkout sets it. This module must
+//! never read a clock: a date later than the newest commit is a plan and not the date of writing.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -20,7 +21,7 @@ const GRACE: i64 = 86_400;
 /// Work is done soon after it was written down, if within so many seconds.
 const SOON: i64 = 14 * 86_400;
 
-/// How a commit stands to the moment a note was written.
+/// A commit's date relative to the date of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitTiming {
     /// The note does not tell.
@@ -33,8 +34,8 @@ pub enum CommitTiming {
     Later,
 }
 
-/// The earliest moment at which this note can have been written as it stands, in seconds since the
-/// epoch.
+/// Returns the earliest time at which this note can have been written in its present form, in
+/// seconds since the epoch.
 pub fn earliest(history: &[Commit], touched: &TouchedPaths, path: &str, text: &str) -> Option<i64> {
     let newest = history.iter().map(|commit| commit.at).max()?;
     let stated = dates(text).filter(|at| *at <= newest);
@@ -45,7 +46,7 @@ pub fn earliest(history: &[Commit], touched: &TouchedPaths, path: &str, text: &s
         .max()
 }
 
-/// How a commit of this moment stands to it.
+/// Compares the time of a commit with the time at which the note was written.
 pub fn when(written: Option<i64>, commit: i64) -> CommitTiming {
     match written {
         None => CommitTiming::Unknown,
@@ -55,7 +56,7 @@ pub fn when(written: Option<i64>, commit: i64) -> CommitTiming {
     }
 }
 
-/// The days that a text states as `2026-01-31`, each as its first second in UTC.
+/// Returns the days that a text states as `2026-01-31`, each as its first second in UTC.
 fn dates(text: &str) -> impl Iterator<Item = i64> {
     let bytes = text.as_bytes();
     let within = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -70,7 +71,7 @@ fn dates(text: &str) -> impl Iterator<Item = i64> {
     })
 }
 
-/// The files of which a text quotes a line: `src/a.rs:12`.
+/// Returns the files of which a text quotes a line, as in `src/a.rs:12`.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     let outside = |c: char| !(c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'));
     text.match_indices(':').filter_map(move |(at, _)| {

@@ -1,8 +1,9 @@
-//! Which commits touched the files and folders that a note names.
+//! Finds the commits that touched the files and folders that a note names.
 //!
-//! A note that asks for work names where the work is to be done, and the commit that did it was
-//! there: that holds whatever either of them says in words. A name counts by its rarity, so that a
-//! file that every commit touches says little. Must never look at a file or at a word of a message.
+//! A note that asks for work names the place of the work, and the commit that did the work touched
+//! that place. This holds regardless of the wording of either text. A name counts by its rarity, so
+//! that a file that every commit touches gives little evidence. This module must never read a file
+//! or the text of a message.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -41,12 +42,12 @@ struct PathFiles {
     length: u32,
 }
 
-/// What a note names, as far as the history knows it.
+/// The files and folders that a note names, as far as the history knows them.
 #[derive(Debug, Default)]
 pub struct NamedPaths {
-    /// What each commit that touched some of it weighs.
+    /// Weight of the named places that each commit touched.
     weights: BTreeMap<usize, f64>,
-    /// What all of it weighs.
+    /// Weight of all named places together.
     whole: f64,
     /// How many places are named.
     places: usize,
@@ -122,7 +123,8 @@ impl TouchedPaths {
         }
     }
 
-    /// What a text names: by whole path, by the end of one, or by a file's name that few have.
+    /// Returns the places that a text names: by whole path, by the end of a path, or by a file name
+    /// that few files have.
     pub fn named_in(&self, text: &str) -> NamedPaths {
         let mut seen = HashSet::new();
         let mut places: BTreeMap<PathFiles, f64> = BTreeMap::new();
@@ -156,7 +158,7 @@ impl TouchedPaths {
         named
     }
 
-    /// The newest commit that created the one file that this piece of text means.
+    /// Returns the newest commit that created the one file that this piece of text refers to.
     pub fn born(&self, piece: &str) -> Option<usize> {
         let [place] = self.meant(piece)[..] else {
             return None;
@@ -166,7 +168,7 @@ impl TouchedPaths {
         (self.born[place.from as usize].filter(|_| whole)).map(|at| at as usize)
     }
 
-    /// Whether this very path was ever touched, or is a folder of such.
+    /// Checks whether exactly this path was ever touched, or a file below it.
     pub fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let folder = format!("{path}/");
@@ -176,7 +178,7 @@ impl TouchedPaths {
             || at(from(&folder)).is_some_and(|file| file.starts_with(&folder))
     }
 
-    /// The newest commit that created this very path.
+    /// Returns the newest commit that created exactly this path.
     pub fn born_exactly(&self, path: &str) -> Option<usize> {
         let at = self
             .files
@@ -185,7 +187,8 @@ impl TouchedPaths {
         self.born[at].map(|at| at as usize)
     }
 
-    /// The places that a piece of text may mean; none where it may mean too many.
+    /// Returns the places that a piece of text may refer to. The list is empty if there are too
+    /// many.
     fn meant(&self, piece: &str) -> Vec<PathFiles> {
         let name = piece.rsplit('/').next().unwrap_or(piece);
         let known = self.by_name.get(name).map_or(&[][..], Vec::as_slice);
@@ -211,7 +214,7 @@ impl TouchedPaths {
         }
     }
 
-    /// The commits that touched a place, each once.
+    /// Returns the commits that touched a place, each once.
     fn commits_of(&self, place: PathFiles) -> Vec<u32> {
         let lists = &self.by[place.from as usize..place.to as usize];
         match lists {
@@ -225,19 +228,19 @@ impl TouchedPaths {
         }
     }
 
-    /// How much a place tells apart that so many commits touched.
+    /// Returns how well a place separates commits, if `having` commits touched it.
     fn rarity(&self, having: usize) -> f64 {
         ((1.0 + self.commits as f64) / (1.0 + having as f64)).ln()
     }
 }
 
 impl NamedPaths {
-    /// How many places the note names.
+    /// Returns the number of places that the note names.
     pub fn places(&self) -> usize {
         self.places
     }
 
-    /// How much of it this commit touched.
+    /// Returns how much of the named places this commit touched.
     pub fn by(&self, at: usize, commit: &Commit) -> Overlap {
         let weight = self.weights.get(&at).copied().unwrap_or(0.0);
         if weight <= 0.0 || self.whole <= 0.0 {
@@ -249,7 +252,8 @@ impl NamedPaths {
         }
     }
 
-    /// The commits that touched most of it, best first, the newer of equals first.
+    /// Returns the commits that touched most of the named places, best first; of equal ones the
+    /// newer comes first.
     pub fn best(&self, history: &[Commit]) -> Vec<usize> {
         let mut all: Vec<(f64, usize)> = self
             .weights

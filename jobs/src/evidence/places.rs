@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-/// The name of a file without its folder and its last extension.
+/// Returns the name of a file without its folder and its last extension.
 pub fn stem(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or(path);
     match name.rsplit_once('.') {
@@ -13,7 +13,8 @@ pub fn stem(path: &str) -> &str {
     }
 }
 
-/// Whether a path is prose by its ending: it plans or explains, and runs nothing.
+/// Checks whether the extension of a path is that of prose: a document plans or explains, and runs
+/// nothing.
 pub fn is_document(path: &str) -> bool {
     const ENDINGS: [&str; 7] = ["md", "markdown", "txt", "rst", "adoc", "org", "html"];
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -21,7 +22,7 @@ pub fn is_document(path: &str) -> bool {
         .is_some_and(|(_, ending)| ENDINGS.contains(&ending))
 }
 
-/// Whether a text names a path: all of it, or its name with the folder it lies in. A bare
+/// Checks whether a text names a path: the whole path, or the file name with its folder. A bare
 /// `mod.rs` or `README.md` names nothing in particular.
 pub fn names(text: &str, path: &str) -> bool {
     let tail = match path.rmatch_indices('/').nth(1) {
@@ -31,7 +32,7 @@ pub fn names(text: &str, path: &str) -> bool {
     tail.contains('/') && whole(text, tail)
 }
 
-/// Whether `part` stands in `text` as a path of its own or as the end of one.
+/// Checks whether `part` occurs in `text` as a path of its own or as the end of one.
 fn whole(text: &str, part: &str) -> bool {
     let inside = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     text.match_indices(part).any(|(at, _)| {
@@ -62,7 +63,7 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    /// Tracked files, in git's order.
+    /// Indexes tracked files by name. `paths` is in git's order.
     pub fn new(paths: Vec<String>) -> Self {
         let mut by_name: HashMap<String, Vec<u32>> = HashMap::new();
         for (at, path) in paths.iter().enumerate().take(u32::MAX as usize) {
@@ -72,12 +73,12 @@ impl Tracked {
         Self { paths, by_name }
     }
 
-    /// All of them.
+    /// Returns all tracked files.
     pub fn paths(&self) -> &[String] {
         &self.paths
     }
 
-    /// Whether this very path is tracked, or is a folder of tracked files.
+    /// Checks whether exactly this path is tracked, or is a folder of tracked files.
     pub fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let at = self.paths.partition_point(|other| other.as_str() < path);
@@ -93,8 +94,8 @@ impl Tracked {
             .is_some_and(|other| other.starts_with(&folder))
     }
 
-    /// The tracked files that a text names, at most `limit`: by whole path, by the end of a path,
-    /// or by a name that only one file has.
+    /// Returns the tracked files that a text names, at most `limit`: by whole path, by the end of a
+    /// path, or by a name that only one file has.
     pub fn named_in(&self, text: &str, limit: usize) -> Vec<&str> {
         let mut found: Vec<&str> = Vec::new();
         for piece in mentioned(text) {
@@ -122,8 +123,8 @@ impl Tracked {
         found
     }
 
-    /// The tracked files whose stem is this one, whatever their folder and ending, at most
-    /// `limit`; `-` and `_` are one.
+    /// Returns the tracked files with this stem, in any folder and with any extension, at most
+    /// `limit`; `-` and `_` count as equal.
     pub fn with_stem(&self, wanted: &str, limit: usize) -> Vec<&str> {
         let even = |text: &str| text.to_lowercase().replace('_', "-");
         let wanted = even(wanted);

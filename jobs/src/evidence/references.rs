@@ -1,8 +1,8 @@
-//! Evidence that resolves: what a text cites, looked up.
+//! Resolves evidence: looks up the commits and paths that a text cites.
 //!
-//! A claim that something is done is worth as much as what it cites (contracts/dream.md, "what
-//! good looks like"). This module finds the commits and paths in a sentence and says which exist.
-//! It must never take a citation for granted because it looks right.
+//! A claim that something is done is worth as much as the evidence that it cites
+//! (contracts/dream.md, "what good looks like"). This module finds the commits and paths in a
+//! sentence and reports which of them exist. It must never trust a citation because it looks right.
 
 use super::ProjectEvidence;
 use super::places;
@@ -16,7 +16,7 @@ pub enum Reference {
     Path(String),
 }
 
-/// What of a text's citations exists.
+/// The citations of a text, by whether they exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckedReferences {
     /// These do.
@@ -27,7 +27,7 @@ pub struct CheckedReferences {
 }
 
 impl CheckedReferences {
-    /// Whether the text stands on something, and on nothing that is made up.
+    /// Checks whether the text cites something that exists, and nothing that is made up.
     pub fn resolves(&self) -> bool {
         !self.found.is_empty() && self.missing.is_empty()
     }
@@ -44,7 +44,7 @@ pub fn check(
 ) -> CheckedReferences {
     let mut checked = CheckedReferences::default();
     let mut rest = evidence;
-    // What is said between the quoted subjects.
+    // The parts of the text between the quoted subjects.
     let (mut said, mut from) = (Vec::new(), 0);
     let mut looked_up = 0;
     while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
@@ -95,9 +95,10 @@ pub fn check(
 /// So many hashes of one text are looked for beyond the history that was read.
 const LOOKUPS: usize = 8;
 
-/// Whether a word that could be a hash is given as a citation: in a length in which hashes are
-/// offered, at the beginning of the text or of a part of it, or after "commit". Never a number.
-/// A word of letters, or a part of a path, is no citation by its place alone.
+/// Checks whether a word that could be a hash is meant as a citation: it has a length in which
+/// hashes are offered, or is at the beginning of the text or of a part of it, or follows "commit".
+/// A number never is. A word of letters, or a part of a path, is not a citation because of its
+/// position alone.
 fn offered(before: &str, piece: &str, after: &str) -> bool {
     if piece.bytes().all(|byte| byte.is_ascii_digit()) {
         return false;
@@ -124,7 +125,7 @@ fn offered(before: &str, piece: &str, after: &str) -> bool {
         || ["commit", "commits"].contains(&word.to_ascii_lowercase().as_str())
 }
 
-/// What follows a commit's subject, where that is what comes next, perhaps after a date.
+/// Returns the text after a commit's subject if the subject comes next, perhaps after a date.
 fn after_subject<'a>(rest: &'a str, subject: &str) -> &'a str {
     let mut quoted = rest.trim_start_matches([' ', ':', ',', '`', '"', '\'', '(', '-', '—']);
     let date = |c: char| c.is_ascii_digit() || c == '-';
@@ -155,7 +156,7 @@ impl CheckedReferences {
     }
 }
 
-/// 7 to 64 hex digits. "defaced" is one too: see [`offered`].
+/// Checks for 7 to 64 hex digits. "defaced" matches too: see [`offered`].
 fn looks_like_a_hash(piece: &str) -> bool {
     (7..=64).contains(&piece.len()) && piece.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -1,11 +1,12 @@
-//! What an audit found of the claims that a carry makes: a checklist for its agent, its word on each,
-//! recorded beside the entry that made them (contracts/lifecycle.md, "Carry").
+//! The audit of the claims that a carry makes: a checklist for the audit's agent, and its finding
+//! on each claim, recorded next to the entry that made them (contracts/lifecycle.md, "Carry").
 //!
 //! ```text
 //! Entry::claims ──checklist──> the audit's prompt ──> its last words ──read──> Checked ──record──> <id>.audit.json
 //! ```
 //!
-//! A claim that the audit says nothing of is *unknown*, never confirmed. Must never change an entry.
+//! A claim that the audit does not mention is *unknown*, never confirmed. This module must never
+//! change an entry.
 
 use std::fmt::Write as _;
 
@@ -22,7 +23,7 @@ const LARGEST: u64 = 1024 * 1024;
 /// The longest reason, in characters.
 const LONGEST: usize = 300;
 
-/// What became of one claim.
+/// The finding on one claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimFinding {
@@ -30,7 +31,7 @@ pub enum ClaimFinding {
     Holds,
     /// It is not so.
     Fails,
-    /// It could not be told, or nothing was said of it.
+    /// The audit could not decide, or did not mention the claim.
     Unknown,
 }
 
@@ -39,7 +40,7 @@ pub enum ClaimFinding {
 pub struct CheckedClaim {
     /// In the carry's words.
     pub claim: String,
-    /// What was found.
+    /// The audit's finding on the claim.
     pub finding: ClaimFinding,
     /// Why, in the audit's words.
     pub why: String,
@@ -59,20 +60,20 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// The claims that do not hold.
+    /// Returns the claims that do not hold.
     pub fn failed(&self) -> impl Iterator<Item = &CheckedClaim> {
         let failed = |it: &&CheckedClaim| it.finding == ClaimFinding::Fails;
         self.claims.iter().filter(failed)
     }
 }
 
-/// Where the record of an entry lies, below the project.
+/// Returns the path of an entry's audit record, relative to the project.
 pub fn path(folder: &str, entry: &str) -> String {
     format!("{folder}/{entry}.audit.json")
 }
 
-/// What an audit's agent is told to look at; nothing where the carry claims nothing. The claims are a
-/// model's words: the caller puts them between fences.
+/// Returns the checklist for an audit's agent. It is empty if the carry makes no claims. A model
+/// wrote the claims, so the caller puts them between fences.
 pub fn checklist(claims: &[String]) -> String {
     let mut out = String::new();
     for (at, claim) in claims.iter().enumerate() {
@@ -85,7 +86,8 @@ pub fn checklist(claims: &[String]) -> String {
 pub const INSTRUCTIONS: &str = "Look at each claim yourself, as it is now. End your answer with one line for \
 each claim and nothing after them: `claim N: holds — why`, `claim N: fails — why`, or `claim N: unknown — why`.";
 
-/// What an audit's last words say of each claim; of two lines on one claim the later counts.
+/// Parses an audit's final message into a finding on each claim. If two lines are about one claim,
+/// the later counts.
 pub fn read(claims: &[String], answer: &str) -> Vec<CheckedClaim> {
     let mut checked: Vec<CheckedClaim> = claims
         .iter()
@@ -135,11 +137,11 @@ fn line_of(line: &str) -> Option<(usize, ClaimFinding, String)> {
     Some((number, finding, why))
 }
 
-/// Stages the record of an audit, to be placed with whatever else the run places. Of an entry that
-/// claims nothing there is none.
+/// Stages the record of an audit, for publication together with the run's other files. An entry
+/// without claims gets no record.
 ///
 /// # Errors
-/// The scope refuses it.
+/// Returns an error if the scope refuses the file.
 pub fn record(
     scope: &mut Scope,
     folder: &str,
@@ -164,7 +166,8 @@ pub fn record(
     Ok(Some(audit))
 }
 
-/// The record of an entry, if it was audited; one that cannot be read counts as none.
+/// Returns the audit record of an entry, if the entry was audited. A record that cannot be read
+/// counts as missing.
 pub fn read_record(scope: &Scope, folder: &str, entry: &str) -> Option<Audit> {
     let (bytes, _) = scope.inspect(&path(folder, entry), LARGEST).ok()??;
     let audit: Audit = serde_json::from_slice(&bytes).ok()?;

@@ -36,7 +36,8 @@ pub struct CycleSpec {
     pub cycle: Option<String>,
     /// The board, below the project.
     pub board: String,
-    /// What of the project its working runs may write; `.` is nearly all.
+    /// The parts of the project that the cycle's working runs may write; `.` means nearly all of
+    /// it.
     pub writes: Option<Vec<String>>,
     /// Where the project keeps the lifecycle's files.
     #[serde(skip)]
@@ -66,12 +67,12 @@ pub struct AgentPosition {
     pub spec: Spec,
     /// The state and how often it was run.
     pub position: Position,
-    /// What its working state is told.
+    /// The prompt of the working state.
     pub prompt: Option<String>,
 }
 
 impl AgentPosition {
-    /// The state whose turn it is.
+    /// Returns the current state.
     pub fn state(&self) -> &CycleState {
         self.spec
             .state(&self.position.state)
@@ -80,12 +81,12 @@ impl AgentPosition {
 }
 
 impl CycleSpec {
-    /// The state whose turn it is, where it is known.
+    /// Returns the current state, if it is known.
     pub fn state(&self) -> Option<&CycleState> {
         self.now.as_ref().map(AgentPosition::state)
     }
 
-    /// What a working state of it does.
+    /// Returns the work of a working state of the cycle.
     pub fn work(&self, now: &AgentPosition) -> WorkSpec {
         let state = now.state();
         WorkSpec {
@@ -116,7 +117,7 @@ pub enum BadCycle {
     Mistakes {
         /// The file.
         path: String,
-        /// What is wrong, in the order of the lines; at least one.
+        /// The mistakes, in the order of the lines; at least one.
         mistakes: Vec<SpecError>,
     },
 }
@@ -131,10 +132,11 @@ fn more(mistakes: &[SpecError]) -> String {
 /// The name of the cycle that is built in.
 pub const BUILT_IN: &str = "the built-in cycle";
 
-/// The cycle that a file declares, below the project or by an absolute path; without one the built-in.
+/// Reads the cycle that a file declares. The path is relative to the project or absolute; without a
+/// file, the built-in cycle is used.
 ///
 /// # Errors
-/// [`BadCycle`].
+/// Returns [`BadCycle`] if the file cannot be read or is not a valid cycle.
 pub fn declared(root: &Path, file: Option<&str>) -> Result<Spec, BadCycle> {
     let (path, text) = match file {
         None => (BUILT_IN.to_owned(), spec::DEFAULT.to_owned()),
@@ -193,7 +195,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
     Ok(finished)
 }
 
-/// What gates ask. Failures are the database's; when the last one was stands in the failmark too.
+/// Gathers the facts that gates check. The number of failures comes from the database; the failmark
+/// also has the time of the last one.
 fn facts(
     ctx: &Context<'_>,
     spec: &CycleSpec,
@@ -213,13 +216,14 @@ fn facts(
     })
 }
 
-/// What cannot be used holds everything, and says how to go on.
+/// Converts an unusable position to an error. The error stops the cycle and names the command that
+/// resets the position.
 fn unusable(error: BadPosition) -> JobError {
     let why = format!("{error}; `runner lifecycle goto STATE` sets it anew");
     JobError::failed(Class::Environment, why)
 }
 
-/// A failure, and that its state is held.
+/// Adds to a failure that its state is held.
 fn held(error: JobError, state: &CycleState, facts: &TickFacts, now: Timestamp) -> JobError {
     let Outcome::Failed { class, why } = error.outcome(now) else {
         return error;

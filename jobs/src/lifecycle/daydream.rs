@@ -36,11 +36,11 @@ const TEMPERATURE: Temperature = Temperature::hundredths(100);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DaydreamSpec {
-    /// Whose steps and dreams it follows: a named agent's, or the default one's.
+    /// The agent whose steps and dreams it follows: a named agent, or the default one.
     pub agent: Option<String>,
     /// How long after the last one the next may come, in minutes.
     pub interval_minutes: u32,
-    /// What the project's own settings say of files.
+    /// The project's settings for the lifecycle's files.
     #[serde(skip)]
     pub files: Files,
 }
@@ -67,7 +67,7 @@ pub struct Daydreams {
 pub struct Daydream {
     /// When.
     pub ts: Timestamp,
-    /// What.
+    /// The daydream itself, in one line.
     pub text: String,
 }
 
@@ -146,7 +146,7 @@ fn due(ctx: &Context<'_>, spec: &DaydreamSpec, known: &Daydreams) -> Result<(), 
     Ok(())
 }
 
-/// What it would be asked.
+/// Builds the question that a daydream would ask.
 pub(crate) fn question(ctx: &Context<'_>, spec: &DaydreamSpec) -> Request {
     let steps = ctx.last_steps(&spec.files.steps, spec.agent.as_deref(), 8);
     let steps = steps.ok().and_then(Result::ok).unwrap_or_default();
@@ -184,7 +184,7 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &DaydreamSpec) -> Request {
     }
 }
 
-/// One line in lowercase of at most so many words.
+/// Converts an answer to one lowercase line with a limited number of words.
 fn musing(text: &str) -> String {
     let text = text.trim().trim_matches(['"', '“', '”', '`']);
     let text: String = text

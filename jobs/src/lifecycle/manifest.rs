@@ -23,7 +23,7 @@ pub const MOST: usize = 50;
 /// The largest manifest that is read, in bytes.
 const LARGEST: u64 = 1024 * 1024;
 
-/// The folder of an agent's entries, below the project.
+/// Returns the folder of an agent's entries, relative to the project.
 pub fn folder(agent: Option<&str>) -> String {
     match agent {
         None => FOLDER.to_owned(),
@@ -31,7 +31,8 @@ pub fn folder(agent: Option<&str>) -> String {
     }
 }
 
-/// Whether an agent may be called so: its folder must be neither hidden nor one of runner's files.
+/// Checks whether an agent may have this name: its folder must be neither hidden nor one of
+/// runner's files.
 pub fn is_agent_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     !name.is_empty() && name.len() <= 64 && name.chars().all(plain) && !name.starts_with('_')
@@ -53,7 +54,7 @@ pub struct Listed {
     /// When it was dreamt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ts: Option<Timestamp>,
-    /// Who dreamt it.
+    /// The model that wrote the entry.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
     /// The tale's first line.
@@ -103,13 +104,13 @@ impl From<ListedForm> for Listed {
 /// A manifest and what its file holds, for a publication that replaces just that.
 #[derive(Clone, Debug)]
 pub struct ReadManifest {
-    /// What it lists.
+    /// The parsed manifest.
     pub manifest: Manifest,
-    /// What the file must hold when it is replaced.
+    /// The content that the file must have when it is replaced.
     pub expect: Expect,
 }
 
-/// An entry's id, where this is the name of an entry's file.
+/// Returns the id of an entry if `file` is the name of an entry's file.
 pub fn id_of(file: &str) -> Option<&str> {
     let id = file.strip_suffix(".org")?;
     let shape = |form: &str| {
@@ -122,7 +123,7 @@ pub fn id_of(file: &str) -> Option<&str> {
     (shape("0000-00-00-0000") || shape("0000-00-00-000000")).then_some(id)
 }
 
-/// The moment that an id names, in UTC.
+/// Returns the time that an id names, in UTC.
 pub fn time_of(id: &str) -> Option<Timestamp> {
     let form = match id.len() {
         15 => "%Y-%m-%d-%H%M",
@@ -168,10 +169,10 @@ pub fn parse(bytes: &[u8]) -> Result<Manifest, String> {
     }
 }
 
-/// An entry that the list names, with its text.
+/// Reads an entry that the manifest lists, with its text.
 ///
 /// # Errors
-/// It is not there, cannot be read, or is none.
+/// Returns an error if the entry does not exist, cannot be read, or is not a valid entry.
 pub fn entry_of(scope: &Scope, folder: &str, listed: &Listed) -> Result<(Entry, String), JobError> {
     let path = format!("{folder}/{}", listed.file);
     let bytes = scope.read(&path, entry::LARGEST as u64)?;
@@ -183,7 +184,7 @@ pub fn entry_of(scope: &Scope, folder: &str, listed: &Listed) -> Result<(Entry, 
 }
 
 impl Manifest {
-    /// With one more, which is the newest.
+    /// Returns the manifest with `newest` added as the first entry.
     #[must_use]
     pub fn with(&self, newest: Listed) -> Self {
         let others = self.entries.iter().filter(|it| it.file != newest.file);
@@ -193,7 +194,7 @@ impl Manifest {
         }
     }
 
-    /// The file's text.
+    /// Returns the text of the manifest's file.
     pub fn text(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("a manifest has string keys only");
         text.push('\n');
@@ -201,7 +202,8 @@ impl Manifest {
     }
 }
 
-/// The id of an entry that is dreamt now: to the minute, to the second where that is taken.
+/// Returns the id of an entry that is dreamt now: to the minute, or to the second if that id is
+/// taken.
 pub fn new_id(now: Timestamp, taken: impl Fn(&str) -> bool) -> String {
     let minute = now.strftime("%Y-%m-%d-%H%M").to_string();
     if !taken(&minute) {

@@ -21,14 +21,14 @@ use serde::{Deserialize, Serialize};
 /// The board that a project has when it names none of its own.
 pub const BOARD: &str = "plan.org";
 
-/// What a project's own settings say of the lifecycle's files.
+/// A project's settings for the lifecycle's files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Files {
     /// The record of tools, below the project.
     pub steps: String,
     /// The daydreams, below the project.
     pub daydreams: String,
-    /// Whether an entry is committed once it is placed.
+    /// Whether an entry is committed once it is published.
     pub commit: bool,
     /// Whether that commit is pushed.
     pub push: bool,

@@ -8,23 +8,23 @@ use super::entry::Entry;
 use super::manifest;
 use crate::JobError;
 
-/// The journal of an agent, below the project.
+/// Returns the folder of an agent's journal, relative to the project.
 pub fn folder(agent: &str) -> String {
     manifest::folder(Some(agent).filter(|agent| !agent.is_empty()))
 }
 
-/// The newest entry with its path; `None` where nobody has dreamt yet.
+/// Returns the newest entry with its path, or `None` if there is no entry yet.
 ///
 /// # Errors
-/// The manifest or the entry is there and is none.
+/// Returns an error if the manifest or the entry exists and is not valid.
 pub fn newest(root: &Path, agent: &str) -> Result<Option<(String, Entry)>, JobError> {
     newest_in(&Scope::open(root, &[], ".runner/staging/look")?, agent)
 }
 
-/// The same through a scope.
+/// Returns the newest entry through a scope.
 ///
 /// # Errors
-/// Those of [`newest`].
+/// The same as for [`newest`].
 pub fn newest_in(scope: &Scope, agent: &str) -> Result<Option<(String, Entry)>, JobError> {
     let folder = folder(agent);
     let listed = manifest::read(scope, &folder)?.manifest.entries;

@@ -1,8 +1,9 @@
-//! What a waking run reads first: the board's tasks in flight, the newest carry, the next file.
+//! The orientation that a waking run reads first: the board's tasks in flight, the newest carry,
+//! the next file.
 //!
-//! At most three files are read (the manifest, the entry that it names, the board) and at most
-//! [`MOST`] lines are told. Must never tell what it did not read, and never fail a run: what cannot be
-//! read is said in its place.
+//! At most three files are read (the manifest, the entry that it names, the board), and at most
+//! [`MOST`] lines are shown. This module must never report content that it did not read, and never
+//! fail a run: a source that cannot be read is reported in its place.
 
 use runner_engine::scope::Scope;
 use runner_text::org::{Board, BoardForm, Keyword, Task};
@@ -20,10 +21,10 @@ pub const MOST: usize = 60;
 const WIDEST: usize = 300;
 /// How many tasks of one keyword are named.
 const NAMED: usize = 5;
-/// How many lines of a carry, and of a checklist, are told.
+/// Maximum number of lines of a carry, and of a checklist, that are shown.
 const CARRIED: usize = 20;
 
-/// What a waking run is told.
+/// The orientation of a waking run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Orientation {
     /// The files that were read, below the project.
@@ -38,9 +39,9 @@ pub struct Orientation {
     pub carry: Vec<String>,
     /// The first file of the project that the carry names.
     pub file: Option<String>,
-    /// What the carry claims to be true, for an audit.
+    /// The claims of the carry, for an audit.
     pub claims: Vec<String>,
-    /// What is not to be had, and why.
+    /// The sources that are missing, each with the reason.
     pub troubles: Vec<String>,
 }
 
@@ -95,7 +96,8 @@ impl Orientation {
         self.next = of(Keyword::Next);
     }
 
-    /// As lines; `kind` is what the run is for, `picked` the task that was begun for it.
+    /// Formats the orientation as lines; `kind` is the kind of the run, `picked` the task that was
+    /// begun for it.
     pub fn lines(&self, kind: StateKind, picked: Option<&str>) -> Vec<String> {
         let mut out = Vec::new();
         if let Some(task) = picked {
@@ -137,7 +139,7 @@ impl Orientation {
     }
 }
 
-/// One line, and not a long one.
+/// Cuts a line to [`WIDEST`] characters and removes its control characters.
 fn cut(line: &str) -> String {
     let line: String = line
         .chars()

@@ -1,4 +1,5 @@
-//! Where an agent stands in its cycle: small files below `.runner/`, changed only by publications.
+//! The position of an agent in its cycle: small files below `.runner/`, changed only by
+//! publications.
 //!
 //! ```text
 //! .runner/lifecycle-pos                    wake_add 2            state, runs of it that counted
@@ -6,8 +7,9 @@
 //! .runner/agents/NAME/lifecycle-pos        the same of an agent with a name
 //! ```
 //!
-//! These files own the position (contracts/lifecycle.md): it is read again at each use. Must never
-//! be guessed: a file that cannot be read as a position stops the cycle and says how to go on.
+//! These files own the position (contracts/lifecycle.md): it is read again at each use. The
+//! position must never be guessed: a file that cannot be read as a position stops the cycle, and
+//! the error describes how to go on.
 
 use std::fmt;
 use std::io;
@@ -39,7 +41,7 @@ impl fmt::Display for Position {
 }
 
 impl Position {
-    /// The beginning of a state.
+    /// Returns the position at the beginning of a state.
     pub fn at(state: &str) -> Self {
         Self {
             state: state.to_owned(),
@@ -47,7 +49,6 @@ impl Position {
         }
     }
 
-    /// What a file says.
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_whitespace();
         let (state, hits) = (words.next()?, words.next());
@@ -58,7 +59,7 @@ impl Position {
         })
     }
 
-    /// Where it goes on after a run of `state` that achieved something.
+    /// Returns the position after a run of `state` that achieved something.
     #[must_use]
     pub fn after(&self, state: &CycleState) -> Self {
         let hits = self.hits.saturating_add(1);
@@ -81,7 +82,7 @@ pub enum BadPosition {
     Malformed {
         /// The file, below the project.
         path: String,
-        /// What it says.
+        /// The content of the file.
         text: String,
     },
     /// The cycle has no such state any more.
@@ -102,7 +103,8 @@ pub enum BadPosition {
     },
 }
 
-/// Where an agent's files lie, below the project; the agent without a name has none of its own.
+/// Returns the folder of an agent's files, relative to the project. The agent without a name has no
+/// folder of its own.
 pub fn folder(agent: &str) -> String {
     if agent.is_empty() {
         ".runner".to_owned()
@@ -111,28 +113,28 @@ pub fn folder(agent: &str) -> String {
     }
 }
 
-/// The file of an agent's position.
+/// Returns the path of the file with an agent's position.
 pub fn path(agent: &str) -> String {
     format!("{}/lifecycle-pos", folder(agent))
 }
 
-/// The file that says when an agent's state last achieved something.
+/// Returns the path of the file with the time at which an agent's state last achieved something.
 pub fn ran_path(agent: &str, state: &str) -> String {
     format!("{}/lifecycle-ran-{state}", folder(agent))
 }
 
-/// Where an agent stands; where nothing says so, at the beginning.
+/// Reads an agent's position. Without a file, the agent is at the beginning of the cycle.
 ///
 /// # Errors
-/// [`BadPosition`].
+/// Returns [`BadPosition`] if the file cannot be used.
 pub fn read(root: &Path, agent: &str, spec: &Spec) -> Result<Position, BadPosition> {
     read_in(&open(root, &path(agent))?, agent, spec)
 }
 
-/// The same through a scope.
+/// Reads an agent's position through a scope.
 ///
 /// # Errors
-/// [`BadPosition`].
+/// Returns [`BadPosition`] if the file cannot be used.
 pub fn read_in(scope: &Scope, agent: &str, spec: &Spec) -> Result<Position, BadPosition> {
     let path = path(agent);
     let Some(text) = small(scope, &path)? else {
@@ -149,18 +151,18 @@ pub fn read_in(scope: &Scope, agent: &str, spec: &Spec) -> Result<Position, BadP
     Ok(position)
 }
 
-/// When a state last achieved something; none where it never did.
+/// Returns the time at which a state last achieved something, or `None` if it never did.
 ///
 /// # Errors
-/// [`BadPosition`].
+/// Returns [`BadPosition`] if the file cannot be used.
 pub fn ran(root: &Path, agent: &str, state: &str) -> Result<Option<Timestamp>, BadPosition> {
     ran_in(&open(root, &ran_path(agent, state))?, agent, state)
 }
 
-/// The same through a scope.
+/// Returns, through a scope, the time at which a state last achieved something.
 ///
 /// # Errors
-/// [`BadPosition`].
+/// Returns [`BadPosition`] if the file cannot be used.
 pub fn ran_in(scope: &Scope, agent: &str, state: &str) -> Result<Option<Timestamp>, BadPosition> {
     let path = ran_path(agent, state);
     let Some(text) = small(scope, &path)? else {
@@ -177,7 +179,7 @@ pub fn ran_in(scope: &Scope, agent: &str, state: &str) -> Result<Option<Timestam
     })
 }
 
-/// A project, only to be looked at.
+/// Opens a project for reading only.
 fn open(root: &Path, path: &str) -> Result<Scope, BadPosition> {
     Scope::open(root, &[], ".runner/staging/look").map_err(|error| cannot(path, &error))
 }
@@ -189,7 +191,7 @@ fn cannot(path: &str, error: &ScopeError) -> BadPosition {
     }
 }
 
-/// A small file of ours; a link is none.
+/// Reads one of runner's small files. A link is an error.
 fn small(scope: &Scope, path: &str) -> Result<Option<String>, BadPosition> {
     match scope.inspect(path, LONGEST) {
         Ok(found) => Ok(found.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned())),

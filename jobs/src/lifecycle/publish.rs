@@ -1,9 +1,10 @@
-//! The commit of an entry, and its push, where the project's configuration says so.
+//! Commits an entry, and pushes the commit, if the project's configuration asks for it.
 //!
-//! Only after the entry is placed: a failure here costs the commit and never the entry; it is reported,
-//! and the next dream commits what was left behind. The commit holds the named paths and nothing else
-//! that is staged or changed. How git is kept from running anything stands in [`runner_engine::git`].
-//! Must never change a file, and never push unless told.
+//! This happens only after the entry is published. A failure here loses the commit and never the
+//! entry: it is reported, and the next dream commits the files that were left behind. The commit
+//! contains the named paths and no other staged or changed file. [`runner_engine::git`] describes
+//! how git is kept from running other programs. This module must never change a file, and never
+//! push unless the configuration asks for it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +24,7 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 /// Where git runs for a push, in the run's folder.
 const PUSH_FOLDER: &str = "push";
 
-/// What is to be committed once it is placed.
+/// The files to commit after their publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish {
     /// Below the project.
@@ -34,7 +35,7 @@ pub struct Publish {
     pub push: bool,
 }
 
-/// `<tag>: <line>`, the line cut to what a list of commits shows.
+/// Formats `<tag>: <line>`, with the line cut to the length that a list of commits shows.
 pub fn message(tag: &str, line: &str) -> String {
     let line: Vec<&str> = line.split_whitespace().collect();
     let line = line.join(" ");
@@ -52,7 +53,7 @@ pub struct CommitTarget<'a> {
     pub root: &'a Path,
     /// The run's own folder, outside the project.
     pub run_dir: &'a Path,
-    /// What git may see.
+    /// The environment variables that git may see.
     pub env: &'a BTreeMap<String, String>,
     /// The run, so that its processes are found.
     pub marker: &'a str,
@@ -60,10 +61,10 @@ pub struct CommitTarget<'a> {
     pub cancel: &'a Cancel,
 }
 
-/// Commits, and pushes where it is told to.
+/// Commits the files, and pushes the commit if that is asked for.
 ///
 /// # Errors
-/// Why it is not committed, or not pushed.
+/// Returns the reason why the files are not committed, or the commit is not pushed.
 pub fn publish(place: &CommitTarget<'_>, publish: &Publish) -> Result<(), String> {
     let git = Git::new(place.root, place.env, place.marker);
     commit(&git, publish).map_err(|why| format!("the entry is not committed: {why}"))?;
@@ -199,7 +200,8 @@ mod tests {
         );
         assert_eq!(subject.trim().chars().count(), "rem: ".len() + LINE);
         let files = run(root, &["show", "--name-only", "--format="]);
-        // What was left behind goes with it; what somebody staged, and strangers, do not.
+        // The commit includes the entry that was left behind; files that a user staged and
+        // unrelated files stay out.
         assert_eq!(
             files.lines().collect::<Vec<_>>(),
             [

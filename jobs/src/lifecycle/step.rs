@@ -1,4 +1,4 @@
-//! What one tick of a cycle does: pure.
+//! Decides the action of one tick of a cycle. The module is pure.
 //!
 //! ```text
 //!             gate closed, or backing off
@@ -10,7 +10,7 @@
 //!   └──────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Must never advance: only what a run placed does.
+//! This module must never advance the position: only the publication of a run does.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -23,7 +23,7 @@ const FIRST_WAIT: SignedDuration = SignedDuration::from_mins(15);
 /// The longest.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(6);
 
-/// What is known at a tick.
+/// The facts that are known at a tick.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TickFacts {
     /// When the state last achieved something.
@@ -34,7 +34,7 @@ pub struct TickFacts {
     pub failed: Option<Timestamp>,
 }
 
-/// What is to be done.
+/// The action of one tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CycleStep {
     /// The state's work.
@@ -75,7 +75,7 @@ pub fn step(state: &CycleState, facts: &TickFacts, now: Timestamp) -> CycleStep 
     CycleStep::Go
 }
 
-/// How long it waits after so many failures in a row.
+/// Returns the wait after `failures` failures in a row, or `None` if the next tick tries again.
 fn wait(failures: u32) -> Option<SignedDuration> {
     let further = failures.checked_sub(AT_ONCE)?;
     let factor = 1_i32.checked_shl(further.min(16))?;

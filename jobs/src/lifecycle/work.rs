@@ -6,8 +6,9 @@
 //! git before, git after ─────────────────────> what it really left
 //! ```
 //!
-//! What the agent says of itself is told in the report and believed nowhere: commits and the record
-//! of its tools are the facts. Must never write a journal, and never tell an agent to.
+//! The report includes the agent's own description of the run, but nothing relies on it: commits
+//! and the record of its tools are the facts. This module must never write a journal, and never ask
+//! an agent to write one.
 
 use runner_backends::{Request, RequestLimits, Source};
 use runner_engine::git::Git;
@@ -41,7 +42,7 @@ const WORDS: usize = 12;
 /// The name of the board on a recording.
 const BOARD: &str = "board";
 
-/// What an agent is to do.
+/// The work of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkSpec {
@@ -51,15 +52,15 @@ pub struct WorkSpec {
     pub board: String,
     /// A file of the project, or the words themselves; without it the kind's own.
     pub prompt: Option<String>,
-    /// What of the project it may write; `.` is nearly all.
+    /// The parts of the project that the agent may write; `.` means nearly all of it.
     pub writes: Option<Vec<String>>,
-    /// What it is for.
+    /// The kind of the run.
     #[serde(skip)]
     pub kind: StateKind,
     /// Where the project keeps the lifecycle's files.
     #[serde(skip)]
     pub files: Files,
-    /// What its state says of itself.
+    /// The state's own description.
     #[serde(skip)]
     pub about: String,
 }
@@ -78,7 +79,7 @@ impl Default for WorkSpec {
     }
 }
 
-/// What the board gave.
+/// The input that the board gives to the run.
 #[derive(Default, Serialize, Deserialize)]
 struct BoardInput {
     picked: Option<String>,
@@ -146,7 +147,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
     Ok(finished)
 }
 
-/// Records what an audit found of the claims of the newest entry, and tells it.
+/// Records an audit's findings on the claims of the newest entry, and returns them as lines for the
+/// report.
 fn audited(
     ctx: &mut Context<'_>,
     spec: &WorkSpec,
@@ -165,13 +167,13 @@ fn audited(
     Ok(reported.collect())
 }
 
-/// `board apply`, then `board pick`.
+/// Performs `board apply`, then `board pick`.
 fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<(BoardInput, Option<Entry>), JobError> {
     let (entry, unread) = match newest_in(&ctx.scope, &spec.agent) {
         Ok(entry) => (entry.map(|(_, entry)| entry), None),
         Err(error) => (None, Some(format!("no verdicts: {}", error.whole()))),
     };
-    // A publication of its own: a run that is gone through again is told what came of it.
+    // This is a publication of its own: a replayed run receives the recorded result.
     let recording = ctx.recording.clone();
     let done = recording.through(BOARD, &spec.board, || match on_board(ctx, spec, &entry) {
         Err(JobError::Failed { class, why }) => Ok(Err((class, why))),
@@ -208,7 +210,7 @@ fn on_board(
             clock: ctx.clock,
             me: &me,
             store: ctx.store,
-            // This run was let in a moment ago with room enough.
+            // This run was admitted very recently with enough space.
             free_bytes: u64::MAX,
         },
         board: &spec.board,
@@ -246,7 +248,7 @@ fn on_board(
     }
 }
 
-/// What is asked.
+/// Builds the request to the agent.
 pub(crate) fn question(
     ctx: &Context<'_>,
     spec: &WorkSpec,
@@ -296,7 +298,8 @@ pub fn prompt_file(prompt: &str) -> Option<&str> {
     names_a_file.then_some(prompt)
 }
 
-/// The words: a file of the project where one is named, else what stands there, else the kind's own.
+/// Returns the prompt: the content of a project file if one is named, else the text of the setting,
+/// else the default of the kind.
 fn prompt(ctx: &Context<'_>, spec: &WorkSpec) -> Result<String, JobError> {
     let Some(own) = &spec.prompt else {
         return Ok(spec.kind.prompt().to_owned());
@@ -312,14 +315,14 @@ fn prompt(ctx: &Context<'_>, spec: &WorkSpec) -> Result<String, JobError> {
         .map_err(|_| JobError::failed(Class::Environment, format!("PROMPT {own}: not UTF-8")))
 }
 
-/// What a run left, as git tells it.
+/// The results of a run, as git shows them.
 #[derive(Debug, Default)]
 struct RunResult {
     /// New commits, newest first: short hash and subject.
     commits: Vec<String>,
     /// How many paths differ from the last commit.
     uncommitted: usize,
-    /// What is odd about it.
+    /// An irregularity in the results.
     odd: Option<String>,
 }
 

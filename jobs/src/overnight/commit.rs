@@ -1,19 +1,20 @@
-//! COMMIT: what was staged and measured becomes the corpus, all of it or nothing.
+//! COMMIT: staged and measured changes become the corpus, either completely or not at all.
 //!
 //! ```text
 //! staged ──READY{manifest, iteration}──> moved one by one ──DONE──> noted ──> marker gone
 //!                      └── crash ──> settle(): whoever comes next, under run.lock ──┘
 //! ```
 //!
-//! Every iteration is a publication of its own with a marker as its record
-//! ([`runner_engine::publish::marker`]), under the one run that the database admitted: the run's own
-//! publication, which settles it, is only its report. A run row for each iteration was rejected: one
-//! admission, one budget and one outcome belong to a night, and a tree that is copied to another
-//! machine in mid-commit must be finished there too. The database's fence is asked at both commits.
+//! Every iteration is a publication of its own, with a marker as its record
+//! ([`runner_engine::publish::marker`]), under the one run that the database admitted. The run's
+//! own publication, which settles it, is only its report. A run row for each iteration was
+//! rejected: a night has one admission, one budget and one outcome, and a tree that is copied to
+//! another machine during a commit must be completed there too. The database's fence is checked at
+//! both commits.
 //!
-//! What this gives: whoever honours the marker sees the five paths before or after an iteration, never
-//! between, whatever dies when. What it does not: a program that reads the files without looking at the
-//! marker may see some of them new and some old while the moves are made; each single file is whole.
+//! A program that respects the marker sees the five paths before or after an iteration, never in
+//! between, even if a process dies. A program that reads the files without checking the marker may
+//! see some of them new and some old during the moves; each single file is whole.
 
 use std::fs;
 use std::path::Path;
@@ -51,7 +52,7 @@ pub enum CommitError {
     TakenOver,
 }
 
-/// Who commits what.
+/// A commit of one iteration, with the run that makes it.
 pub struct Commit<'a> {
     /// The project.
     pub root: &'a Path,
@@ -67,7 +68,7 @@ pub struct Commit<'a> {
     pub iteration_id: String,
     /// When it began.
     pub started_at: String,
-    /// What is to be found again by who finishes it.
+    /// The record for the process that finishes the commit.
     pub record: Value,
 }
 
@@ -75,23 +76,23 @@ pub struct Commit<'a> {
 pub struct Target {
     /// Below the corpus.
     pub path: String,
-    /// What the step saw; `None`: nothing.
+    /// Digest of the content that the step saw; `None` if there was no file.
     pub before: Option<Digest>,
-    /// What it shall hold; `None`: nothing.
+    /// The new content; `None` if the file is to be removed.
     pub after: Option<Vec<u8>>,
 }
 
 impl Target {
-    /// Whether nothing is to be done.
+    /// Checks whether the target already has its new content.
     pub fn is_idle(&self) -> bool {
         self.before == self.after.as_deref().map(Digest::of)
     }
 }
 
-/// What the live files of some changes hold now, with what they shall hold.
+/// Pairs the current content of the changed files with their new content.
 ///
 /// # Errors
-/// A path is none of the corpus, or a file cannot be read.
+/// Returns an error if a path is not part of the corpus, or a file cannot be read.
 pub fn targets(root: &Path, changes: Changes) -> Result<Vec<Target>, CommitError> {
     let fs = open(root)?;
     changes
@@ -130,7 +131,7 @@ impl Commit<'_> {
         let folder = overnight();
         let name = |text: String| folder.join(&text).expect("a word and a number are a name");
         let prev = name(format!("prev.{}", self.number));
-        // What an iteration that never got as far left.
+        // Removes the remains of an iteration that stopped before its commit.
         discard(&fs, &prev).map_err(before)?;
         let manifest = self.manifest(&fs, &prev, targets);
         let manifest = match manifest {
@@ -190,7 +191,7 @@ impl Commit<'_> {
     }
 }
 
-/// What whoever came next found of earlier commits.
+/// The earlier commits that a recovery found.
 #[derive(Debug, Default)]
 pub struct Recovered {
     /// Iterations whose commit was finished now, with what was noted of them.
@@ -202,7 +203,7 @@ pub struct Recovered {
 }
 
 impl Recovered {
-    /// Whether there was anything.
+    /// Checks whether the recovery found nothing.
     pub fn is_empty(&self) -> bool {
         self.rolled_forward.is_empty() && self.done.is_empty() && self.foreign.is_empty()
     }
@@ -286,10 +287,10 @@ pub fn clear_one(root: &Path, number: u64) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// Whether a commit is recorded and not finished.
+/// Checks whether a commit is recorded and not finished.
 ///
 /// # Errors
-/// The disk refuses.
+/// Returns an error if the disk refuses a read.
 pub fn is_pending(root: &Path) -> Result<bool, CommitError> {
     if !root.join(FOLDER).is_dir() {
         return Ok(false);
@@ -337,7 +338,7 @@ fn overnight() -> RelPath {
     RelPath::new(FOLDER).expect("a constant path")
 }
 
-/// The path of a corpus's file, if it is one that may be changed.
+/// Returns the path of a corpus file, if the file may be changed.
 fn rel(path: &str) -> Result<RelPath, CommitError> {
     let bad = |error: BadPath| CommitError::Before(error.to_string());
     let own = RelPath::new(path).map_err(bad)?;

@@ -1,4 +1,5 @@
-//! What a night asks of git and of the notes beside the corpus; read only, bounded.
+//! The facts that a night reads from git and from the notes beside the corpus; read only, and
+//! limited in size.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,7 +30,7 @@ const MOST: usize = 1_000;
 /// How many commits are looked at.
 const COMMITS: usize = 2_000;
 
-/// What is known of a project.
+/// The known facts about a project.
 #[derive(Debug, Default)]
 pub struct Facts {
     /// For the harvest.
@@ -118,8 +119,8 @@ impl Facts {
         }
     }
 
-    /// The file of the project that a text means, if there is one: as it is written, or as the end of
-    /// exactly one tracked path.
+    /// Returns the project file that a text names, if there is one: the path as written, or the
+    /// only tracked path that ends with it.
     pub fn file(&self, root: &Path, named: &str) -> Option<String> {
         if self.tracked.contains(named) {
             return Some(named.to_owned());
@@ -136,7 +137,7 @@ impl Facts {
         }
     }
 
-    /// The tracked tests that are named like one of some files.
+    /// Returns the tracked tests whose names match one of the files.
     pub fn tests_of(&self, files: &[String]) -> Vec<String> {
         let base = |path: &str| {
             let name = path.rsplit('/').next().unwrap_or(path);
@@ -170,7 +171,7 @@ impl Facts {
     }
 }
 
-/// The stem of a path, for names.
+/// Returns the stem of a path, for use in names.
 pub fn named(path: &str) -> &str {
     stem_of(path)
 }

@@ -11,7 +11,7 @@
 use super::corpus::health::{Fitness, regressions};
 use super::corpus::rounded;
 
-/// What ends a loop.
+/// The rules that end a loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HaltRules {
     /// A delta below this is as good as none.
@@ -26,7 +26,7 @@ pub struct HaltRules {
     pub idle: bool,
 }
 
-/// What is done with an iteration that was measured.
+/// The decision about an iteration that was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IterationVerdict {
     /// Commit, and go on.
@@ -41,7 +41,7 @@ pub enum IterationVerdict {
     Regression(String),
 }
 
-/// What the words end with when rescues were allowed and are gone.
+/// Suffix of the reason when rescues were allowed and none is left.
 const GONE: &str = " (warn-only budget exhausted)";
 
 /// Decides on an iteration. `deltas` are those of all iterations of the run, this one's last.
@@ -88,8 +88,9 @@ pub fn decide(
     IterationVerdict::On
 }
 
-/// What an iteration must not fall from: each metric as it was before it or when the night began, the
-/// better of both. Else many small falls would add up to a large one that no iteration made.
+/// Returns the fitness from which an iteration must not fall: for each metric the better of its
+/// values before the iteration and at the start of the night. Otherwise many small falls would add
+/// up to a large one that no single iteration made.
 pub fn reference(first: Option<&Fitness>, before: &Fitness) -> Fitness {
     let mut best = before.clone();
     for (name, value) in first.into_iter().flat_map(|it| &it.metrics) {
@@ -101,7 +102,7 @@ pub fn reference(first: Option<&Fitness>, before: &Fitness) -> Fitness {
     best
 }
 
-/// By how much the composite changed.
+/// Returns the change of the composite.
 pub fn delta(before: &Fitness, after: &Fitness) -> f64 {
     // No negative zero: it would print as one.
     rounded(after.composite - before.composite) + 0.0

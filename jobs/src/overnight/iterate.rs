@@ -27,10 +27,10 @@ use crate::JobError;
 /// So many measurements in a row may fail.
 const MEASURE_FAILURES: u64 = 3;
 
-/// What the loop came to.
+/// The result of the loop.
 #[derive(Debug, Default)]
 pub struct LoopResult {
-    /// What was promoted, over all iterations.
+    /// The promotions of all iterations.
     pub promoted: Vec<Promotion>,
     /// The last report of the gate.
     pub close_loop: Value,
@@ -132,7 +132,8 @@ impl Night<'_, '_> {
         Ok(looped)
     }
 
-    /// Whether what was noted of this run already ends the loop: a run that was begun again.
+    /// Returns true if the recorded iterations of this run already end the loop, as in a run that
+    /// was started again.
     fn is_over(&self) -> bool {
         let ended = |iteration: &Iteration| {
             matches!(
@@ -198,12 +199,10 @@ impl From<IterationFailure> for JobError {
     }
 }
 
-/// A failure of the commit, as the run's.
 pub(super) fn failed(error: CommitError) -> JobError {
     JobError::failed(Class::Environment, error.to_string())
 }
 
-/// A failure of the disk, as the run's.
 pub(super) fn disk(error: impl std::error::Error) -> JobError {
     JobError::failed(
         Class::Environment,

@@ -5,8 +5,9 @@
 //!                                                                └── halt: the copy goes
 //! ```
 //!
-//! The corpus is not touched before COMMIT. What is noted of an iteration is in its marker, so that
-//! whoever finishes a dead one can note it too. Must never commit what was not measured.
+//! The corpus is not changed before COMMIT. The notes on an iteration are in its marker, so that
+//! the process that finishes a dead iteration can record it too. A state that was not measured is
+//! never committed.
 
 use std::time::Duration;
 
@@ -62,7 +63,8 @@ impl Night<'_, '_> {
 
         self.at("ingest");
         let mut all = Changes::new();
-        // What is changed, as it was: a second copy of the rest would be most of the memory.
+        // Keep the originals of changed nodes only: a second copy of the rest would take most of
+        // the memory.
         let mut original = Corpus::default();
         let (harvested, changes) =
             harvest(&corpus, &self.facts.sources, &history, self.date).map_err(measuring)?;
@@ -135,11 +137,11 @@ impl Night<'_, '_> {
         }
         looped.promoted.extend(closed.promoted.iter().cloned());
         looped.close_loop = serde_json::to_value(&closed).unwrap_or_default();
-        // Who strips fields would strip more: a person looks first.
+        // A step that strips fields would strip more of them, so a person must look first.
         Ok(if whole { next } else { NextIteration::End })
     }
 
-    /// Decides; `None` commits nothing.
+    /// Decides about the iteration. `None` means that nothing is committed.
     fn judge(
         &mut self,
         iteration: &mut Iteration,
@@ -214,7 +216,7 @@ impl Night<'_, '_> {
         })
     }
 
-    /// Makes the staged state the corpus, and says whether it is, with every field that was there.
+    /// Makes the staged state the corpus, and returns true if it kept every front matter field.
     fn commit(
         &mut self,
         iteration: &mut Iteration,
@@ -277,7 +279,8 @@ impl Night<'_, '_> {
         Ok(stripped == 0)
     }
 
-    /// Health and bench of a corpus; those of the one that was measured last are known.
+    /// Returns the health and the bench of a corpus. The result for the last measured corpus is
+    /// reused.
     pub(super) fn measured(&mut self, corpus: &Corpus) -> Result<Measured, IterationFailure> {
         let mut all = String::new();
         for node in &corpus.nodes {
@@ -307,7 +310,7 @@ impl Night<'_, '_> {
     }
 }
 
-/// What each changed file held when it was copied, and what it shall hold.
+/// Returns each changed file with its digest at the time of the copy and its new content.
 fn targets(
     staging: &Staging,
     original: &Corpus,
@@ -324,8 +327,8 @@ fn targets(
         .collect()
 }
 
-/// How many front matter fields that were there are gone from the files that were written; a file that
-/// does not hold what was committed counts as one.
+/// Counts the front matter fields that the written files have lost. A file that does not hold the
+/// committed content counts as one.
 fn integrity(
     root: &std::path::Path,
     original: &Corpus,

@@ -32,7 +32,7 @@ pub enum LockError {
     /// Somebody has it.
     #[error("the corpus is locked by PID {pid} ({path})")]
     Held {
-        /// The holder, as its file says; 0 when it does not.
+        /// Process id of the holder in the lock file, or 0 if the file states none.
         pid: u32,
         /// The file.
         path: String,
@@ -106,10 +106,11 @@ impl RunLock {
         Ok(lock)
     }
 
-    /// Who holds the lock now, if anybody does; takes and changes nothing.
+    /// Checks that no process holds the lock, without taking or changing anything.
     ///
     /// # Errors
-    /// [`LockError::Held`]; [`LockError::Io`].
+    /// Returns [`LockError::Held`] if a process holds the lock, and [`LockError::Io`] if the lock
+    /// file cannot be used.
     pub fn inspect(root: &Path) -> Result<(), LockError> {
         let Some((mut file, path)) = open(root, RUN_LOCK, false)? else {
             return Ok(());
@@ -141,7 +142,7 @@ fn held(file: &mut File, path: String) -> LockError {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        // Who reads the file later finds no name of a process that is gone.
+        // A later reader of the file must not find the name of a process that is gone.
         let _kept = self.file.set_len(0);
         let _already_gone = self.file.unlock();
     }
@@ -154,11 +155,11 @@ pub struct CommitLock {
 }
 
 impl CommitLock {
-    /// For a reader: no commit is made while it is held. Where nothing was ever committed, or where
-    /// nothing can be written, there is nothing to hold.
+    /// Takes the lock for a reader: no commit is made while it is held. If nothing was ever
+    /// committed, or if nothing can be written, there is no lock to hold.
     ///
     /// # Errors
-    /// A commit goes on for longer than a minute.
+    /// Returns an error if a commit takes longer than a minute.
     pub fn shared(root: &Path) -> Result<Self, LockError> {
         let Some((file, path)) = open(root, COMMIT_LOCK, false)? else {
             return Ok(Self { file: None });
@@ -167,10 +168,10 @@ impl CommitLock {
         Ok(Self { file: Some(file) })
     }
 
-    /// For a commit: nobody reads while it is held.
+    /// Takes the lock for a commit: there are no readers while it is held.
     ///
     /// # Errors
-    /// Somebody reads for longer than a minute.
+    /// Returns an error if a reader holds the lock for longer than a minute.
     pub fn exclusive(root: &Path) -> Result<Self, LockError> {
         let Some((file, path)) = open(root, COMMIT_LOCK, true)? else {
             unreachable!("it is made where it is not there")

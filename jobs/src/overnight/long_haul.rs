@@ -30,13 +30,12 @@ const FEW: usize = 3;
 const MOST: usize = 12;
 /// So many in a row that add nothing are the end.
 const IDLE: u64 = 2;
-/// What one probe adds at most, of each sort.
+/// Maximum number of lines of each sort that one probe adds.
 const EACH: usize = 2;
 /// A node that has less of a packet's words does not speak of it.
 const SPEAKS: f64 = 0.3;
 /// A commit shares so many words with a title to be about it.
 const SHARED: usize = 2;
-/// What it leaves.
 const CORROBORATION: &str = "packet-corroboration.json";
 const FALLBACK: &str = "briefing-fallback.json";
 
@@ -45,7 +44,6 @@ const FALLBACK: &str = "briefing-fallback.json";
 pub struct Corroboration {
     /// The form of this document.
     pub schema_version: u32,
-    /// Of which run.
     pub run_id: String,
     /// Why it was looked again.
     pub trigger_reason: String,
@@ -65,10 +63,10 @@ pub struct Probe {
     /// The packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet: Option<String>,
-    /// What it is to do.
+    /// The packet's title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What was found and not there before.
+    /// The evidence that the probe found and that was not there before.
     pub added: Vec<String>,
     /// How sure the night was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,7 +76,7 @@ pub struct Probe {
     pub confidence_after: Option<String>,
 }
 
-/// Why packets are thin; none where they are not.
+/// Returns why the packets are thin, or `None` if they are not.
 pub fn thin(packets: &[Packet]) -> Option<String> {
     let low = packets.iter().filter(|it| is_low(it)).count();
     match packets.len() {
@@ -94,7 +92,7 @@ fn is_low(packet: &Packet) -> bool {
     packet.confidence.as_deref().unwrap_or("low") == "low"
 }
 
-/// Looks a packet up again, and adds what is new; says what.
+/// Looks a packet up again, adds the new evidence and returns it.
 pub fn corroborate(packet: &mut Packet, index: Option<&Index<'_>>, facts: &Facts) -> Vec<String> {
     let words = format!("{}\n{}", packet.title, packet.description);
     let title: BTreeSet<String> = terms(&packet.title).into_iter().collect();
@@ -232,7 +230,7 @@ impl Night<'_, '_> {
         self.leave("packet-corroboration", CORROBORATION, &kept);
     }
 
-    /// A brief of what the packets are about, where the goal gave none.
+    /// Makes a brief about the packets, if the goal gave none.
     fn brief_instead(&mut self, corpus: &Corpus, packets: &[Packet]) -> Probe {
         let titles = packets.iter().take(FEW).map(|it| it.title.as_str());
         let goal = self.summary.goal.as_deref();
@@ -271,7 +269,7 @@ impl Night<'_, '_> {
     }
 }
 
-/// How many of the last probes added nothing.
+/// Counts how many of the last probes added nothing.
 fn idle(probes: &[Probe]) -> u64 {
     probes
         .iter()

@@ -40,7 +40,7 @@ pub use spec::OvernightSpec;
 /// committed is noted.
 pub const KIND: &str = "overnight";
 
-/// What a night would do now, in words; nothing is written.
+/// Describes what a night would do now, and writes nothing.
 pub fn plan(ctx: &crate::Context<'_>, spec: &OvernightSpec) -> Vec<String> {
     let now = preview::NightPreview {
         root: ctx.root,

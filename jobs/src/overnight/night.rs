@@ -42,7 +42,8 @@ use crate::{Context, Finished, JobError};
 
 /// How soon a night whose corpus is locked is tried again.
 const LOCKED_WAIT: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
-/// What is kept back of the time for the steps after the loop: a tenth, and no more than this.
+/// Maximum time that is reserved for the steps after the loop. The reserve is a tenth of the time,
+/// up to this maximum.
 const RESERVE: Duration = Duration::from_secs(300);
 
 /// A night under way.
@@ -54,7 +55,7 @@ pub(super) struct Night<'n, 'c> {
     pub(super) state: RunState,
     pub(super) facts: Facts,
     pub(super) date: Date,
-    /// What was measured last, by what it was measured of.
+    /// The last measurement, with the digest of the corpus that was measured.
     pub(super) known: Option<(Digest, Measured)>,
     pub(super) began: Duration,
     /// When the loop's time is over, on the clock that deadlines have.
@@ -64,7 +65,8 @@ pub(super) struct Night<'n, 'c> {
 /// Runs a night.
 ///
 /// # Errors
-/// The lock is held, a hard step failed, or the run was ended; its summary says so.
+/// Returns an error if the lock is held, a hard step failed, or the run was ended. The summary
+/// states the reason.
 pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobError> {
     let root = ctx.root;
     let lock = RunLock::take(root, ctx.admitted.run().as_str(), ctx.now);
@@ -318,7 +320,8 @@ impl Night<'_, '_> {
         Ok(())
     }
 
-    /// The work file is one of the five paths: it changes by a commit as they do.
+    /// Writes the packets to the work file. The file is one of the five paths, so it changes by a
+    /// commit as they do.
     fn sync(&mut self, packets: &[Packet]) -> Result<(), String> {
         let root = self.ctx.root;
         let bytes = commit::live(root, NEXT_WORK).map_err(|error| error.to_string())?;
@@ -364,7 +367,7 @@ impl Night<'_, '_> {
         Ok(())
     }
 
-    /// The words of the summary.
+    /// Fills in the texts of the summary.
     fn write_text(&mut self, looped: &LoopResult, measured: &Measured) {
         let packets = self.summary.morning_packets.clone().unwrap_or_default();
         let mut gain = looped.gain.clone();
@@ -487,7 +490,8 @@ impl Night<'_, '_> {
     }
 }
 
-/// An iteration as a marker has noted it, with its run; `None` where it is none of this output's.
+/// Reads an iteration and its run from a marker, or returns `None` if the marker does not belong to
+/// this output.
 pub(super) fn noted(out: &Output, record: &Value) -> Option<(String, Iteration)> {
     if record.get("output")?.as_str()? != out.below() {
         return None;

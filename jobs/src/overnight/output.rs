@@ -1,9 +1,9 @@
-//! The output folder of a run: `latest`, and where earlier nights are kept.
+//! The output folder of a run: `latest`, and the folder of earlier nights.
 //!
-//! Artifacts are written as they come, each whole or not at all, so that a run that dies leaves what it
-//! had. Only below its own folder, through no link. What the database calls the run's artifacts, the
-//! summary in both forms, is placed by the run's own publication at its end, and written here only by a
-//! run that fails or by whoever finds it dead.
+//! Artifacts are written as they come, each whole or not at all, so that a run that dies leaves the
+//! finished ones. Writes stay below the output folder and follow no link. The artifacts that the
+//! database lists for the run, the summary in both forms, are published by the run itself at its
+//! end. They are written here only by a run that fails, or by the process that finds the run dead.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -47,14 +47,13 @@ pub struct Output {
     below: String,
 }
 
-/// What a run notes of itself while it is open.
+/// The state that a run records while it is open.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     /// Its id.
     pub run_id: String,
     /// When it began.
     pub started_at: String,
-    /// What for.
     #[serde(default)]
     pub goal: String,
     /// How long it may take, in seconds.
@@ -72,13 +71,14 @@ pub struct RunState {
     /// How often it was begun again.
     #[serde(default)]
     pub resumed: u64,
-    /// Why it ended, as whoever found it dead says: until that is told by a run that goes on or begins.
+    /// The reason for the run's end, as stated by the process that found it dead. It is kept until
+    /// a run that resumes or begins reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died: Option<String>,
 }
 
 impl Output {
-    /// The folder `below` the project; nothing is made.
+    /// Returns the folder `below` the project, without creating it.
     pub fn new(root: &Path, below: &str) -> Self {
         Self {
             root: root.to_owned(),
@@ -86,12 +86,12 @@ impl Output {
         }
     }
 
-    /// Where it is, below the project.
+    /// Returns the folder's path below the project.
     pub fn below(&self) -> &str {
         &self.below
     }
 
-    /// Where a file of it is, below the project.
+    /// Returns the path of a file in the folder, below the project.
     pub fn path_of(&self, name: &str) -> String {
         format!("{}/{name}", self.below)
     }
@@ -177,7 +177,7 @@ impl Output {
         Ok(())
     }
 
-    /// The runs that have a state in this folder, by id.
+    /// Returns the runs that have a state in this folder, ordered by id.
     pub fn runs(&self) -> Vec<RunState> {
         let Ok(path) = self.at("") else {
             return Vec::new();
@@ -248,7 +248,7 @@ impl Output {
     }
 }
 
-/// A document as it is kept: indented, with a last line end.
+/// Formats a document as it is stored: indented, with a final line feed.
 pub fn pretty(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("an artifact has string keys only");
     text.push('\n');

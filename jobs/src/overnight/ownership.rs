@@ -77,7 +77,7 @@ pub struct Refusal {
     pub why: String,
 }
 
-/// What is at the path of an output folder.
+/// The contents at the path of an output folder.
 #[derive(Debug)]
 pub enum Standing {
     /// Nothing.
@@ -202,8 +202,8 @@ fn summary_of(folder: &RealFs) -> Option<String> {
     Some(summary.run_id).filter(|id| !id.is_empty() && !summary.started_at.is_empty())
 }
 
-/// Whether a night writes an entry of this name. A temporary file of an artifact is left behind by a
-/// night that was killed.
+/// Returns true if a night writes an entry of this name. This includes the temporary file of an
+/// artifact, which a killed night leaves behind.
 fn is_artifact(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else {
         return false;

@@ -28,13 +28,12 @@ use super::packets::{PacketSources, queue};
 use super::summary::{GUIDE, RunStatus, Runtime, StepStatus, Summary};
 use crate::JobError;
 
-/// What is gone through.
+/// The input of a dry run.
 pub struct NightPreview<'a> {
     /// The project.
     pub root: &'a Path,
     /// Questions to git.
     pub git: &'a Git,
-    /// What the night is told.
     pub spec: &'a OvernightSpec,
     /// Now.
     pub now: Timestamp,
@@ -42,10 +41,10 @@ pub struct NightPreview<'a> {
     pub run_id: &'a str,
 }
 
-/// The summary of a dry run.
+/// Returns the summary of a dry run.
 ///
 /// # Errors
-/// The corpus cannot be read.
+/// Returns an error if the corpus cannot be read.
 pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
     let NightPreview { root, spec, .. } = *seen;
     let date = seen.now.to_zoned(TimeZone::UTC).date();
@@ -147,7 +146,7 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
     Ok(summary)
 }
 
-/// A dry run's summary in words.
+/// Formats a dry run's summary as lines for people.
 pub fn describe(summary: &Summary) -> Vec<String> {
     let gain = summary.gain.clone().unwrap_or_default();
     let mut lines: Vec<String> = gain

@@ -1,8 +1,8 @@
-//! What a night notes of itself while it is under way: its log, where it is, what its steps came to.
+//! The records of a night in progress: its log, its position, and the results of its steps.
 //!
-//! A step ends as `done`, `skipped` or, where the night goes on without it, as a soft failure that is
-//! told in `degraded`. Whatever is noted is redacted before it is written. Must never end the run but
-//! for its own deadline or because it was cancelled: a line that cannot be kept is a line lost.
+//! A step ends as `done`, `skipped` or, if the night goes on without it, as a soft failure that is
+//! listed in `degraded`. Every record is redacted before it is written. Recording never ends the
+//! run, except for the run's own deadline or its cancellation: a line that cannot be kept is lost.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ impl Night<'_, '_> {
         format!("{:.0}", self.ctx.wall())
     }
 
-    /// What the loop may still take.
+    /// Returns the time that the loop may still take.
     pub(super) fn time_left(&self) -> Duration {
         self.until.saturating_sub(boot_time())
     }

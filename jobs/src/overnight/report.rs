@@ -28,7 +28,7 @@ pub fn write_as(out: &Output, name: &str, summary: &Summary) -> Result<(), Outpu
     out.text(&format!("{name}.json"), &pretty(summary))
 }
 
-/// The word for a status.
+/// Returns the name of a status.
 pub fn status_name(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Planned => "planned",
@@ -38,7 +38,7 @@ pub fn status_name(status: RunStatus) -> &'static str {
     }
 }
 
-/// The summary as markdown.
+/// Formats the summary as markdown.
 pub fn markdown(summary: &Summary) -> String {
     format_summary(summary, &[], ReportForm::Markdown)
 }
@@ -102,7 +102,8 @@ impl ReportBuilder {
     }
 }
 
-/// The summary in a form; `missing` is what it does not say, or says in another form.
+/// Formats the summary. `missing` lists the fields that the summary lacks or that have another
+/// form.
 pub fn format_summary(summary: &Summary, missing: &[String], form: ReportForm) -> String {
     let mut reported = ReportBuilder {
         out: String::new(),
@@ -208,7 +209,8 @@ fn packets(reported: &mut ReportBuilder, summary: &Summary) {
     }
 }
 
-/// Who said what, as far as a summary has it; of another program's, what has the same names.
+/// Writes each councillor's position, as far as the summary has it. In a summary of another
+/// program, the fields with the same names are read.
 fn council(reported: &mut ReportBuilder, council: &Value, words: &str) {
     reported.out.push('\n');
     reported.head(2, "The council");

@@ -1,4 +1,4 @@
-//! What an earlier run left, and whether this one goes on with it.
+//! Recovery of an earlier run, and the decision whether this run resumes it.
 //!
 //! ```text
 //! latest ──its run has a final summary──> set aside under runs/<id>, a new run begins
@@ -7,8 +7,8 @@
 //!             └── else ──> set aside, a new run begins
 //! ```
 //!
-//! Called under the lock. Iterations that are noted are believed as far as their ids and numbers agree
-//! and none is missing; what follows a gap is not.
+//! Called under the lock. Recorded iterations are trusted as long as their ids and numbers agree
+//! and none is missing; those after a gap are not.
 
 use std::time::Duration;
 
@@ -26,16 +26,16 @@ use super::summary::{Iteration, RunStatus, Summary};
 
 /// A run that is opened.
 pub struct OpenedRun {
-    /// What it notes of itself.
     pub state: RunState,
-    /// What it has done already.
+    /// The iterations that are done already.
     pub iterations: Vec<Iteration>,
-    /// What is to be told of the run before.
+    /// The lines to report about the earlier run.
     pub reported: Vec<String>,
 }
 
 impl OpenedRun {
-    /// What is left of the run's own time, as the wall clock tells; all of it where that was set back.
+    /// Returns the rest of the run's own time by the wall clock, or all of it if the clock was set
+    /// back.
     pub fn left(&self, now: Timestamp) -> Duration {
         let whole = Duration::from_secs(self.state.timeout_seconds);
         let began = self.state.started_at.parse().unwrap_or(now);
@@ -43,7 +43,8 @@ impl OpenedRun {
     }
 }
 
-/// Notes the iterations whose commit was found: they are part of the corpus. What is to be told.
+/// Records the iterations whose commit was found, because they are part of the corpus. Returns the
+/// lines to report.
 pub fn note(out: &Output, recovered: &Recovered) -> Vec<String> {
     let mut reported = Vec::new();
     let forward = recovered.rolled_forward.iter().map(|it| (it, true));
@@ -96,8 +97,8 @@ pub fn open(
         });
     };
     let summary: Option<Summary> = out.read(SUMMARY[0]);
-    // A summary that was written for a dead run is not its end: who wrote it may have died as well,
-    // before the death was told.
+    // A summary that was written for a dead run is not its end: the process that wrote it may have
+    // died too, before it reported the death.
     let ended = |state: &RunState| {
         state.died.is_none()
             && summary.as_ref().is_some_and(|it| {
@@ -131,7 +132,8 @@ pub fn open(
             let name = format!("{}/interrupted-{}", dead.run_id, dead.resumed);
             report::write_as(out, &name, &report)?;
             out.drop_summary()?;
-            // What the earlier attempts told belongs to the whole night; each death is one of its own.
+            // The messages of the earlier attempts belong to the whole night; each death is
+            // reported separately.
             reported.splice(0..0, report.degraded.iter().cloned());
             reported.push(format!(
                 "run {} goes on after {}; its earlier report is {}",
@@ -162,18 +164,19 @@ pub fn open(
     })
 }
 
-/// Whether a dead run is gone on with: the same goal, and its time is not over.
+/// Returns true if a dead run is resumed: it has the same goal, and its time is not over.
 fn goes_on(dead: &RunState, spec: &OvernightSpec, now: Timestamp, timeout_seconds: u64) -> bool {
     let Ok(began) = dead.started_at.parse::<Timestamp>() else {
         return false;
     };
     let passed = now.duration_since(began).as_secs();
     let most = i64::try_from(dead.timeout_seconds.max(timeout_seconds)).unwrap_or(i64::MAX);
-    // A clock that was set back says nothing against it.
+    // A clock that was set back does not prevent the resumption.
     dead.goal == spec.goal && passed < most
 }
 
-/// The iterations that are noted, up to the first that is missing or is not what its name says.
+/// Returns the recorded iterations, up to the first that is missing or does not match its file
+/// name, and the lines to report.
 pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
     let mut found = Vec::new();
     let mut reported = Vec::new();
@@ -194,7 +197,7 @@ pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
     (found, reported)
 }
 
-/// The summary of a run that could not write its own.
+/// Makes the summary of a run that could not write its own.
 fn dead_summary(
     out: &Output,
     dead: &RunState,

@@ -44,29 +44,27 @@ schemas!(
     "packet-corroboration",
 );
 
-/// The schema of a name.
+/// Returns the text of a schema by its name.
 pub fn text(name: &str) -> Option<&'static str> {
     let mut all = SCHEMAS.iter();
     all.find(|(own, _)| *own == name).map(|(_, text)| *text)
 }
 
-/// Something that is not as its schema says.
+/// A violation of a schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SchemaError {
     /// The artifact.
     pub artifact: String,
     /// Where in it, like `/steps/2/name`.
     pub at: String,
-    /// What is wrong.
     pub why: String,
 }
 
-/// What was checked.
+/// The result of a check of artifacts.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CheckedArtifacts {
     /// The artifacts, below the folder.
     pub artifacts: Vec<String>,
-    /// What is wrong with them.
     pub mistakes: Vec<SchemaError>,
 }
 
@@ -175,7 +173,8 @@ impl CheckedArtifacts {
     }
 }
 
-/// What of a document is not as the schema of that name says: where, and what.
+/// Checks a document against the schema of that name. Returns the place and the description of each
+/// violation.
 pub fn check(value: &Value, schema: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     match text(schema).map(serde_json::from_str::<Value>) {

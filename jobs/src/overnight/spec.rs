@@ -1,4 +1,4 @@
-//! What a night is told.
+//! The settings of a night.
 
 use serde::Deserialize;
 
@@ -6,11 +6,11 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OvernightSpec {
-    /// What the night is for; empty: nothing in particular.
+    /// The night's goal; empty if it has none in particular.
     pub goal: String,
     /// Where its artifacts go, below the project.
     pub output_dir: String,
-    /// Whether the host is to be kept awake: the job's own setting, told here for the record.
+    /// True if the host is to be kept awake: the job's own setting, repeated here for the record.
     #[serde(skip)]
     pub keep_awake: bool,
     /// Backends that are asked for a bounded report.

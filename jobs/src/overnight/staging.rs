@@ -22,7 +22,7 @@ pub enum StageError {
     /// It would be more than is allowed.
     #[error("the checkpoint needs {need} bytes, {cap} are allowed (checkpoint_max_mb)")]
     Cap {
-        /// What it would take.
+        /// Size of the copy in bytes.
         need: u64,
         /// The cap.
         cap: u64,
@@ -30,7 +30,6 @@ pub enum StageError {
     /// A file or folder could not be read or written.
     #[error("cannot {act} {path}: {source}")]
     Io {
-        /// What was tried.
         act: &'static str,
         /// With what.
         path: String,
@@ -100,7 +99,7 @@ impl Staging {
         Ok(staging)
     }
 
-    /// The copy of the corpus.
+    /// Returns the folder of the copied corpus.
     pub fn folder(&self) -> PathBuf {
         self.outer.join(CORPUS)
     }
@@ -132,10 +131,10 @@ impl Staging {
         Ok(())
     }
 
-    /// What a staged file holds now; `None` when it is gone.
+    /// Returns the current content of a staged file, or `None` if the file is gone.
     ///
     /// # Errors
-    /// [`StageError::Io`].
+    /// Returns [`StageError::Io`] if the file cannot be read.
     pub fn bytes(&self, path: &str) -> Result<Option<Vec<u8>>, StageError> {
         let path = self.folder().join(path);
         match read_in(&self.folder(), &path, DOCUMENT) {
@@ -168,7 +167,8 @@ pub fn discard_all(root: &Path) -> Result<(), StageError> {
     }
 }
 
-/// Copies one file, by reference when `try_clone` and the file system can; says whether that worked.
+/// Copies one file, by reference if `try_clone` is set and the file system can do it. Returns true
+/// if the copy is a reference.
 fn clone(from: &Path, to: &Path, try_clone: bool) -> Result<bool, StageError> {
     let mut source = open_no_link(from).map_err(fail("read", from))?;
     let target = create_new(to, 0o666).map_err(fail("write", to))?;

@@ -1,7 +1,8 @@
-//! What a night leaves to be read: `summary.json` version 2, its iterations, and its telling.
+//! The summary that a night leaves to be read: `summary.json` version 2, with its iterations and
+//! its dreamscape.
 //!
-//! The field names are a contract that other programs read; what is `None` is left out. Must never hold
-//! anything that is not also in an artifact or in the database.
+//! The field names are a contract that other programs read; a field that is `None` is left out. The
+//! summary holds nothing that is not also in an artifact or in the database.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,7 +42,6 @@ pub struct Summary {
     pub mode: String,
     /// The run's id.
     pub run_id: String,
-    /// What the night was for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
     /// The project.
@@ -70,21 +70,21 @@ pub struct Summary {
     /// The retrieval bench, in short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrieval_live: Option<Value>,
-    /// What was promoted.
+    /// The report of the promotions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub close_loop: Option<Value>,
     /// The brief for the goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub briefing: Option<Value>,
-    /// What councillors said.
+    /// The result of the council.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub council: Option<Value>,
     /// The night in few words.
     pub dreamscape: Dreamscape,
-    /// What to begin with.
+    /// The packets to begin with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub morning_packets: Option<Vec<Packet>>,
-    /// What was less than was wanted.
+    /// Soft failures of the night.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<String>,
     /// Commands worth typing.
@@ -106,7 +106,7 @@ pub struct Summary {
     /// Why the loop ended without gain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plateau_reason: Option<String>,
-    /// What got worse so that the loop ended.
+    /// The regression that ended the loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regression_reason: Option<String>,
     /// Rescues when the night began.
@@ -133,7 +133,7 @@ pub struct Runtime {
     pub keep_awake: bool,
     /// By what it was.
     pub keep_awake_mode: String,
-    /// What that does not promise.
+    /// A note on what keeping the host awake does not guarantee.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_awake_note: Option<String>,
     /// The time that was asked for.
@@ -177,10 +177,9 @@ pub struct NightStep {
     /// The command that does it manually.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// What it left, below the output folder.
+    /// The step's artifact, below the output folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<String>,
-    /// What is to be said of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -215,9 +214,9 @@ pub struct Dreamscape {
     pub weather: String,
     /// How much of the night can be seen.
     pub visibility: String,
-    /// What the councillors did.
+    /// The result of the council in a few words.
     pub council: String,
-    /// What they did not agree on.
+    /// The points on which the councillors disagree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tension: Option<String>,
     /// Where to begin.
@@ -276,13 +275,13 @@ pub struct Iteration {
     pub duration: String,
     /// How it ended.
     pub status: IterationStatus,
-    /// What came in.
+    /// Results of the INGEST stage.
     #[serde(default)]
     pub ingest: Value,
-    /// What was put in order.
+    /// Results of the REDUCE stage.
     #[serde(default)]
     pub reduce: Value,
-    /// What was measured, in short.
+    /// Results of the MEASURE stage, in short.
     #[serde(default)]
     pub measure: Value,
     /// The figures before.
@@ -291,7 +290,7 @@ pub struct Iteration {
     pub fitness_after: Option<Fitness>,
     /// By how much the composite changed.
     pub fitness_delta: f64,
-    /// What was less than was wanted.
+    /// Soft failures of the iteration.
     #[serde(default)]
     pub degraded: Vec<String>,
     /// Why it failed.
@@ -300,7 +299,7 @@ pub struct Iteration {
 }
 
 impl Summary {
-    /// A summary with all its steps planned.
+    /// Makes a summary with all its steps planned.
     pub fn planned(run_id: &str) -> Self {
         Self {
             schema_version: 2,
@@ -319,12 +318,12 @@ impl Summary {
         }
     }
 
-    /// The step of a name.
+    /// Returns the step with this name.
     pub fn step(&mut self, name: &str) -> Option<&mut NightStep> {
         self.steps.iter_mut().find(|step| step.name == name)
     }
 
-    /// The last step that was done.
+    /// Returns the name of the last step that was done.
     pub fn last_step(&self) -> Option<&str> {
         let mut done = self.steps.iter().rev();
         done.find(|step| step.status == StepStatus::Done)
@@ -332,7 +331,7 @@ impl Summary {
     }
 }
 
-/// A length of time as the contract writes it: `1h2m3.5s`.
+/// Formats a duration as the contract requires: `1h2m3.5s`.
 pub fn length(time: Duration) -> String {
     let (hours, minutes) = (time.as_secs() / 3600, time.as_secs() / 60 % 60);
     let millis = time.as_millis() % 60_000;

@@ -5,9 +5,10 @@
 //!                           └──> what is missing, of another form, or not known: said, not guessed
 //! ```
 //!
-//! The field names are a contract, the forms below them often are not: a duration may be a number, a
-//! status another word, a list nothing. Whatever is there is told as it is; the JSON form is always the
-//! document itself. Must never fail on anything that is a JSON object, and never write one.
+//! The field names are a contract, but the forms of the values often are not: a duration may be a
+//! number, a status another word, a list null. Every value is reported as it is; the JSON form is
+//! always the document itself. A JSON object with a field of a summary never makes the import fail,
+//! and the import never writes a summary.
 
 use std::collections::BTreeMap;
 
@@ -68,10 +69,10 @@ const OPTIONAL: [&str; 19] = [
     "failure_reason",
 ];
 
-/// Reads one; also says what it does not say.
+/// Reads a summary, and also returns what the summary lacks.
 ///
 /// # Errors
-/// It is no JSON object, or has no field of a summary.
+/// Returns an error if the value is no JSON object, or has no field of a summary.
 pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
     let Value::Object(fields) = value else {
         return Err("it is no JSON object".to_owned());
@@ -194,7 +195,7 @@ impl ImportReader<'_> {
         self.optional(name).unwrap_or_default()
     }
 
-    /// A value that fits as it is, or none.
+    /// Returns a field's value if it has the expected form.
     fn whole<T: DeserializeOwned>(&mut self, name: &str) -> Option<T> {
         let value = self.fields.get(name).filter(|it| !it.is_null())?;
         let read = serde_json::from_value(value.clone()).ok();
@@ -247,7 +248,7 @@ impl ImportReader<'_> {
             "failed" | "error" | "crashed" => RunStatus::Failed,
             "dry-run" => RunStatus::DryRun,
             "planned" => RunStatus::Planned,
-            // What does not say that it came to a good end has not.
+            // A summary that does not state a good end is taken for failed.
             "" => {
                 self.reported
                     .push("it does not say how it ended: it is taken for failed".to_owned());
@@ -304,7 +305,7 @@ impl ImportReader<'_> {
         })
     }
 
-    /// Without a rank, the place in the list is one.
+    /// Returns the packets, ordered by rank. A packet without a rank gets its position in the list.
     fn packets(&mut self) -> Vec<Packet> {
         let mut packets = self.list("morning_packets", packet);
         for (at, packet) in packets.iter_mut().enumerate() {
@@ -317,7 +318,7 @@ impl ImportReader<'_> {
     }
 }
 
-/// A text, or what can stand for one.
+/// Converts a value to text, if it has a text form.
 fn text_of(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(clean(text, LONGEST)),
@@ -328,7 +329,7 @@ fn text_of(value: &Value) -> Result<String, String> {
     }
 }
 
-/// A command, whole or not at all: cut, it would be another one.
+/// Returns a command whole or not at all, because a truncated command would be another one.
 fn command_of(value: &Value) -> String {
     let whole = |text: &&str| text.len() <= 2 * LONGEST && !text.chars().any(char::is_control);
     value.as_str().filter(whole).unwrap_or_default().to_owned()
@@ -409,7 +410,7 @@ fn iteration(value: &Value) -> Result<Iteration, String> {
     })
 }
 
-/// A fitness: the whole, or a number alone.
+/// Reads a fitness: the whole object, or a number alone.
 fn fitness(value: &Value) -> Option<Fitness> {
     let composite = value.as_f64().or_else(|| value["composite"].as_f64())?;
     let metrics = value["metrics"].as_object();
@@ -468,7 +469,8 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    /// As the first version was written: one pass, no iterations, durations in nanoseconds.
+    /// Returns a summary in the form of the first version: one pass, no iterations, durations in
+    /// nanoseconds.
     fn first_version() -> Value {
         json!({
             "schema_version": 1, "mode": "dream.local-bedtime", "run_id": "20260409T220000Z", "goal": "fewer flakes",

@@ -80,7 +80,7 @@ fn the_first_gate_can_be_passed_by_what_nobody_cites() {
     assert!(
         report.promoted.is_empty() && report.held.contains_key("it is younger than the threshold")
     );
-    // What runner wrote is no witness.
+    // A citation in a node that runner generated does not count.
     let candidate = learning("date: 2026-10-01\nmaturity: candidate\n", TEXT);
     for (generated, promoted) in [("generated_by: runner\n", 0), ("", 1)] {
         let citing = learning(generated, "See [[the-candidate]].");
@@ -206,7 +206,7 @@ fn the_harvest_takes_words_of_others_once() {
     );
     let (again, changes) = harvest(&corpus, &sources, &history, TODAY).unwrap();
     assert!(again.added.is_empty() && changes.is_empty() && again.known == 3);
-    // What the corpus says in its own words already is not new either.
+    // A learning that the corpus already has in its own words is not new either.
     let said = self::corpus(&[("learnings/jitter.md", &learning("date: 2026-01-01\n", TEXT))]);
     assert!(
         harvest(&said, &sources, &history, TODAY)

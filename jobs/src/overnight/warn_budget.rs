@@ -23,7 +23,7 @@ pub struct SpentWarning {
     pub reason: String,
 }
 
-/// What is left.
+/// The rescues: how many are left, and which were spent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarnBudget {
     /// The form of this document.
@@ -32,13 +32,13 @@ pub struct WarnBudget {
     pub initial: u64,
     /// How many are left.
     pub remaining: u64,
-    /// What the others went for.
     #[serde(default)]
     pub spent: Vec<SpentWarning>,
 }
 
 impl WarnBudget {
-    /// What is left; a file that cannot be read leaves none, so that damage never loosens a rule.
+    /// Reads the rescues. A file that cannot be read leaves none, so that damage never loosens a
+    /// rule.
     pub fn read(root: &Path) -> Self {
         let full = Self {
             schema_version: 1,

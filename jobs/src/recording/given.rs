@@ -1,4 +1,5 @@
-//! What the program told a job besides its settings: where files lie, where a cycle stands.
+//! The inputs that the program gives a job besides its settings: the paths of files, and the
+//! position in a cycle.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,7 @@ use crate::lifecycle::Files;
 use crate::lifecycle::cycle::AgentPosition;
 use crate::lifecycle::spec::StateKind;
 
-/// What no setting of the job says.
+/// The inputs of a job that are not among its settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GivenInputs {
@@ -17,13 +18,13 @@ pub struct GivenInputs {
     /// Where an agent stood in its cycle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub now: Option<AgentPosition>,
-    /// What an agent worked for.
+    /// The kind and the subject of an agent's work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work: Option<(StateKind, String)>,
 }
 
 impl GivenInputs {
-    /// That of a job.
+    /// Returns the inputs of a job.
     pub fn of(kind: &KindSpec) -> Self {
         let (files, now, work) = match kind {
             KindSpec::Rem(own) => (Some(&own.files), None, None),

@@ -1,8 +1,9 @@
-//! The night's account, a unit each: what it might spend, what its runs held, spent, and what is left.
+//! The budget usage of a night, by unit: the cap, the amount that its runs reserved, the amount
+//! spent and the amount left.
 //!
-//! The cap is the configuration's as the database knows it from the last look at the project's files; the
-//! rest is the database's own. Must never count anything twice: what was held is what runs asked for at
-//! their admission, not a sum to be spent besides.
+//! The cap is the configuration's, as the database knows it from the last read of the project's
+//! files; everything else is the database's own. Nothing is counted twice: the reserved amount is
+//! the sum that runs asked for at their admission, not an amount to be spent in addition.
 
 use jiff::Timestamp;
 use runner_engine::store::{Amounts, Budget, BudgetLevel, NIGHT, Night, Store, StoreError};
@@ -12,24 +13,24 @@ use serde_json::Value;
 /// The units in the order of [`Amounts::array`].
 pub const UNITS: [&str; 5] = ["calls", "tokens", "money", "time", "ideas"];
 
-/// One unit of the night's account.
+/// The night's budget usage in one unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitUsage {
     /// Which of [`UNITS`].
     pub unit: String,
-    /// What the night may spend of it; absent: the night does not bound it.
+    /// The most that the night may spend; absent if the night does not limit the unit.
     pub cap: Option<u64>,
-    /// What was granted besides.
+    /// The amount that was granted in addition.
     pub granted: u64,
     /// The sum of what its runs reserved at their admission: what they might have spent.
     pub planned: u64,
-    /// What it spent: calls, tokens, millionths of a dollar, seconds, ideas.
+    /// The amount spent, in calls, tokens, millionths of a dollar, seconds or ideas.
     pub spent: u64,
-    /// What is left under the cap; absent where there is none.
+    /// The amount left under the cap; absent if there is no cap.
     pub left: Option<u64>,
 }
 
-/// The units of a night that are bounded or were used.
+/// Returns the units of a night that are limited or were used.
 pub(super) fn of_night(
     store: &Store,
     night: &Night,
@@ -59,13 +60,14 @@ pub(super) fn of_night(
         .collect())
 }
 
-/// The night's caps in what was kept of a configuration; none in what is not understood.
+/// Reads the night's caps from the stored configuration. A text that cannot be understood gives
+/// none.
 fn cap(projection: &str) -> Budget {
     let kept: Value = serde_json::from_str(projection).unwrap_or_default();
     serde_json::from_value(kept["night"].clone()).unwrap_or_default()
 }
 
-/// So much of a unit, for people.
+/// Formats an amount of a unit for people.
 pub fn format_amount(unit: &str, amount: u64) -> String {
     match unit {
         "money" => money(amount),
@@ -89,7 +91,7 @@ pub fn time(seconds: u64) -> String {
     }
 }
 
-/// With narrow spaces between thousands.
+/// Formats a number with narrow spaces between thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 2);

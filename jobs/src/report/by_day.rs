@@ -1,6 +1,7 @@
-//! What curators did outside of nights since the night before: work by day is told in the morning.
+//! The curators' runs outside of nights since the night before: work by day is reported in the
+//! morning.
 //!
-//! Runs that found nothing to do are left out: there is one every few minutes.
+//! Runs that found nothing to do are left out, because there is one every few minutes.
 
 use jiff::Timestamp;
 use runner_engine::outcome::Outcome;
@@ -10,15 +11,15 @@ use crate::curator::KIND;
 
 /// So many of a job's last runs are looked at: more than a day of one a minute.
 const RUNS: u32 = 2_000;
-/// The most lines that are told.
+/// Maximum number of lines in the report.
 const LINES: usize = 200;
 /// So many nights are looked through for the one before.
 const NIGHTS: u32 = 1_000;
 
-/// A line for each run, and those that it told itself behind it.
+/// Returns a line for each run, followed by the lines that the run reported itself.
 ///
 /// # Errors
-/// [`StoreError`].
+/// Returns a [`StoreError`] if the database cannot be read.
 pub(super) fn runs_by_day(
     store: &Store,
     night: &Night,

@@ -1,4 +1,5 @@
-//! What an overnight run brought, read out of its own summary: plain figures for people and pictures.
+//! The results of an overnight run, read from its own summary: plain figures for people and
+//! pictures.
 //!
 //! ```text
 //! a run of kind overnight ──> facts: output_dir, run_id ──┐
@@ -8,9 +9,10 @@
 //!                Dreamscape { land, weather, landmarks, fault }
 //! ```
 //!
-//! The summary is a contract between programs (version 2, and what of version 1 has the same names); only
-//! what is drawn or told is read of it, each field for itself, and a field of another form is as one that
-//! is not there. Must never fail a report, and never draw what no figure says.
+//! The summary is a contract between programs (version 2, and the fields of version 1 that have the
+//! same names). Only the fields that are drawn or reported are read, each separately, and a field
+//! of another form counts as missing. Reading never makes a report fail, and nothing is drawn
+//! without a figure.
 
 use std::path::Path;
 
@@ -33,7 +35,7 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 const MOST: usize = 60;
 const LONGEST: usize = 400;
 
-/// One overnight run, as it is told.
+/// One overnight run in the report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Dreamscape {
     /// The job.
@@ -46,7 +48,6 @@ pub struct Dreamscape {
     pub summary: String,
     /// `done`, `failed` …
     pub status: String,
-    /// What the night was for.
     pub goal: Option<String>,
     /// Its own words for the state of the corpus.
     pub weather: String,
@@ -54,16 +55,16 @@ pub struct Dreamscape {
     pub before: Option<f64>,
     /// The iterations, in their order.
     pub land: Vec<Point>,
-    /// Why its loop ended, if it says so.
+    /// The reason why the loop ended, if it states one.
     pub ended: Option<String>,
-    /// What was less than was wanted: degraded and failed steps.
+    /// Degraded and failed steps.
     pub degraded: Vec<String>,
-    /// What its councillors did not agree on.
+    /// The points on which its councillors disagree.
     pub tension: Option<String>,
-    /// What its councillors said; none where none was asked.
+    /// The answers of its councillors; none if no councillor was asked.
     #[serde(default)]
     pub council: Option<Council>,
-    /// What it would begin with.
+    /// The first step that the run recommends.
     pub first_move: Option<String>,
     /// The morning packets by rank.
     pub packets: Vec<Packet>,
@@ -78,18 +79,17 @@ pub struct Council {
     pub voices: Vec<CouncillorView>,
     /// Those who were not; as action why.
     pub unheard: Vec<CouncillorView>,
-    /// What nobody asked for.
+    /// Unsolicited ideas.
     pub wildcards: Vec<CouncillorView>,
 }
 
 /// One of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CouncillorView {
-    /// Who.
     pub runner: String,
-    /// What it would do, in a word.
+    /// The recommended kind of work, in one word.
     pub kind: String,
-    /// What first.
+    /// The recommended first step.
     pub action: String,
     /// How sure.
     pub confidence: String,
@@ -108,7 +108,7 @@ pub struct Point {
     pub status: String,
     /// Whether what it made was kept.
     pub kept: bool,
-    /// What was less than was wanted.
+    /// Soft failures of the iteration.
     pub degraded: Vec<String>,
 }
 
@@ -117,7 +117,6 @@ pub struct Point {
 pub struct Packet {
     /// From 1.
     pub rank: u64,
-    /// What is to be done.
     pub title: String,
     /// Which kind of work.
     pub kind: String,
@@ -136,13 +135,13 @@ pub struct Packet {
     pub command: String,
 }
 
-/// Those of all overnight runs of a night that began.
+/// Reads the results of all overnight runs of a night that began.
 pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<Dreamscape> {
     let overnight = runs.iter().filter(|run| run.kind == KIND);
     let began = overnight.filter(|run| run.started.is_some());
     let mut all: Vec<Dreamscape> = Vec::new();
     for scape in began.map(|run| of_run(root, run)) {
-        // A run that went on after it died has one story, and its last attempt tells it.
+        // A run that was resumed after it died has one story, and its last attempt reports it.
         let same = |it: &Dreamscape| it.missing.is_none() && it.summary == scape.summary;
         all.retain(|it| !same(it));
         all.push(scape);
@@ -195,7 +194,7 @@ fn texts(value: &Value) -> Vec<String> {
     all.filter_map(text).take(MOST).collect()
 }
 
-/// A fitness: a number, or the composite of a set of them.
+/// Reads a fitness: a number, or the composite of a set of metrics.
 fn fitness(value: &Value) -> Option<f64> {
     let number = value.as_f64().or_else(|| value["composite"].as_f64())?;
     number.is_finite().then_some(number)

@@ -155,7 +155,6 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
     Ok(())
 }
 
-/// What an overnight run brought, in words.
 fn dreamscape(out: &mut String, scape: &Dreamscape) -> std::fmt::Result {
     writeln!(out, "## The dreamscape of {}\n", one_line(&scape.job))?;
     if let Some(why) = &scape.missing {
@@ -215,7 +214,7 @@ fn dreamscape(out: &mut String, scape: &Dreamscape) -> std::fmt::Result {
     writeln!(out)
 }
 
-/// What the night spent, and how much of that nobody stated.
+/// Describes what the night spent, and how many of its calls stated no usage.
 fn spent(report: &NightReport) -> String {
     let unstated: u64 = report.runs.iter().map(|run| run.unstated_calls).sum();
     let mut text = amounts(report.spent);
@@ -318,7 +317,8 @@ fn calls(count: u64) -> String {
     counted(count, "model call")
 }
 
-/// Text from elsewhere on one line, with nothing in it that markdown, HTML or a terminal would obey.
+/// Puts foreign text on one line, and leaves nothing in it that markdown, HTML or a terminal would
+/// interpret.
 pub(crate) fn one_line(text: &str) -> String {
     let parts = text.split(['\n', '\r']).map(str::trim);
     let line = parts
@@ -344,7 +344,7 @@ pub(crate) fn one_line(text: &str) -> String {
     out
 }
 
-/// Text from elsewhere as code: on one line, in a fence that is longer than any in it.
+/// Formats foreign text as code: on one line, in a fence that is longer than any in the text.
 pub(crate) fn code(text: &str) -> String {
     let shown: String = text
         .chars()

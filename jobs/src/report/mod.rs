@@ -1,7 +1,9 @@
-//! The report of a night: made from the database and the artifacts alone, so that it can be made again.
+//! The report of a night, made from the database and the artifacts alone, so that it can be made
+//! again.
 //!
-//! One model, several forms. The job places `report.md`, `report.html` and `report.json`; the command
-//! prints the same from the database. Must never ask a model or tell what no row and no artifact says.
+//! One model has several forms. The job publishes `report.md`, `report.html` and `report.json`; the
+//! command prints the same from the database. The report never asks a model, and states nothing
+//! that is not in a row or an artifact.
 
 pub mod budget_usage;
 mod by_day;
@@ -38,10 +40,10 @@ pub const FOLDER: &str = ".runner/reports";
 /// The page, in the folder of its night.
 pub const PAGE: &str = "report.html";
 
-/// The name of the folder below [`FOLDER`] for the report of a night that opened then: the night's own
-/// name; or, where another night's report lies there, the first name of the same date that is free. A
-/// database that was restored from a backup gives names a second time, and what the lost night reported
-/// is a person's to keep. Only looks.
+/// Returns the name of the folder below [`FOLDER`] for the report of a night that opened at
+/// `opened`: the night's own name or, if another night's report lies there, the first free name of
+/// the same date. A database that was restored from a backup gives names a second time, and the
+/// report of the lost night is for a person to keep. This function changes nothing.
 pub fn folder_name(root: &Path, night: &str, opened: Timestamp) -> String {
     let date = night.get(..10).unwrap_or(night);
     let further = (2..=FURTHER).map(|number| format!("{date}-{number}"));
@@ -64,13 +66,13 @@ const NIGHT: &str = "night";
 /// More nights than this have no date in common.
 const FURTHER: u32 = 10_000;
 
-/// All that tells one night's report from another's.
+/// The data that distinguishes one night's report from another's.
 #[derive(serde::Deserialize)]
 struct ReportKey {
     opened: Timestamp,
 }
 
-/// What the rows say, and where that goes.
+/// Makes the report from the database, and returns it with the name of its folder.
 fn summarize(ctx: &Context<'_>) -> Result<(NightReport, String), JobError> {
     let Some(night) = ctx.admitted.night() else {
         return Err(JobError::failed(
@@ -147,7 +149,7 @@ mod tests {
         tell("2026-01-10-2", 2);
         assert_eq!(place("2026-01-10", 2), "2026-01-10-2", "made again");
         assert_eq!(place("2026-01-10-2", 3), "2026-01-10-3");
-        // One that says nothing of itself is somebody's all the same.
+        // A report without a description of itself still belongs to another night.
         let folder = root.path().join(FOLDER).join("2026-01-10-3");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("report.md"), "kept").unwrap();

@@ -1,4 +1,4 @@
-//! What a night's report says, as data: the one source of all its forms.
+//! The data model of a night's report: the one source of all its forms.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ use super::refusals::{self, Refusal};
 /// The version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
-/// A night, told.
+/// The report of one night.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NightReport {
     /// The version of this form.
@@ -39,48 +39,52 @@ pub struct NightReport {
     pub closed: Timestamp,
     /// The worst word among its outcomes; `succeeded` when all did.
     pub worst: String,
-    /// What it spent over all its runs.
+    /// The amounts that all its runs spent.
     pub spent: Amounts,
     /// Its runs, in the order in which they were due.
     pub runs: Vec<RunLine>,
-    /// What was due and has no outcome yet.
+    /// The jobs that were due and have no outcome yet.
     pub open: Vec<String>,
-    /// Moments that passed with nothing there to run them, found when this night was recorded.
+    /// Scheduled times that passed while nothing was there to run them, found when this night was
+    /// recorded.
     #[serde(default)]
     pub missed: Vec<String>,
-    /// What curators did outside of nights since the night before, and what each of their files came to.
+    /// The curators' work outside of nights since the night before, with the result of each of
+    /// their files.
     #[serde(default)]
     pub by_day: Vec<String>,
-    /// What was granted besides the caps of the night and of its day, by whom and why.
+    /// The amounts granted in addition to the caps of the night and of its day, with the grantor
+    /// and the reason.
     #[serde(default)]
     pub grants: Vec<String>,
     /// Alerts that were raised, went on or ended in it, and which of them did not arrive.
     #[serde(default)]
     pub alerts: Vec<String>,
-    /// What it might spend, held at once, spent and has left, a unit each.
+    /// The budget usage by unit: the cap, the amount reserved, the amount spent and the amount
+    /// left.
     #[serde(default)]
     pub accounts: Vec<UnitUsage>,
-    /// What was refused: by guards, budgets, at admission, or in the check of a reply.
+    /// Refusals by guards, by budgets, at admission, or in the check of a reply.
     #[serde(default)]
     pub refused: Vec<Refusal>,
-    /// What its dreams propose, with the decisions that stand by now. Only in a [`whole`] report.
+    /// The proposals of its dreams, with the current decisions. Only in a [`whole`] report.
     #[serde(default)]
     pub proposals: Vec<ReportedProposal>,
-    /// How many more there are than are told.
+    /// Number of further proposals that the report leaves out.
     #[serde(default)]
     pub more_proposals: usize,
-    /// What else waits for a person. Only in a [`whole`] report.
+    /// Other items that wait for a person. Only in a [`whole`] report.
     #[serde(default)]
     pub waiting: Vec<PendingItem>,
-    /// What its overnight runs brought. Only in a [`whole`] report.
+    /// The results of its overnight runs. Only in a [`whole`] report.
     #[serde(default)]
     pub dreamscapes: Vec<Dreamscape>,
-    /// What a person might do, the most urgent first. Only in a [`whole`] report.
+    /// The next steps for a person, the most urgent first. Only in a [`whole`] report.
     #[serde(default)]
     pub first: Vec<NextStep>,
 }
 
-/// One run, told.
+/// One run in the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunLine {
     /// Its id.
@@ -97,7 +101,6 @@ pub struct RunLine {
     pub started: Option<Timestamp>,
     /// When it was settled.
     pub finished: Option<Timestamp>,
-    /// What it spent.
     pub spent: Amounts,
     /// How many of its calls did not state their usage and are charged as they were reserved.
     #[serde(default)]
@@ -111,13 +114,11 @@ pub struct RunLine {
     pub lines: Vec<String>,
     /// Figures by name.
     pub facts: Map<String, Value>,
-    /// What it placed.
     pub artifacts: Vec<String>,
-    /// Who answered.
     pub backend: String,
     /// How its children were confined.
     pub containment: String,
-    /// What came of keeping the machine awake, where that was asked for.
+    /// The result of keeping the machine awake, if that was requested.
     #[serde(default)]
     pub awake: Option<SleepInhibition>,
 }
@@ -136,7 +137,7 @@ const ORDER: [&str; 9] = [
 ];
 
 impl NightReport {
-    /// The whole night in one line.
+    /// Returns one line about the whole night.
     pub fn headline(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for word in ORDER {
@@ -167,7 +168,7 @@ impl NightReport {
         }
     }
 
-    /// Each job's last attempt: what its occurrence came to.
+    /// Returns each job's last attempt, which is the result of its occurrence.
     pub fn last_attempts(&self) -> impl Iterator<Item = &RunLine> {
         self.runs.iter().enumerate().filter_map(|(index, run)| {
             let later = self.runs[index + 1..]
@@ -179,7 +180,8 @@ impl NightReport {
 }
 
 impl RunLine {
-    /// The one line that tells most: its headline, else why it ended as it did.
+    /// Returns the most informative line about the run: its headline, or else the reason for its
+    /// outcome.
     pub fn message(&self) -> &str {
         let why = self.outcome.as_ref().and_then(Outcome::why);
         if self.headline.is_empty() {
@@ -189,16 +191,17 @@ impl RunLine {
         }
     }
 
-    /// The word of its outcome; `running` while it has none.
+    /// Returns the name of its outcome, or `running` if it has none yet.
     pub fn as_str(&self) -> &str {
         self.outcome.as_ref().map_or("running", Outcome::as_str)
     }
 }
 
-/// Reads a night out of the database, and what its runs left out of their artifacts.
+/// Reads a night from the database, and adds the details from its runs' artifacts.
 ///
 /// # Errors
-/// [`StoreError`]. An artifact that cannot be read is told in the report.
+/// Returns a [`StoreError`] if the database cannot be read. The report itself states which artifact
+/// cannot be read.
 pub fn whole(
     store: &Store,
     night: NightId,
@@ -312,7 +315,7 @@ pub fn gather(
     Ok(report)
 }
 
-/// What people were told of since a moment, a line an alert.
+/// Returns a line for each alert between `from` and `to`.
 fn alerts(
     store: &Store,
     project: &ProjectId,

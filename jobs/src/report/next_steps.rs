@@ -1,8 +1,8 @@
-//! What a person might do first, in the morning: a short list, the most urgent on top, each with its
+//! The next steps for a person in the morning: a short list, the most urgent first, each with its
 //! command.
 //!
-//! Pure, of the report alone. Must never name a command that is not runner's own, but for a packet's, which
-//! the night's configuration made; and never more than fits a glance.
+//! Pure, made from the report alone. Every command is runner's own, except for a packet's, which
+//! comes from the night's configuration. The list is never longer than a short overview allows.
 
 use runner_engine::outcome::{Class, Outcome};
 use runner_text::counted;
@@ -19,15 +19,13 @@ const EACH: usize = 3;
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NextStep {
-    /// What.
     pub what: String,
     /// Why, or how to go about it.
     pub why: String,
-    /// What to type.
     pub command: String,
 }
 
-/// What a person might do about a night.
+/// Returns the next steps for a person after a night.
 pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
     let mut all = Vec::new();
     let mut push = |what: String, why: String, command: String| {
@@ -105,7 +103,8 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
         .filter_map(|it| it.council.as_ref())
         .flat_map(|it| &it.unheard)
     {
-        // What a person can mend; who was slow or spoke nonsense is told where the council is.
+        // Only a failure that a person can fix is a next step; slow and malformed answers are
+        // reported with the council.
         let name = one.runner.trim_end_matches(" (creative lane)");
         let absent = one.action.starts_with("was not asked:");
         let command = if absent && one.action.contains("this run may need") {

@@ -1,8 +1,10 @@
-//! What else waits for a person: all that a night left and that is no dream's proposal and no packet.
+//! Other items that wait for a person: everything that a night left except dream proposals and
+//! packets.
 //!
-//! A journal entry whose verdicts move the board, a draft of an idea, a learning that is provisional, an
-//! event that somebody should look at; each with the command that looks at it. Read from what the runs
-//! placed and counted. Must never name a file that is not there any more.
+//! Such an item is a journal entry whose verdicts move the board, a draft of an idea, a provisional
+//! learning, or an event that a person should look at, each with the command to look at it. They
+//! are read from the files that the runs published and from the runs' counts. A file that no longer
+//! exists is never named.
 
 use std::path::Path;
 
@@ -15,13 +17,13 @@ use crate::dream::proposal::clean;
 
 /// The largest file of which a title is read, in bytes.
 const LARGEST: u64 = 1024 * 1024;
-/// The most that are told.
+/// Maximum number of items in the report.
 const MOST: usize = 100;
 
 /// One thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingItem {
-    /// What it is, in a word or two.
+    /// The sort of the item, in a word or two.
     pub sort: String,
     /// The job that left it.
     pub job: String,
@@ -29,11 +31,10 @@ pub struct PendingItem {
     pub what: String,
     /// Why it waits.
     pub why: String,
-    /// What to type.
     pub command: String,
 }
 
-/// What these runs left, the sorts in a fixed order.
+/// Reads the items that these runs left, the sorts in a fixed order.
 pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
     let Ok(reader) = Reader::open(root, LARGEST) else {
         return Vec::new();

@@ -1,7 +1,9 @@
-//! What the night's dreams propose, as their files say it now, with the decisions that stand by now.
+//! The proposals of the night's dreams, as their files currently state them, with the current
+//! decisions.
 //!
-//! The files own it: they are read again at each report and never kept. Must never trust them: what is
-//! no proposal is left out and counted, and a command is made of an id that is one.
+//! The files own the proposals: each report reads them again and never keeps them. The files are
+//! not trusted: an entry that is no proposal is left out and counted, and a command is made only
+//! from an id that is valid.
 
 use std::path::Path;
 
@@ -15,9 +17,9 @@ use crate::dream::proposal::{Action, Confidence, IdeaStatus, clean};
 
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
-/// How many proposals one report tells.
+/// Maximum number of proposals in one report.
 const MOST: usize = 400;
-/// How much of evidence and rationale is told, in characters.
+/// Maximum length of the evidence and the rationale, in characters.
 const LONGEST: usize = 400;
 /// The name of a pass's file.
 const FILE: &str = "/proposals.json";
@@ -31,36 +33,34 @@ pub struct ReportedProposal {
     pub id: String,
     /// The idea, then for a merge the destination.
     pub targets: Vec<String>,
-    /// What it was found to be.
     pub status: IdeaStatus,
-    /// What to do with it.
     pub action: Action,
     /// How sure.
     pub confidence: Confidence,
-    /// What it rests on, cut.
+    /// The evidence, truncated.
     pub evidence: String,
     /// Why, cut.
     pub rationale: String,
     /// The decision that stands, in its word; absent: it waits for one.
     pub decided: Option<String>,
-    /// What tells the dream job in a command, where there are several.
+    /// The flag that selects the dream job in a command, if there are several dream jobs.
     #[serde(default)]
     pub flag: String,
 }
 
 impl ReportedProposal {
-    /// Whether a person is to decide: to keep an idea as it is is nothing to do.
+    /// Returns true if a person must decide. A proposal to keep an idea as it is needs no decision.
     pub fn waits(&self) -> bool {
         self.decided.is_none() && self.action != Action::Keep
     }
 
-    /// The command that does `verb` with it: `show`, `accept`, `reject`.
+    /// Returns the command that does `verb` with the proposal: `show`, `accept` or `reject`.
     pub fn command(&self, verb: &str) -> String {
         format!("runner dream {verb} {}{}", self.id, self.flag)
     }
 }
 
-/// What a file may say of one.
+/// The fields that a file may state for a proposal.
 #[derive(Deserialize)]
 struct ProposalFields {
     id: String,
@@ -76,7 +76,8 @@ struct ProposalFields {
     targets_hash: Option<String>,
 }
 
-/// The proposals that these runs left, those that wait first, and how many more there are.
+/// Reads the proposals that these runs left, those that wait for a person first, and the number of
+/// further ones.
 pub(super) fn read(root: &Path, runs: &[RunLine], several: bool) -> (Vec<ReportedProposal>, usize) {
     let Ok(reader) = Reader::open(root, LARGEST) else {
         return (Vec::new(), 0);
@@ -112,7 +113,7 @@ pub(super) fn read(root: &Path, runs: &[RunLine], several: bool) -> (Vec<Reporte
     (found, more)
 }
 
-/// What a command needs to mean this dream job.
+/// Returns the flag that selects this dream job in a command.
 fn flag(job: &str, several: bool) -> String {
     if several || job != "dream" {
         format!(" --job {}", shell_word(job))
@@ -147,7 +148,7 @@ fn proposed(
     })
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as one word of a shell command, if it needs quotes.
 pub(super) fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
     if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {

@@ -1,14 +1,14 @@
-//! What was refused in a night, and by whom.
+//! The refusals of a night, each with its source.
 //!
-//! Pure. It collects what outcomes and lines of runs say; it must never leave a refusal to be found in a
-//! run's details only.
+//! Pure: they are collected from the outcomes and lines of runs. No refusal is left to be found
+//! only in a run's details.
 
 use runner_engine::outcome::{Class, Outcome};
 use serde::{Deserialize, Serialize};
 
 use super::model::RunLine;
 
-/// Who said no.
+/// The source of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusedBy {
@@ -25,7 +25,7 @@ pub enum RefusedBy {
 }
 
 impl RefusedBy {
-    /// For people.
+    /// Returns the name for people.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Guard => "guard",
@@ -44,18 +44,17 @@ pub struct Refusal {
     pub job: String,
     /// The run.
     pub run: String,
-    /// Who said no.
     pub by: RefusedBy,
     /// To what, and why.
     pub what: String,
 }
 
-/// How a line of a run begins that tells of a refused element.
+/// Beginning of a run's line that reports a refused element.
 const REFUSED: &str = "refused: ";
-/// How a line of a run ends that tells of uses of tools that failed.
+/// End of a run's line that reports failed uses of tools.
 const TOOLS: &str = "failed; what the sandbox refuses fails so";
 
-/// All refusals of a night, guards first.
+/// Returns all refusals of a night, guards first.
 pub(super) fn refusals_of_night(runs: &[RunLine]) -> Vec<Refusal> {
     let mut found = Vec::new();
     for run in runs {

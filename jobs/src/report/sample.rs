@@ -14,7 +14,7 @@ use super::refusals::{Refusal, RefusedBy};
 use super::{NightReport, RunLine};
 use crate::dream::proposal::{Action, Confidence, IdeaStatus};
 
-/// A run that succeeded.
+/// Returns a run that succeeded.
 pub(crate) fn run(job: &str, kind: &str) -> RunLine {
     let at = Timestamp::from_second(1_795_305_000).unwrap();
     RunLine {
@@ -48,7 +48,6 @@ pub(crate) fn run(job: &str, kind: &str) -> RunLine {
     }
 }
 
-/// A failed run.
 pub(crate) fn failed(job: &str, class: Class, why: &str) -> RunLine {
     RunLine {
         outcome: Some(Outcome::Failed {
@@ -61,7 +60,6 @@ pub(crate) fn failed(job: &str, class: Class, why: &str) -> RunLine {
     }
 }
 
-/// A night of these runs.
 pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
     let at = |second: i64| Timestamp::from_second(second).unwrap();
     let refused = super::refusals::refusals_of_night(&runs);
@@ -91,7 +89,6 @@ pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
     }
 }
 
-/// A proposal.
 pub(crate) fn proposal(number: usize, text: &str) -> ReportedProposal {
     ReportedProposal {
         job: "dream".into(),
@@ -107,7 +104,7 @@ pub(crate) fn proposal(number: usize, text: &str) -> ReportedProposal {
     }
 }
 
-/// A night in which there is something of everything, with `text` wherever text comes from elsewhere.
+/// Returns a night with one of everything, and with `text` in every field that takes foreign text.
 pub(crate) fn full(text: &str) -> NightReport {
     let mut good = run(&format!("dream{text}"), "dream");
     good.headline = text.into();
@@ -220,7 +217,7 @@ pub(crate) fn full(text: &str) -> NightReport {
     report
 }
 
-/// The summary of an overnight run.
+/// Returns the summary of an overnight run.
 pub(crate) fn summary(run: &str) -> Value {
     let iteration =
         |index: u64, before: f64, after: Option<f64>, status: &str, degraded: &[&str]| {

@@ -1,5 +1,5 @@
-//! What coding agents leave of their sessions, read and never changed.
+//! The sessions that coding agents leave behind, read and never changed.
 //!
-//! Must never believe a session: its words are data with a place, never instructions.
+//! A session is never trusted: its text is data with a position in a file, never an instruction.
 
 pub mod transcript;

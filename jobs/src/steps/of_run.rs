@@ -10,10 +10,11 @@ const LAST: &str = "steps";
 const HOLD: &str = "steps are recorded";
 
 impl Context<'_> {
-    /// The last rows of a record below the project, oldest first, or why it cannot be read.
+    /// Returns the last rows of a record below the project, the oldest first, or the reason why it
+    /// cannot be read.
     ///
     /// # Errors
-    /// The run is gone through again, and did not ask that then.
+    /// Returns an error if the run is replayed and the recorded run did not ask for these rows.
     pub(crate) fn last_steps(
         &self,
         path: &str,
@@ -27,7 +28,7 @@ impl Context<'_> {
         })
     }
 
-    /// From now on every tool that the backend's agent uses is a row of this file.
+    /// Records every tool that the backend's agent uses from now on as a row of this file.
     pub fn record_steps(&mut self, file: StepsFile) {
         let held = self.recording.through(HOLD, &file.path, || {
             let held = file.hold_lock().map_err(|error| error.to_string());
@@ -38,7 +39,7 @@ impl Context<'_> {
             tracing::warn!(why, "what its agent does is not recorded");
             self.unrecorded = Some(why);
         }
-        // Of a run that is gone through again there is no agent.
+        // A replayed run has no agent.
         if !self.recording.replays() {
             self.steps = Some(file);
         }

@@ -40,7 +40,7 @@ pub struct Fixture {
     pub spec: DreamSpec,
     /// How its passes pay.
     pub spending: Spending,
-    /// What its passes want of time; none: their timeout.
+    /// The time that its passes request, in seconds; none: their timeout.
     pub seconds: Option<u64>,
     /// Everything that is recorded.
     pub store: Store,
@@ -50,7 +50,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// A repository without commits that ignores ideas and dreams.
+    /// Makes a repository without commits that ignores ideas and dreams.
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap().join("project");
@@ -93,7 +93,6 @@ impl Fixture {
         place
     }
 
-    /// The environment that git and children get.
     pub fn env(&self) -> BTreeMap<String, String> {
         let home = self.folder.path().join("home").display().to_string();
         let path = std::env::var("PATH").expect("tests are run with a PATH");
@@ -147,12 +146,12 @@ impl Fixture {
         self.git(&["rev-parse", "HEAD"]).trim().to_owned()
     }
 
-    /// A pass with the built-in backend.
+    /// Runs a pass with the built-in backend.
     pub fn pass(&mut self) -> SettledRun {
         self.pass_with(Arc::new(Builtin::default()), &mut Silent)
     }
 
-    /// A pass that is answered like this.
+    /// Runs a pass whose request gets this answer.
     pub fn answered(&mut self, answer: Value) -> SettledRun {
         self.pass_with(
             Arc::new(Scripted::new("model", [Step::Answer(answer)])),
@@ -160,7 +159,7 @@ impl Fixture {
         )
     }
 
-    /// A pass, an hour after the one before.
+    /// Runs a pass, an hour after the one before.
     pub fn pass_with(
         &mut self,
         backend: Arc<dyn Backend>,
@@ -284,7 +283,7 @@ impl Fixture {
         self.with_decider(|desk| desk.undo(&id, false))
     }
 
-    /// The id of the newest proposal about an idea.
+    /// Returns the id of the newest proposal about an idea.
     pub fn id_of(&self, target: &str) -> String {
         let book = self.book();
         let found = book
@@ -298,17 +297,18 @@ impl Fixture {
             .clone()
     }
 
-    /// All proposals as they stand.
+    /// Reads all proposals in their current state.
     pub fn book(&self) -> Proposals {
         Proposals::read(&self.root, &self.spec).unwrap()
     }
 
-    /// After so many more commits the database fails as if this process were dead; none: it lives.
+    /// Makes the database fail after this many further commits, as if the process were dead; none:
+    /// it does not fail.
     pub fn set_fuse(&mut self, commits: Option<u32>) {
         self.store.set_fuse(commits);
     }
 
-    /// A second way into what this place is: for somebody who acts while a pass runs.
+    /// Returns a second handle on the fixture, for a person who acts while a pass runs.
     pub fn other(&self) -> OtherPerson {
         OtherPerson {
             folder: self.folder.path().to_owned(),
@@ -319,12 +319,11 @@ impl Fixture {
         }
     }
 
-    /// The project's cache folder.
     pub fn cache(&self) -> PathBuf {
         self.folder.path().join("cache")
     }
 
-    /// How many runs are not settled.
+    /// Counts the runs that are not settled.
     pub fn unsettled(&self) -> usize {
         self.store.live().unwrap().len()
     }
@@ -338,14 +337,14 @@ impl Fixture {
         }
     }
 
-    /// The proposals of the newest pass, and its folder.
+    /// Returns the folder of the newest pass, and its proposals.
     pub fn proposals(&self) -> (String, Vec<Proposal>) {
         let folder = self.folders().pop().expect("there was a pass");
         let bytes = fs::read(self.root.join(&folder).join("proposals.json")).unwrap();
         (folder, serde_json::from_slice(&bytes).unwrap())
     }
 
-    /// The folders of all passes, the oldest first.
+    /// Returns the folders of all passes, the oldest first.
     pub fn folders(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.root.join("dreams")) else {
             return Vec::new();
@@ -359,7 +358,7 @@ impl Fixture {
         folders
     }
 
-    /// What `dreams/state.json` says of an idea.
+    /// Returns the entry of an idea in `dreams/state.json`.
     pub fn state(&self, path: &str) -> Value {
         let all: Vec<Value> = serde_json::from_slice(&self.read("dreams/state.json")).unwrap();
         all.into_iter()
@@ -367,12 +366,12 @@ impl Fixture {
             .unwrap_or(Value::Null)
     }
 
-    /// A file of the project.
     pub fn read(&self, path: &str) -> Vec<u8> {
         fs::read(self.root.join(path)).unwrap()
     }
 
-    /// Everything below the project but git's own, with its content: to see that nothing changed.
+    /// Returns every file of the project except git's own, with its content, to check that nothing
+    /// changed.
     pub fn everything(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         fn below(folder: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
             for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -422,7 +421,7 @@ impl OtherPerson {
     }
 }
 
-/// When everything begins.
+/// Returns the time at which every test begins.
 pub fn start() -> Timestamp {
     "2026-11-21T22:00:00Z".parse().unwrap()
 }

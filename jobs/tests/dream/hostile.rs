@@ -58,7 +58,8 @@ fn no_word_of_a_commit_or_an_idea_leaves_its_fence() {
     for word in ["ignore-yours", "retry policy with", "archive-everything"] {
         assert!(!rest.contains(word), "{word}: {rest}");
     }
-    // Whoever repeats the hashes gets the words, and hashes in a subject void nothing.
+    // An answer that repeats the hashes gets the words, and hashes in a subject do not invalidate
+    // it.
     let answer = request.rule_answer.clone();
     let settled = place.answered(answer);
     assert_eq!(settled.outcome, Outcome::Succeeded, "{settled:?}");
@@ -235,7 +236,8 @@ fn an_obedient_model_gets_nothing_through() {
             .contains("none of 10 proposals can be used")
     );
     assert_eq!(place.everything(), before, "nothing was written");
-    // The same model, with a claim that does not resolve: it is kept, and says so.
+    // The same model with a claim that does not resolve: the proposal is kept and marked as
+    // downgraded.
     let settled = place.answered(json!([go(json!(["ideas/evil.md"]))]));
     assert_eq!(settled.summary.facts["downgraded"], 1);
     let (_, proposals) = place.proposals();

@@ -79,7 +79,8 @@ Every morning there should be one page that lists which jobs ran in the night, h
 them took, what it cost in tokens and in money, and which of them need a person to look at them.
 ";
 
-/// A project with ideas of every class; the hash of the commit that did one of them.
+/// Makes a project with ideas of every class, and returns the hash of the commit that implemented
+/// one of them.
 fn project() -> (Fixture, String) {
     let place = Fixture::new();
     place.commit("chore: begin", &["README.md"]);

@@ -42,7 +42,8 @@ pub fn looks(place: &Fixture) -> FileLooks {
     all
 }
 
-/// The project after one pass, with an idea of every class; files of several modes and dates.
+/// Makes the project and runs one pass. It has an idea of every class, and files of several modes
+/// and dates.
 fn proposed() -> Fixture {
     let (mut place, _) = project();
     fs::write(
@@ -62,7 +63,7 @@ fn proposed() -> Fixture {
         file.set_permissions(fs::Permissions::from_mode(mode))
             .unwrap();
         if *name == "sub/report" {
-            // Of two that say the same the older one is kept.
+            // The older of two equivalent ideas is kept, so this file keeps its newer date.
             continue;
         }
         let date = SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000 + at as u64, 123_456_789);
@@ -310,7 +311,7 @@ fn nothing_is_acted_on_that_is_not_what_was_looked_at() {
         place.read("ideas/done/retry-policy.md"),
         b"something else now\n"
     );
-    // What somebody did since is not undone with it, unless they say so; then it is kept.
+    // An undo does not discard later changes unless the person requests it; then they are kept.
     place.write("ideas/done/retry-policy.md", "and later\n");
     assert!(matches!(
         place.undo("ideas/retry-policy.md"),
@@ -357,7 +358,7 @@ fn a_folder_of_its_own_is_never_overwritten_by_an_archive() {
     assert_eq!(place.read("ideas/done/retry-policy-4.md"), text);
 }
 
-/// That a decision is refused by a guard, with this word, and that nothing changed.
+/// Checks that a guard refuses a decision with this word, and that nothing changed.
 #[track_caller]
 fn refused(place: &mut Fixture, path: &str, word: &str) {
     let before = (place.everything(), place.git(&["status", "--short"]));
@@ -543,7 +544,8 @@ fn two_people_at_once_decide_once() {
     assert_eq!(lines, 1);
 }
 
-/// Paths and contents. A promotion tells when it was made, so of a spec only the length counts.
+/// Returns paths and contents. A promotion records its own time, so only the length of a spec
+/// counts.
 fn contents(place: &Fixture, looks: &FileLooks) -> Vec<(PathBuf, Result<Vec<u8>, usize>)> {
     let specs = place.root.join("specs");
     let one = |(path, (bytes, ..)): (&PathBuf, &(Vec<u8>, _, _))| {
@@ -578,7 +580,7 @@ fn a_death_at_any_commit_leaves_all_or_nothing() {
                     false => place.decide(path, DecisionInput::Accept).is_err(),
                 };
                 place.set_fuse(None);
-                // Whoever sits down next finishes what is half done.
+                // The next decision finishes the work that is half done.
                 let nobody = place.with_decider(|desk| desk.undo("nobody", false));
                 assert!(
                     matches!(nobody, Err(ReviewError::NotFound(_))),

@@ -57,7 +57,7 @@ impl ProjectLife {
             .collect()
     }
 
-    /// What a person reads: ideas, archived ones, specs.
+    /// Returns the files that a person reads: ideas, archived ideas and specs.
     fn readable(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let dreams = self.place.root.join("dreams");
         let all = self.place.everything().into_iter();
@@ -195,7 +195,7 @@ impl ProjectLife {
             let held = everything.values().any(|bytes| holds(bytes, content));
             assert!(held, "lost: {:?}", String::from_utf8_lossy(content));
         }
-        // What is readable is a person's words, or was made of them; nothing is cut short.
+        // Every readable file is a person's text or was made from one; nothing is cut short.
         for (path, bytes) in self.readable() {
             let known = self.ever.iter().any(|content| holds(&bytes, content));
             let ours = !path.starts_with(self.place.root.join("ideas"))
@@ -219,7 +219,8 @@ impl ProjectLife {
     }
 }
 
-/// Whether a content is in there, wholly; front matter may have gained lines or stayed behind.
+/// Returns true if the bytes contain the whole content. The front matter may have gained lines or
+/// may be missing.
 fn holds(bytes: &[u8], content: &[u8]) -> bool {
     let within = |part: &[u8]| {
         bytes

@@ -1,4 +1,5 @@
-//! What a pass may spend: answers that cost too much, that nobody prices, and providers that refuse.
+//! The spending of a pass: answers that cost too much, answers without a price, and providers that
+//! refuse.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +19,7 @@ use runner_jobs::{SettledRun, Silent, Spending};
 
 use crate::fixture::{Fixture, start};
 
-/// Tells these events, then ends like this.
+/// A backend that sends these events and then ends in the given way.
 struct EventBackend {
     events: Vec<Event<'static>>,
     end: End,
@@ -143,7 +144,7 @@ fn pass(place: &mut Fixture, events: &[Event<'static>], end: End) -> (SettledRun
     (settled, row)
 }
 
-/// The time of a place's `n`th pass.
+/// Returns the time of a fixture's `n`th pass.
 fn at(n: i64) -> Timestamp {
     start()
         .saturating_add(SignedDuration::from_hours(n))
@@ -281,7 +282,7 @@ fn a_failure_whose_whole_cost_is_stated_is_charged_that_and_nothing_less_sure_is
     });
     let total = |tokens, micros| Event::Total(usage(tokens, micros));
     let partly = Event::Usage(usage(7, Some(9)));
-    // Of one of three calls: a third of a million each.
+    // The share of one of three calls: a third of a million each.
     const RESERVED: u64 = 333_333;
     let cases: [(&[Event<'static>], &End, (u64, u64)); 7] = [
         (&[Event::Text("half"), total(50, Some(40))], &cut, (50, 40)),
@@ -296,7 +297,7 @@ fn a_failure_whose_whole_cost_is_stated_is_charged_that_and_nothing_less_sure_is
         ),
         // More than was reserved is charged as it was stated.
         (&[total(400_000, Some(1))], &End::Waits, (400_000, 1)),
-        // What came so far is no sum; and a sum of nothing is what a broken program states.
+        // The usage so far is no total, and a total of zero is the statement of a broken program.
         (&[partly], &cut, (RESERVED, RESERVED)),
         (
             &[Event::Text("half"), total(0, Some(0))],

@@ -3,16 +3,16 @@
 /// For this time only; without one of them `keep_awake` of the job decides.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct AwakeFlags {
-    /// Keep the machine from falling asleep while it runs, whatever keep_awake says
+    /// Keep the machine awake while it runs, regardless of keep_awake
     #[arg(long, conflicts_with = "no_keep_awake")]
     pub keep_awake: bool,
-    /// Let the machine fall asleep while it runs, whatever keep_awake says
+    /// Let the machine fall asleep while it runs, regardless of keep_awake
     #[arg(long)]
     pub no_keep_awake: bool,
 }
 
 impl AwakeFlags {
-    /// As a setting of one run.
+    /// Returns the flags as settings of one run.
     pub fn settings(self) -> Vec<(String, String)> {
         let said = match (self.keep_awake, self.no_keep_awake) {
             (true, _) => "true",

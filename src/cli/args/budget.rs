@@ -4,16 +4,16 @@ use clap::Subcommand;
 
 use super::Listing;
 
-/// Looks at accounts, or adds to one.
+/// Shows budgets, or adds to one.
 #[derive(Debug, Subcommand)]
 pub enum BudgetCommand {
-    /// Each account: its cap, what is used, reserved and left, and when it begins anew
+    /// Show each budget: its cap, the amounts used, reserved and left, and when it begins anew
     #[command(after_help = "Example: runner budget show")]
     Show {
         #[command(flatten)]
         listing: Listing,
     },
-    /// What was spent, added up
+    /// Show what was spent, added up
     #[command(after_help = "Example: runner budget history --by job")]
     History {
         /// By what
@@ -25,7 +25,7 @@ pub enum BudgetCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Add to one account, once; it ends with the account's period
+    /// Add to one budget, once; the extra ends with the budget's period
     #[command(
         after_help = "Example: runner budget grant night money=2.50 calls=10 --reason 'the long audit'"
     )]
@@ -35,10 +35,10 @@ pub enum BudgetCommand {
         /// How much more: calls=N, tokens=N, money=DOLLARS, time=DURATION, ideas=N
         #[arg(required = true, value_name = "UNIT=AMOUNT")]
         amounts: Vec<String>,
-        /// Only until this moment, written as for `enqueue --at` [default: as long as the account]
+        /// Only until this time, written as for `enqueue --at` [default: as long as the budget]
         #[arg(long, value_name = "WHEN")]
         until: Option<String>,
-        /// What it is for
+        /// The reason for the grant
         #[arg(long)]
         reason: String,
         #[command(flatten)]

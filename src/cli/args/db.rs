@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use super::Listing;
 
-/// Takes care of the database.
+/// Maintains the database.
 #[derive(Debug, Subcommand)]
 pub enum DbCommand {
     /// Print where the database lies

@@ -11,9 +11,9 @@ use super::Listing;
 pub enum GuardCommand {
     /// The PreToolUse hook of an agent: its payload on standard input; exit code 2 refuses the tool
     ///
-    /// It refuses early and says why; the sandbox holds whatever gets past it. What goes wrong in it
-    /// refuses too, and so does a tool that is not known and names no path. Without any bounds
-    /// everything that writes is refused.
+    /// The hook refuses early and states the reason; the sandbox holds whatever gets past it. An
+    /// error in the hook refuses the tool too, and so does an unknown tool that names no path.
+    /// Without any limits, everything that writes is refused.
     #[command(after_help = "Example: runner guard hook --job licences < payload.json")]
     Hook {
         /// A folder or file that may be written (may be repeated)
@@ -22,7 +22,7 @@ pub enum GuardCommand {
         /// One beneath those that may not (may be repeated)
         #[arg(long, value_name = "PATH")]
         keep: Vec<PathBuf>,
-        /// The bounds of this job
+        /// Use the limits of this job
         #[arg(long)]
         job: Option<String>,
         /// A tool beside the known ones that writes nothing: a name, or its beginning and * (may be

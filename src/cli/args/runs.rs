@@ -20,7 +20,7 @@ pub enum RunsCommand {
     Logs {
         /// Its id, or an unambiguous beginning of it
         run: String,
-        /// Print what is added, and what its program says, until the run is over
+        /// Print new lines of the log and the program's output until the run is over
         #[arg(long)]
         follow: bool,
     },

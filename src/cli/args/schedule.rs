@@ -31,7 +31,7 @@ pub enum ScheduleCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// What would run, be caught up with or be missed: all enabled jobs of the project, or one
+    /// Show what would run, be caught up with or be missed: all enabled jobs of the project, or one
     #[command(
         after_help = "Example: runner schedule simulate --from 2026-11-20 --to 2026-11-24 --asleep 2026-11-20T20:00..2026-11-23T08:00"
     )]

@@ -2,7 +2,7 @@
 
 use super::Listing;
 
-/// What is set up, and what is done about it.
+/// The flags of `runner setup`.
 #[derive(Debug, clap::Args)]
 pub struct SetupArgs {
     /// Which host scheduler; auto: the one that is set up, else the one that fits this machine. The files
@@ -15,7 +15,7 @@ pub struct SetupArgs {
     /// The backend that answers the project's jobs (with --job: only that job's)
     #[arg(long, value_name = "NAME")]
     pub runner: Vec<String>,
-    /// Whose backend --runner sets (may be repeated)
+    /// The job whose backend --runner sets (may be repeated)
     #[arg(long, value_name = "JOB", requires = "runner")]
     pub job: Vec<String>,
     /// Also print the command that wakes a sleeping machine before the night: it needs root, and is

@@ -1,4 +1,4 @@
-//! `runner backends prices`: what tokens cost, and who says so. It must never ask anybody.
+//! `runner backends prices`: the prices of tokens and their source. It must never ask a server.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::prices::Price;
@@ -133,7 +133,8 @@ fn row(cells: [&str; 6]) -> Vec<String> {
     cells.map(str::to_owned).into()
 }
 
-/// Of millionths of a millionth a token.
+/// Converts a rate in millionths of a millionth of a dollar per token to dollars for a million
+/// tokens.
 fn a_million(rate: u64) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "prices are far below 2^52")]
     let rate = rate as f64;

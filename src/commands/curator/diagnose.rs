@@ -1,4 +1,4 @@
-//! What keeps the curator from working, each with the command that mends it.
+//! Problems that keep the curator from working, each with the command that fixes it.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::curator::queue::is_windows;
@@ -22,7 +22,6 @@ const USUAL: [&str; 2] = ["http://127.0.0.1:11434", "http://127.0.0.1:11435"];
 pub struct Diagnosis {
     /// `wrong`: it does not work; `note`: it works with less.
     pub level: &'static str,
-    /// What, in words.
     pub what: String,
     /// The command.
     #[serde(rename = "mend")]
@@ -63,13 +62,13 @@ pub fn run(home: &Env, project: &LoadedProject, listing: Listing) -> Result<Exit
     Ok(if wrong { Exit::Failed } else { Exit::Done })
 }
 
-/// A command as it is typed.
+/// Formats a command as a user types it.
 fn typed(words: &[&str]) -> String {
     let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
     shown(&words)
 }
 
-/// A command of the engine's own, for the one at this address.
+/// Formats a command of the engine's own program for the engine at this address.
 fn at(endpoint: &str, words: &[&str]) -> String {
     let command = typed(words);
     if endpoint.trim_end_matches('/') == USUAL[0] {
@@ -79,7 +78,7 @@ fn at(endpoint: &str, words: &[&str]) -> String {
     format!("OLLAMA_HOST={} {command}", typed(&[place]))
 }
 
-/// Where the job's backend asks something else than what was looked at.
+/// Reports a note if the job's backend uses another address or model than the one that was checked.
 fn apart(project: &LoadedProject, it: &CuratorStanding) -> Vec<Diagnosis> {
     let name = it.configured.backend.as_deref().unwrap_or_default();
     let Some(spec) = project.config.backends.get(name) else {

@@ -13,7 +13,6 @@ use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use crate::spawn::SpawnMode;
 
-/// A word of the command line.
 pub fn severity(level: SeverityArg) -> Severity {
     match level {
         SeverityArg::Info => Severity::Info,
@@ -131,7 +130,7 @@ pub fn run(
             }
             let job = model::job_of(project).ok_or_else(super::work::no_job)?;
             if it.left == 0 {
-                // The row says so, and no run is made.
+                // The row records that nothing is left, and no run is made.
                 let spent = book::spend(&worker, &it.event.id, home.wall()?);
                 return Err(match spent {
                     Err(error) => failure(project, error),

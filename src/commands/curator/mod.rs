@@ -119,7 +119,6 @@ pub fn run(
     }
 }
 
-/// The worker's folder.
 fn worker(project: &LoadedProject) -> Result<Worker, Failure> {
     let dir = &project.config.curator.spec.worker_dir;
     Worker::of(&project.root, dir).map_err(|why| {
@@ -135,7 +134,7 @@ fn disk(worker: &Worker, error: &io::Error) -> Failure {
     .hint(format!("ls -ld {folder}"))
 }
 
-/// A path that means the same from everywhere.
+/// Resolves a path so that it means the same in every working directory.
 fn named(home: &Env, path: &Path) -> Result<String, Failure> {
     let whole = std::fs::canonicalize(home.here.join(path))
         .map_err(|error| Failure::data(format!("--source {}: {error}", path.display())))?;

@@ -29,9 +29,8 @@ pub struct CuratorStanding {
     pub schema_version: u32,
     /// When it was looked.
     pub at: Timestamp,
-    /// What is configured.
     pub configured: Configured,
-    /// What answers at its address.
+    /// The state of the engine at the configured address.
     pub health: Health,
     /// Its folder.
     pub worker: WorkerStanding,
@@ -41,7 +40,7 @@ pub struct CuratorStanding {
     pub queue: Depths,
     /// How many more may begin before an hour has passed.
     pub left_this_hour: Option<u32>,
-    /// What the worker says in `logs/status.json`.
+    /// The worker's own status from `logs/status.json`.
     pub status: Option<Value>,
     /// Whether the process that said so is there.
     pub alive: bool,
@@ -51,10 +50,10 @@ pub struct CuratorStanding {
     pub bridge: Bridge,
 }
 
-/// What is configured.
+/// The curator's settings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Configured {
-    /// What the model runs in.
+    /// The program that runs the model.
     pub engine: String,
     /// The model.
     pub model: String,
@@ -62,13 +61,12 @@ pub struct Configured {
     pub endpoint: String,
     /// The job that works off the queue.
     pub job: Option<String>,
-    /// What makes it due.
+    /// Whether the job is enabled.
     pub enabled: bool,
-    /// Who adds words.
+    /// The backend that writes texts.
     pub backend: Option<String>,
     /// The most in any 60 minutes.
     pub hourly_cap: u32,
-    /// What is handled.
     pub kinds: Vec<&'static str>,
     /// Whether this program can ask the engine.
     pub engine_known: bool,
@@ -102,7 +100,7 @@ pub struct Bridge {
     pub why: String,
 }
 
-/// The job of kind curator: the one of that name, or the first.
+/// Returns the job of kind curator: the one named `curator`, or else the first.
 pub fn job_of(here: &LoadedProject) -> Option<&str> {
     let is = |job: &crate::config::Job| matches!(job.spec.kind, KindSpec::Curator(_));
     let jobs = &here.config.jobs;

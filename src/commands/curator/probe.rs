@@ -1,8 +1,9 @@
-//! What answers at an engine's address, within a deadline of its own.
+//! Asks the engine's address for its state, within a deadline.
 //!
-//! Two questions of plain HTTP on a thread that nobody waits for longer than the deadline: an address
-//! that cannot be resolved, a host that drops packets and a service that never ends its answer all cost
-//! the same. Must never send anything but these two questions, and never follow where an answer points.
+//! The probe sends two plain HTTP requests on a thread that the caller never waits for longer than
+//! the deadline. An address that cannot be resolved, a host that drops packets and a service that
+//! never finishes its answer therefore cost the same. It must never send anything but these two
+//! requests, and never follow a redirect.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -19,7 +20,7 @@ pub const DEADLINE: Duration = Duration::from_millis(1_500);
 /// The longest answer that is read, in bytes.
 const LARGEST: u64 = 4 << 20;
 
-/// What was found.
+/// The result of the probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Health {
@@ -32,7 +33,6 @@ pub enum Health {
     ModelMissing {
         /// Its version.
         version: String,
-        /// What it has.
         models: Vec<String>,
     },
     /// Nothing listens there.
@@ -46,10 +46,7 @@ pub enum Health {
         why: String,
     },
     /// Something else listens there.
-    Stranger {
-        /// What it said.
-        why: String,
-    },
+    Stranger { why: String },
     /// It was not asked.
     NotAsked {
         /// Why.
@@ -79,7 +76,7 @@ pub fn probe(endpoint: &str, model: &str) -> Health {
         })
 }
 
-/// Host and port of `http://host[:port]`.
+/// Returns the host and port of `http://host[:port]`.
 fn address(endpoint: &str) -> Result<(String, u16), String> {
     let rest = endpoint
         .strip_prefix("http://")
@@ -143,7 +140,7 @@ fn ask(host: &str, port: u16, model: &str) -> Health {
     }
 }
 
-/// One answer's body.
+/// Sends a GET request and returns the body of the answer.
 fn get(host: &str, port: u16, path: &str, until: Duration) -> Result<String, Health> {
     let silent = |why: String| Health::Silent { why };
     let left = || {

@@ -1,4 +1,5 @@
-//! What makes the curator run: settings, shown and then written one by one as `config set` does.
+//! The settings that make the curator run. They are shown, or written one by one as `config set`
+//! does.
 
 use runner_backends::registry::KINDS;
 use runner_engine::outcome::Exit;
@@ -28,7 +29,7 @@ pub fn run(home: &Env, project: &LoadedProject, apply: bool, quiet: bool) -> Res
             Ok(worker) => worker
                 .make()
                 .map_err(|error| super::disk(&worker, &error))?,
-            // What is set is set; where the folder lies is another matter.
+            // The settings are already written, so a problem with the folder is only reported.
             Err(failure) => show::complain(&failure.message()),
         }
         show::info(

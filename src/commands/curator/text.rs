@@ -4,7 +4,7 @@ use super::model::CuratorStanding;
 use super::probe::Health;
 use crate::cli::safe;
 
-/// A page.
+/// Formats the curator's state as text.
 pub fn text(standing: &CuratorStanding) -> String {
     let CuratorStanding {
         configured,
@@ -78,7 +78,7 @@ fn describe_folder(path: &str, why: Option<&str>) -> String {
     why.map_or_else(|| path.to_owned(), |why| format!("{path}: {why}"))
 }
 
-/// What answers, in words.
+/// Describes the state of the engine.
 pub fn health(health: &Health) -> String {
     match health {
         Health::Ready { version } => format!("ready (version {version})"),

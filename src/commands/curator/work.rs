@@ -1,4 +1,4 @@
-//! `curator work`: runs of the job of kind curator, until there is nothing that may begin.
+//! `curator work`: runs the job of kind curator until no further run may begin.
 //!
 //! ```text
 //! something waits, and the hour has room? ── yes ──> one run ── it did something ──> again
@@ -6,7 +6,8 @@
 //!    └──> end; watching: wait for a file, half a minute, or a signal, which ends it
 //! ```
 //!
-//! Whether to go on is told by what our own run did, and by nothing that others do to the folder.
+//! The result of its own run decides whether the loop goes on. Changes that other processes make to
+//! the folder do not count.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -31,13 +32,13 @@ use crate::spawn::SpawnMode;
 /// How long nothing may come before it is looked all the same.
 const PACE: Duration = Duration::from_secs(30);
 
-/// Nobody works.
+/// Creates the failure for a project without a job of kind curator.
 pub fn no_job() -> Failure {
     Failure::configuration("no job of kind curator is configured")
         .hint("runner curator setup --apply")
 }
 
-/// The job that is to run: the one that was named, which must be of the kind, or the usual one.
+/// Returns the job to run: the named one, which must be of kind curator, or the usual one.
 fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a str, Failure> {
     let Some(name) = name else {
         return model::job_of(project).ok_or_else(no_job);
@@ -132,13 +133,14 @@ impl WorkSignals {
         Ok(Self { reported, changes })
     }
 
-    /// Whether somebody asked it to end.
+    /// Reports whether a signal asked the command to end.
     fn is_told(&self) -> bool {
         let mut polled = [PollFd::new(&self.reported, PollFlags::IN)];
         poll(&mut polled, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 
-    /// Whether to go on.
+    /// Waits for a change in the folder, the end of the pace or a signal. Returns `false` after a
+    /// signal.
     fn wait(&mut self) -> Result<bool, Failure> {
         let mut polled = vec![PollFd::new(&self.reported, PollFlags::IN)];
         if let Some(changes) = &self.changes {

@@ -164,7 +164,8 @@ struct VacuumJson {
 fn vacuum(home: &Env, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     let path = home.store_path();
-    // What is in the log is brought into the file first: the sizes are those of the rows.
+    // The log is merged into the file before each measurement, so that the sizes are those of the
+    // rows.
     let size = || fs::metadata(&path).map_or(0, |data| data.len());
     store.cut_log(0)?;
     let bytes_before = size();

@@ -29,7 +29,8 @@ struct RestoreJson {
     kept: Option<String>,
     /// Whether what is there now is a whole database.
     whole: bool,
-    /// What it has and the copy has not; absent where that cannot be told.
+    /// The records that the current database has and the copy lacks; absent if that cannot be
+    /// determined.
     since: Option<RestoreLoss>,
     #[serde(rename = "told")]
     reported: Option<Restored>,
@@ -153,7 +154,7 @@ fn say_plan(json: &RestoreJson, unfinished: bool) {
     show::out(&text);
 }
 
-/// The newest backup that is whole.
+/// Returns the newest backup that is intact.
 fn newest(home: &Env) -> Result<PathBuf, Failure> {
     let mut why = String::new();
     for backup in maintenance::backups(home) {
@@ -170,7 +171,8 @@ fn newest(home: &Env) -> Result<PathBuf, Failure> {
     .hint(aside(&path)))
 }
 
-/// Who has the database open, as far as this user can see.
+/// Creates the failure that lists the processes that have the database open, as far as this user
+/// can see them.
 fn in_use(home: &Env) -> Failure {
     let lock = fs::metadata(home.state.join("database.lock"));
     let me = std::process::id();

@@ -11,13 +11,12 @@ use crate::cli::args::Listing;
 use crate::cli::dream::DecisionNote;
 use crate::cli::{Failure, safe, show};
 
-/// What somebody decides on the command line.
+/// A decision as the command line states it.
 pub(super) struct DecisionArgs<'a> {
     ask: DecisionRequest<'a>,
 }
 
 impl<'a> DecisionArgs<'a> {
-    /// Of its parts.
     pub(super) fn new(
         id: &'a str,
         verdict: DecisionInput,

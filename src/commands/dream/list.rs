@@ -83,7 +83,7 @@ fn row(item: &ProposalItem) -> Vec<String> {
     ]
 }
 
-/// How it stands, when there is something to say.
+/// Describes the state of a proposal, or returns an empty text if there is nothing to report.
 pub(super) fn status_text(item: &ProposalItem) -> String {
     if let Some(decision) = &item.decision {
         return safe::line(&format!("{} at {}", decision.decision, decision.at));
@@ -96,7 +96,8 @@ pub(super) fn status_text(item: &ProposalItem) -> String {
     }
 }
 
-/// A word of the contract.
+/// Returns the word that the contract uses for a value, or an empty text if the value is not a
+/// word.
 pub(super) fn contract_word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -104,7 +105,7 @@ pub(super) fn contract_word(value: &impl Serialize) -> String {
     }
 }
 
-/// One proposal with its evidence and what accepting it would do.
+/// Shows one proposal with its evidence and the effect of accepting it.
 pub(super) fn show(
     room: &mut ReviewContext<'_>,
     id: &str,

@@ -155,7 +155,7 @@ pub fn run(
     }
 }
 
-/// The dream job that is meant.
+/// Returns the dream job that the arguments name.
 fn dream_job<'h>(
     here: &'h LoadedProject,
     which: &DreamJobArg,
@@ -234,7 +234,7 @@ pub(super) struct ReviewContext<'h> {
     spec: DreamSpec,
 }
 
-/// What a desk in it needs besides.
+/// The resources that a [`Decider`] needs besides its context.
 pub(super) struct Tools {
     store: Store,
     git: Git,
@@ -251,7 +251,7 @@ impl<'h> ReviewContext<'h> {
         Ok(Self { home, here, spec })
     }
 
-    /// All proposals as they stand; what is none of them is told.
+    /// Reads all proposals as they are now, and prints the files that could not be read.
     fn book(&self, quiet: bool) -> Result<Proposals, Failure> {
         let book = Proposals::read(&self.here.root, &self.spec).map_err(proposals_failure)?;
         for trouble in &book.troubles {
@@ -261,7 +261,6 @@ impl<'h> ReviewContext<'h> {
         Ok(book)
     }
 
-    /// What is needed to act.
     fn tools(&self) -> Result<Tools, Failure> {
         let mut store = self.home.store()?;
         self.here.register(&mut store, self.home.wall()?)?;
@@ -282,7 +281,6 @@ impl<'h> ReviewContext<'h> {
         })
     }
 
-    /// The desk of this room.
     fn desk<'d>(&'d self, tools: &'d mut Tools) -> Decider<'d> {
         Decider {
             root: &self.here.root,
@@ -300,7 +298,7 @@ impl<'h> ReviewContext<'h> {
     }
 }
 
-/// Whether a proposal is one of those asked for.
+/// Reports whether a proposal passes the filter.
 pub(super) fn wanted(item: &ProposalItem, filter: &Filter) -> bool {
     let proposal = &item.proposal;
     filter.status.is_none_or(|it| proposal.status == it.into())
@@ -311,7 +309,7 @@ pub(super) fn wanted(item: &ProposalItem, filter: &Filter) -> bool {
         && filter.text.as_deref().is_none_or(|text| holds(item, text))
 }
 
-/// Whether a proposal's words hold a text, whatever its case.
+/// Reports whether a proposal contains a text, ignoring case.
 pub(super) fn holds(item: &ProposalItem, text: &str) -> bool {
     let text = text.to_lowercase();
     let proposal = &item.proposal;
@@ -324,7 +322,6 @@ fn proposals_failure(error: ProposalsError) -> Failure {
     Failure::environment(safe::line(&runner_engine::error_chain::whole(&error)))
 }
 
-/// Why nothing was decided, with what mends it.
 pub(super) fn failure(error: ReviewError) -> Failure {
     let what = safe::line(&runner_engine::error_chain::whole(&error));
     match error {

@@ -77,7 +77,7 @@ fn once(
     Ok(exit(&reported, deferral_is_normal))
 }
 
-/// How the command ends: as the run would that ends before it asks, else well.
+/// Returns the exit code: that of a run that would end before it asks a backend, otherwise success.
 fn exit(reported: &DryRun, deferral_is_normal: bool) -> Exit {
     match (&reported.stands, &reported.plan) {
         (DryRunOutcome::Declined(outcome), _) | (_, Some(Err(outcome))) => {
@@ -98,7 +98,7 @@ pub struct NightTurn {
 /// Whether there is budget left when its turn comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetFit {
-    /// Whatever those before it spend.
+    /// Yes, no matter how much the runs before it spend.
     Yes,
     /// Unless those before it spend all that they may.
     Perhaps,
@@ -142,7 +142,8 @@ pub fn night(home: &Env, here: &Path, listing: Listing) -> Result<Exit, Failure>
         .unwrap_or(Exit::Done))
 }
 
-/// All runs of the night in their order, and the night's account after them.
+/// Simulates all runs of the night in their order, and returns the night's remaining budget after
+/// them.
 fn all(
     home: &Env,
     project: &LoadedProject,
@@ -179,7 +180,7 @@ fn all(
     Ok((night.name, all, account))
 }
 
-/// Why a run would not begin, or would end before it asks.
+/// Returns the outcome of a run that would not begin or would end before it asks a backend.
 fn why_not(reported: &DryRun) -> Option<&Outcome> {
     match (&reported.stands, &reported.plan) {
         (DryRunOutcome::Declined(outcome), _) | (_, Some(Err(outcome))) => Some(outcome),

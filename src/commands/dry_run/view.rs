@@ -35,7 +35,6 @@ fn of_budget(budget: Budget) -> [Option<u64>; 5] {
     ]
 }
 
-/// One run as JSON.
 pub fn json(reported: &DryRun, root: &Path) -> Value {
     let clean = |text: &str| reported.redactor.redact(text).into_owned();
     let plan = reported.plan.as_ref().and_then(|plan| plan.as_ref().ok());
@@ -78,8 +77,8 @@ pub fn json(reported: &DryRun, root: &Path) -> Value {
 }
 
 fn requests(plan: &DryRunPlan, kind: &str, clean: &dyn Fn(&str) -> String) -> Value {
-    // A prompt's sources are whole files that its owner chose; a dream's are the project's own notes
-    // and history, long, and told by name.
+    // The sources of a prompt are files that its owner chose, and are shown whole. Those of a dream
+    // are the project's own long notes and history, and are shown by name.
     let whole = kind == "prompt";
     let of = plan.requests.iter().map(|one| {
         let sources = one.request.sources.iter().map(|source| {
@@ -139,7 +138,6 @@ fn notes(reported: &DryRun) -> Vec<String> {
         .collect()
 }
 
-/// One run for people.
 pub fn text(reported: &DryRun) -> String {
     let clean = |text: &str| reported.redactor.redact(text).into_owned();
     let mut text = format!(
@@ -240,7 +238,6 @@ fn backend(reported: &DryRun) -> String {
     }
 }
 
-/// What there is of each unit, in words.
 fn amounts(amounts: Amounts) -> String {
     let mut parts = Vec::new();
     for (unit, amount) in UNITS.iter().zip(of_amounts(amounts)) {
@@ -295,7 +292,6 @@ fn left(level: &RemainingBudget) -> String {
     }
 }
 
-/// A night as JSON.
 pub fn night_json(
     name: &str,
     turns: &[NightTurn],
@@ -330,7 +326,6 @@ fn fit_name(fits: BudgetFit) -> &'static str {
     }
 }
 
-/// A night for people.
 pub fn night_text(name: &str, turns: &[NightTurn], account: &RemainingBudget) -> String {
     let mut all = format!("night {name}: a dry run; nothing was asked and nothing written\n\n");
     for turn in turns {

@@ -42,27 +42,27 @@ pub struct DryRun {
     pub row: RunRow,
     /// How it would stand.
     pub stands: DryRunOutcome,
-    /// Who would be asked.
+    /// The backend that would be asked.
     pub backend: Option<Description>,
     /// The name of that backend in the configuration.
     pub backend_name: String,
     /// The most that it may spend by its own budget; what it leaves out is bounded by default.
     pub want: Budget,
-    /// The accounts that it spends from, as they were before it.
+    /// The budgets that it spends from, in their state before the run.
     pub levels: Vec<RemainingBudget>,
     /// Prefixes below the project that it may write; folders end with a slash.
     pub writes: Vec<String>,
-    /// What a program that it starts may write by itself, where it starts one.
+    /// The paths that a program started by the run may write by itself; absent if it starts none.
     pub program: Option<WriteScope>,
-    /// What it would do, or how it would end before it asks; none where that cannot be told.
+    /// The actions of the run, or its outcome if it would end before it asks; absent if that is
+    /// unknown.
     pub plan: Option<Result<DryRunPlan, Outcome>>,
     /// Hides secrets in whatever is shown.
     pub redactor: Redactor,
-    /// What a reader may want to know besides.
     pub notes: Vec<String>,
 }
 
-/// What a program may write of the project by itself.
+/// The parts of the project that a program may write by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WriteScope {
     /// Nothing confines it: `sandbox = "off"`.
@@ -74,7 +74,8 @@ pub struct WriteScope {
 }
 
 impl WriteScope {
-    /// As the sandbox say that it is started behind; what lies outside of the project is runner's own.
+    /// Derives the scope from the sandbox of the program. Paths outside of the project are runner's
+    /// own and are left out.
     fn of(root: &Path, sandbox: &Sandbox) -> Self {
         let below = |paths: &[PathBuf]| {
             let below = paths.iter().filter_map(|path| {
@@ -90,7 +91,7 @@ impl WriteScope {
             });
             below.collect()
         };
-        // What lies elsewhere is not written anyway.
+        // A protected path outside of the writable ones needs no mention.
         let kept: Vec<PathBuf> = (sandbox.keep.iter())
             .filter(|path| sandbox.write.iter().any(|write| path.starts_with(write)))
             .cloned()
@@ -112,13 +113,11 @@ pub enum DryRunOutcome {
     Declined(Outcome),
 }
 
-/// An account.
+/// A budget and its usage.
 pub struct RemainingBudget {
-    /// What people call it.
     pub label: String,
-    /// What it may hold in all.
     pub cap: Budget,
-    /// What is spent or held of it.
+    /// The amounts that are spent or reserved.
     pub used: Amounts,
 }
 
@@ -135,7 +134,7 @@ pub struct DryRunStore<'h> {
 }
 
 impl<'h> DryRunStore<'h> {
-    /// With a copy of the database in which the project is registered as it is now.
+    /// Creates a copy of the database in which the project is registered in its present state.
     pub fn of(home: &'h Env, project: &LoadedProject) -> Result<Self, Failure> {
         let now = home.wall()?;
         let mut store = home.store_for_dry_run()?;
@@ -170,7 +169,7 @@ impl<'h> DryRunStore<'h> {
         }
     }
 
-    /// What waited for what has ended by now.
+    /// Starts the runs that waited for another run that has ended by now, and returns their ids.
     pub fn ready(&mut self, night: NightId) -> Result<Vec<RunId>, Failure> {
         Ok(self.store.start_ready(Some(night), &self.me, self.ended)?)
     }
@@ -268,8 +267,8 @@ impl<'h> DryRunStore<'h> {
         };
         reported.stands = DryRunOutcome::Admitted(admitted.reserved());
         let (mut outcome, mut at) = (Outcome::Succeeded, self.now);
-        // What is reserved for its questions is charged in full, for nobody says what they used; and
-        // so is its time.
+        // The reservation of each question is charged in full, because no usage is reported in a
+        // dry run. The run's time is charged in full as well.
         if most {
             let plan = self.plan(setting, &admitted, &git, &backend)?;
             if let Err(other) = &plan {
@@ -305,7 +304,8 @@ impl<'h> DryRunStore<'h> {
         })?)
     }
 
-    /// What a run that is not let in would do if it were: in another copy, without accounts.
+    /// Plans a run that is not admitted as if it were, in another copy of the database without
+    /// budgets.
     fn as_if(
         &self,
         setting: &ResolvedRun<'_>,
@@ -388,7 +388,7 @@ impl<'h> DryRunStore<'h> {
         }
     }
 
-    /// Whether both locks could be had.
+    /// Checks that both locks are free.
     fn look_at_locks(&self, setting: &ResolvedRun<'_>) -> Result<(), NotAdmitted> {
         if let Some(path) = contract_lock_path(setting)? {
             ContractLock::inspect(&path, self.now).map_err(|it| not_ours(setting, it))?;
@@ -405,7 +405,8 @@ impl<'h> DryRunStore<'h> {
         ))
     }
 
-    /// A real run settles those of its job that died before it; what they hold is free then.
+    /// Settles the job's dead runs in the copy, as a real run does, so that their reservations are
+    /// free.
     fn recover_stale_runs(
         &mut self,
         setting: &ResolvedRun<'_>,
@@ -415,7 +416,7 @@ impl<'h> DryRunStore<'h> {
             let dead_here = dead.job == setting.row.job
                 && dead.id != setting.row.id
                 && dead.state == RunState::Running;
-            // Whoever holds the lock lives.
+            // A run whose lock is held is alive.
             if !dead_here || self.job_lock(setting.row).is_err() {
                 continue;
             }

@@ -57,7 +57,7 @@ impl<T: Into<Failure>> From<T> for NotAdmitted {
     }
 }
 
-/// A failure before admission, with the class that says who must act.
+/// Creates a failure before admission. The class names who must act.
 fn refuse(class: Class, why: impl Into<String>) -> NotAdmitted {
     NotAdmitted::Before(Outcome::Failed {
         class,
@@ -102,7 +102,8 @@ pub fn run(home: &Env, run: &str, quiet: bool, verbose: u8) -> Result<Exit, Fail
     Ok(outcome.exit(true))
 }
 
-/// From the log to the sweeping; an error leaves the run to its starter.
+/// Makes one attempt, from opening the log to the cleanup. An error leaves the run to the process
+/// that started it.
 fn attempt(
     home: &Env,
     store: &mut Store,
@@ -215,7 +216,7 @@ fn take_locks(
     Ok((lock, contract))
 }
 
-/// Where the contract's lock file lies, for kinds that have one.
+/// Returns the path of the contract's lock file, for kinds that have one.
 fn contract_lock_path(setting: &ResolvedRun<'_>) -> Result<Option<PathBuf>, NotAdmitted> {
     let KindSpec::Dream(dream) = &setting.spec.kind else {
         return Ok(None);
@@ -231,8 +232,8 @@ const UNREADABLE_WAIT: SignedDuration = SignedDuration::from_mins(5);
 /// How soon a run that must wait for another of its job is tried again.
 const TURN_WAIT: SignedDuration = SignedDuration::from_secs(60);
 
-/// A lock that somebody has is a skip, or a wait where runs of this job queue; one that cannot be
-/// used is a failure.
+/// Converts a lock error. A lock that another process holds causes a skip, or a wait if the job's
+/// runs queue; a lock that cannot be used is a failure.
 fn not_ours(setting: &ResolvedRun<'_>, error: LockError) -> NotAdmitted {
     let waits = match setting.row.origin {
         Origin::Hand => false,
@@ -256,7 +257,7 @@ fn not_ours(setting: &ResolvedRun<'_>, error: LockError) -> NotAdmitted {
     }
 }
 
-/// What happens with both locks held, up to the outcome.
+/// Executes the run with both locks held, up to its outcome.
 fn locked(
     home: &Env,
     store: &mut Store,
@@ -319,7 +320,7 @@ fn locked(
     }
 }
 
-/// What decides on admission, and who would be asked.
+/// The input of the admission decision, and the backends to ask.
 struct AdmissionInput {
     git: Git,
     backends: Backends,
@@ -365,8 +366,9 @@ fn cancel_token() -> Result<Cancel, Failure> {
     Cancel::new().map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))
 }
 
-/// An earlier run of this job whose process died is settled before another is admitted: it may hold
-/// budget, live processes and a publication half done. It gets no further attempt; this run is one.
+/// Settles an earlier run of this job whose process died, before another run is admitted. The dead
+/// run may hold budget, live processes and a half-done publication. It gets no further attempt,
+/// because this run is the next one.
 fn recover_stale_runs(
     home: &Env,
     store: &mut Store,
@@ -397,7 +399,6 @@ fn recover_stale_runs(
     Ok(())
 }
 
-/// What an admitted run is lent.
 struct AdmittedRun {
     sandbox_start: SandboxedStart,
     git: Git,
@@ -409,7 +410,8 @@ struct AdmittedRun {
 }
 
 impl AdmittedRun {
-    /// The admitted part: from here on only the run's own settlement or its recovery ends it.
+    /// Executes the admitted part. From here on only the run's own settlement or its recovery ends
+    /// it.
     fn done(
         self,
         home: &Env,
@@ -479,7 +481,7 @@ impl AdmittedRun {
     }
 }
 
-/// TERM, INT and HUP end the run, which then settles itself as cancelled.
+/// Cancels the run on TERM, INT or HUP. The run then settles itself as cancelled.
 fn cancel_on_signals(cancel: &Cancel) {
     let cancel = cancel.clone();
     let Ok(mut signals) = Signals::new([SIGTERM, SIGINT, SIGHUP]) else {

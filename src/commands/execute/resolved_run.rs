@@ -1,5 +1,5 @@
-//! What a run works with, read out of the configuration: its specification, what it may see, write
-//! and spend, and the facts that decide on its admission.
+//! The inputs of a run, resolved from the configuration: its specification, the paths and variables
+//! that it may use, its budget, and the facts that decide on its admission.
 
 mod awake;
 mod gates;
@@ -48,13 +48,12 @@ pub(super) struct ResolvedRun<'a> {
     pub row: &'a RunRow,
     /// Its project.
     pub here: LoadedProject,
-    /// What it does.
     pub spec: JobSpec,
     /// Its private folder.
     pub run_dir: PathBuf,
-    /// What its children may see.
+    /// The environment of its children.
     pub environment: BTreeMap<String, String>,
-    /// What its backends' children may see: each gets its part of it.
+    /// The environment for its backends' children; each backend passes on its own part.
     around: BTreeMap<String, String>,
     /// Hides what was handed to them besides the ordinary.
     pub redactor: Redactor,
@@ -64,13 +63,13 @@ pub(super) struct ResolvedRun<'a> {
     pub looked: Timestamp,
 }
 
-/// Who answers.
+/// The backends of a run.
 pub(super) struct Backends {
-    /// Who is asked first.
+    /// The backend that is asked first.
     pub first: Arc<dyn Backend>,
-    /// Who is asked when it cannot answer, in order.
+    /// The fallback backends, in order.
     pub others: Vec<Arc<dyn Backend>>,
-    /// Who was passed over and is never asked, and why.
+    /// The backends that were passed over and are never asked, each with the reason.
     pub passed: Vec<String>,
 }
 
@@ -84,7 +83,7 @@ impl Backends {
     }
 }
 
-/// Where it is counted how many requests of a login are under way.
+/// Returns the folder where the concurrent requests of each login are counted.
 pub(in crate::commands) fn slots_folder(home: &Env) -> PathBuf {
     home.state.join("locks").join("logins")
 }
@@ -136,7 +135,7 @@ impl<'a> ResolvedRun<'a> {
             .chain(panel::panel_backends(&spec, &here))
         {
             around.extend(keyring::resolve_secrets(backend));
-            // A file that cannot be used is told of when the backend is made.
+            // An unusable file is reported when the backend is created.
             secrets.extend(backend.secrets(&around).unwrap_or_default());
         }
         environment.extend(handed);
@@ -153,13 +152,14 @@ impl<'a> ResolvedRun<'a> {
         })
     }
 
-    /// What becomes of two of its scheduled times at once.
+    /// Returns the job's policy for overlapping scheduled times.
     pub fn overlap(&self) -> Overlap {
         let job = self.here.config.jobs.get(&self.row.job_name);
         job.map_or(Overlap::Skip, |job| job.policy.overlap)
     }
 
-    /// Who is asked: the first that is ready, those that follow it, and why others were passed over.
+    /// Returns the first backend that is ready, the fallbacks behind it, and the reasons why others
+    /// were passed over.
     pub fn backends(
         &self,
         store: &Store,
@@ -184,7 +184,7 @@ impl<'a> ResolvedRun<'a> {
                 (ready, _) => ready,
             };
             match (built, ready) {
-                // The last one's preflight is told of at admission.
+                // The preflight error of the last backend is reported at admission.
                 (Ok(first), Err(error)) if left.is_empty() || !moves_on(&error) => {
                     return Ok(Backends::only(first, passed));
                 }
@@ -200,7 +200,8 @@ impl<'a> ResolvedRun<'a> {
                     let others = left.into_iter().map(|spec| build(spec, &around));
                     let others = others
                         .filter_map(|built| match built {
-                            // Its turn may never come; if it does, it says so then.
+                            // This fallback may never be asked; if it is, the error is reported
+                            // then.
                             Err(error) if moves_on(&error) => None,
                             built => Some(built),
                         })
@@ -221,7 +222,7 @@ impl<'a> ResolvedRun<'a> {
         ))
     }
 
-    /// Whether the pool that a backend spends from has room, as far as its provider said.
+    /// Checks that the provider has not reported a limit on the pool that a backend spends from.
     fn room(&self, store: &Store, backend: &str) -> Result<Result<(), BackendError>, NotAdmitted> {
         let pool = budget::pool(&self.here, backend);
         Ok(match store.limit(&pool, self.home.wall()?)? {
@@ -233,7 +234,7 @@ impl<'a> ResolvedRun<'a> {
         })
     }
 
-    /// What is known at admission.
+    /// Collects the facts that are known at admission.
     pub fn facts(
         &self,
         store: &Store,
@@ -249,7 +250,7 @@ impl<'a> ResolvedRun<'a> {
         };
         let free = rustix::fs::statvfs(root)
             .map_err(|error| refuse(Class::Environment, format!("{}: {error}", root.display())))?;
-        // A report tells of failures: none may keep it from being made.
+        // A report describes failures, so earlier failures must not prevent it.
         let streak = match self.spec.kind {
             KindSpec::Report => Streak::default(),
             // It backs off by itself, and is never given up.
@@ -270,7 +271,7 @@ impl<'a> ResolvedRun<'a> {
             }
             false => None,
         };
-        // Those who wait for one reset do not come back at one moment.
+        // Runs that wait for the same reset are spread, so that they do not all start at once.
         let limited = limited.map(|limit| {
             let until = quota::spread(limit.until, self.row.id.as_str());
             let why = format!("rate-limited until {}: {}", limit.until, limit.why);
@@ -307,7 +308,7 @@ impl<'a> ResolvedRun<'a> {
         })
     }
 
-    /// The accounts that it spends from; a report costs nothing and is never refused.
+    /// Returns the budget levels that the run spends from. A report costs nothing and has none.
     pub fn levels(
         &self,
         store: &Store,
@@ -326,8 +327,9 @@ impl<'a> ResolvedRun<'a> {
         Ok(accounts.into_iter().map(|account| account.level).collect())
     }
 
-    /// What it asks to hold: for the first of its chain, and for those that follow it; whoever
-    /// spends from the budgets without room is taken out of the chain, and that is noted.
+    /// Computes the reservation for the first backend of the chain and for its fallbacks. A
+    /// fallback whose budgets have too little left is removed from the chain, and the removal is
+    /// noted.
     pub fn hold_chain(
         &self,
         store: &Store,
@@ -359,7 +361,7 @@ impl<'a> ResolvedRun<'a> {
         Ok(held)
     }
 
-    /// How it pays who answers under this name.
+    /// Returns how requests to the named backend are paid for.
     pub fn spending(&self, backend: &str) -> Spending {
         let config = &self.here.config;
         Spending {
@@ -380,7 +382,8 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// The most that it may spend: nothing of what its kind or its backend cannot use.
+    /// Returns the most that the run may spend. Units that its kind or its backend cannot use are
+    /// 0.
     pub fn want(&self, backend: &str) -> Budget {
         let mut want = self.spec.budget;
         if matches!(self.spec.kind, KindSpec::Command(_) | KindSpec::Report) {
@@ -392,7 +395,7 @@ impl<'a> ResolvedRun<'a> {
         want
     }
 
-    /// Where it is recorded, if it is.
+    /// Returns the recorder of the run, or `None` if the run is not recorded.
     pub fn recorder(&self, staging: &str) -> Option<Recorder> {
         if KindSpec::unrecorded(self.spec.kind.as_str()).is_some() {
             return None;
@@ -408,7 +411,7 @@ impl<'a> ResolvedRun<'a> {
         })
     }
 
-    /// What it may write, below the project.
+    /// Returns the paths below the project that the run may write.
     pub fn writes(&self) -> Vec<String> {
         match &self.spec.kind {
             KindSpec::Dream(dream) => vec![dream.dreams.clone()],
@@ -423,7 +426,7 @@ impl<'a> ResolvedRun<'a> {
             KindSpec::Rem(rem) => vec![manifest::folder(rem.agent.as_deref())],
             KindSpec::Daydream(daydream) => vec![daydream.files.daydreams.clone()],
             KindSpec::Cycle(cycle) => vec![newest::folder(&cycle.agent), ".runner".to_owned()],
-            // What an audit found lies beside the entry.
+            // The findings of an audit are written next to the entry.
             KindSpec::Work(work) => vec![newest::folder(&work.agent)],
             KindSpec::Curator(curator) => vec![
                 curator.worker_dir.clone(),
@@ -433,7 +436,7 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// The same for people: folders end with a slash.
+    /// Returns the writable paths for people: folders end with a slash.
     pub fn writes_in_words(&self) -> Vec<String> {
         let files = matches!(
             self.spec.kind,
@@ -446,7 +449,8 @@ impl<'a> ResolvedRun<'a> {
         all
     }
 
-    /// Where it stages: under the root of its targets, so that renames stay on one file system.
+    /// Returns the staging folder. It lies under the root of the targets, so that renames stay on
+    /// one file system.
     pub fn staging(&self) -> String {
         match &self.spec.kind {
             KindSpec::Dream(dream) => format!("{}/.staging/{}", dream.dreams, self.row.id),
@@ -457,7 +461,7 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// An outcome without the secrets that were handed out.
+    /// Removes the secrets that the run received from an outcome.
     pub fn redacted(&self, outcome: Outcome) -> Outcome {
         let clean = |text: String| plain(&self.redactor.redact(&text));
         match outcome {
@@ -471,7 +475,7 @@ impl<'a> ResolvedRun<'a> {
     }
 }
 
-/// The variables that a job itself names besides the ordinary ones.
+/// Returns the variables that the job itself names besides the ordinary ones.
 fn own_variables(spec: &JobSpec) -> &[String] {
     match &spec.kind {
         KindSpec::Command(command) => &command.env,
@@ -479,7 +483,7 @@ fn own_variables(spec: &JobSpec) -> &[String] {
     }
 }
 
-/// Who is asked, in order: the job's backend and its fallbacks.
+/// Returns the job's backend and its fallbacks, in the order in which they are asked.
 fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
     let backends = &here.config.backends;
     let Some(first) = backends.get(&spec.backend) else {
@@ -487,7 +491,8 @@ fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
     };
     let others = first.fallback.iter().filter_map(|name| backends.get(name));
     let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
-    // What a curator's rules find needs nobody's words; an event is for its target alone.
+    // The findings of a curator's rules need no model, so the built-in backend can handle them. An
+    // event is for its target alone.
     let rules = matches!(&spec.kind, KindSpec::Curator(own) if own.event.is_none());
     if rules && chain.iter().all(|it| it.kind != "builtin") {
         chain.extend(backends.values().find(|it| it.kind == "builtin"));

@@ -1,8 +1,8 @@
-//! `runner journal`: what the sleep between the runs wrote, on the terminal, as JSON, or as one static
-//! page.
+//! `runner journal`: shows the entries that the dreams between the runs wrote, on the terminal, as
+//! JSON or as one static page.
 //!
-//! It reads the entries, git and the database; it writes only the page, and only where it is told. Must
-//! never show a file whose name begins with an underscore.
+//! It reads the entries, git and the database. It writes only the page, and only to the given
+//! folder. It must never show a file whose name begins with an underscore.
 
 mod model;
 mod page;
@@ -79,7 +79,7 @@ pub fn run(
     Ok(Exit::Done)
 }
 
-/// The board of each agent's jobs, the default agent's under no name.
+/// Lists the board of each agent's jobs. The default agent has an empty name.
 fn boards(here: &LoadedProject) -> Vec<(String, String)> {
     use runner_jobs::KindSpec;
     let boards = here

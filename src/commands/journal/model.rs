@@ -1,5 +1,5 @@
-//! What a journal shows: entries, the commits between them, and why there is no entry where one was
-//! due.
+//! The content of a journal: entries, the commits between them, and the reason for each entry that
+//! is missing.
 //!
 //! ```text
 //! rem/**/manifest.json ──> entries ─┐
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A verdict is resolved by the first commit after its entry in which the board shows that it was
-//! done. Must never list a folder that an agent's name could not be.
+//! applied. The module must never list a folder whose name cannot be an agent's name.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -59,7 +59,6 @@ pub enum TimelineItem {
 }
 
 impl TimelineItem {
-    /// When.
     pub fn at(&self) -> Timestamp {
         match self {
             Self::Entry(entry) => entry.at,
@@ -74,13 +73,12 @@ impl TimelineItem {
 pub struct ShownEntry {
     /// Its id.
     pub id: String,
-    /// Whose; empty for the default agent.
+    /// The agent that the entry belongs to; empty for the default agent.
     pub agent: String,
     /// When.
     pub at: Timestamp,
     /// Its title.
     pub title: String,
-    /// Who dreamt it.
     pub model: String,
     /// Its sections.
     pub tale: String,
@@ -97,7 +95,7 @@ pub struct ShownEntry {
     pub commit: Option<Commit>,
 }
 
-/// A verdict and the commit that did what it says.
+/// A verdict and the commit that applied it.
 #[derive(Debug, Serialize)]
 pub struct AppliedVerdict {
     /// As in the entry.
@@ -203,7 +201,7 @@ impl Journal {
             }
         }
         items.extend(gaps(runs).into_iter().map(TimelineItem::Gap));
-        // What came before the first entry is no part of the journal.
+        // Commits before the first entry are not part of the journal.
         let begin = items.iter().map(TimelineItem::at).min();
         let rem: Vec<String> = (items.iter())
             .filter_map(|item| match item {
@@ -228,7 +226,7 @@ impl Journal {
     }
 }
 
-/// The default agent and every named one that has a folder.
+/// Lists the default agent and every named agent that has a folder.
 fn agents(root: &Path) -> Vec<String> {
     let folders = std::fs::read_dir(root.join(manifest::FOLDER));
     let mut named: Vec<String> = folders
@@ -289,7 +287,7 @@ fn commit(line: &str) -> Option<Commit> {
     })
 }
 
-/// The commits that added the files of the journals, by the file: one walk through the history.
+/// Maps the journals' files to the commits that added them, in one walk through the history.
 fn added(git: &Git) -> Result<HashMap<String, Commit>, JobError> {
     let format = format!("--format=tformat:%x01{FORMAT}");
     let within = ["--", manifest::FOLDER];
@@ -334,7 +332,7 @@ impl Boards {
         })
     }
 
-    /// An entry's verdicts with the commits that did them.
+    /// Returns an entry's verdicts with the commits that applied them.
     fn judged(&mut self, git: &Git, entry: &Entry, since: Timestamp) -> Vec<AppliedVerdict> {
         let verdicts = entry.sections.verdicts.iter();
         verdicts
@@ -388,7 +386,7 @@ fn text(verdict: &Verdict) -> String {
     }
 }
 
-/// The dreams that left no entry; those in a row with one reason are one.
+/// Returns the dreams that left no entry. Successive dreams with the same reason form one gap.
 fn gaps(runs: &[RunRow]) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
     let mut last = BTreeMap::<String, usize>::new();
@@ -431,7 +429,7 @@ fn gaps(runs: &[RunRow]) -> Vec<Gap> {
     gaps
 }
 
-/// Where commits are shown, by what the remote is called.
+/// Returns the web address of the commits, derived from the remote's URL.
 fn commits_at(git: &Git) -> Option<String> {
     let url = git.ask(Read::ConfigValue, &["remote.origin.url"]).ok()?;
     let url = String::from_utf8(url).ok()?;

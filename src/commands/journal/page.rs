@@ -13,7 +13,6 @@ use super::model::{Commit, Gap, Journal, ShownEntry, TimelineItem};
 
 const STYLE: &str = include_str!("page.css");
 
-/// The page.
 pub fn html(journal: &Journal) -> String {
     let mut out = String::new();
     let title = format!("{} · journal", esc(&journal.project));
@@ -135,7 +134,8 @@ fn gap(out: &mut String, gap: &Gap) {
     );
 }
 
-/// Why there is no entry, without what a model or a program said: that stays in the run's log.
+/// Returns the reason for a missing entry without a model's or program's own text, which stays in
+/// the run's log.
 fn reason(why: &str) -> &str {
     let end = why.find(": \"").unwrap_or(why.len());
     &why[..why.floor_char_boundary(end.min(200))]
@@ -155,7 +155,7 @@ fn tag(name: &str) -> String {
     format!("<span class=\"tag {name}\">{name}</span>")
 }
 
-/// The subject without the tag that stands before it as a badge.
+/// Returns the commit's subject without the tag, which is shown as a badge.
 fn subject(commit: &Commit) -> &str {
     let rest = commit
         .tag
@@ -183,7 +183,7 @@ fn time(at: Timestamp) -> String {
     )
 }
 
-/// Text as text: nothing in it is markup, and nothing turns the order of writing around.
+/// Escapes text for HTML, and replaces characters that change the text direction.
 fn esc(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -211,7 +211,7 @@ fn digest(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// The standard alphabet, padded.
+/// Encodes bytes in base64 with the standard alphabet and padding.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();

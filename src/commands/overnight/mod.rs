@@ -75,7 +75,7 @@ pub fn run(
     }
 }
 
-/// The overnight job that is meant.
+/// Returns the named overnight job, or the only one.
 fn night_job<'h>(
     here: &'h LoadedProject,
     wanted: Option<&str>,
@@ -112,7 +112,7 @@ fn night_job<'h>(
     }
 }
 
-/// Whether each `--runner` is a backend; the words where one is none.
+/// Checks that each `--runner` is a backend. The error names the one that is none.
 fn known(config: &Config, runners: &[String]) -> Result<(), String> {
     match (runners.iter()).find(|name| !config.backends.contains_key(*name)) {
         None => Ok(()),
@@ -128,7 +128,7 @@ fn known(config: &Config, runners: &[String]) -> Result<(), String> {
     }
 }
 
-/// What of a job's settings the flags change, as texts of the configuration.
+/// Converts the flags to the settings that they change, as configuration text.
 fn settings(args: &StartArgs) -> Vec<(String, String)> {
     let mut all: Vec<(&str, String)> = Vec::new();
     let quoted = |text: &String| toml::Value::String(text.clone()).to_string();
@@ -188,7 +188,7 @@ fn start(home: &Env, here: &Path, args: &StartArgs, manner: SpawnMode) -> Result
     let (job, _) = night_job(&project, args.job.as_deref())?;
     known(&project.config, &args.runner).map_err(Failure::usage)?;
     let settings = settings(args);
-    // What cannot be is said before anything begins.
+    // Invalid settings are reported before anything begins.
     let changed = config::load_with(&home.stack(Some(&project.root.join(FILE))), job, &settings)?;
     let KindSpec::Overnight(spec) = &changed.job(job)?.spec.kind else {
         unreachable!("a flag does not change the kind")
@@ -224,7 +224,7 @@ fn start(home: &Env, here: &Path, args: &StartArgs, manner: SpawnMode) -> Result
         settings,
     };
     match by_hand::once(home, &project, job, None, how)? {
-        // Another night was a moment faster.
+        // Another night took the lock first.
         Exit::Done if RunLock::inspect(&project.root).is_err() => Ok(Exit::TryLater),
         exit => Ok(exit),
     }

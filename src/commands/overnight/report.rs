@@ -1,4 +1,4 @@
-//! `runner overnight report`: the summary of a night, told or checked.
+//! `runner overnight report`: prints or checks the summary of a night.
 
 use runner_text::counted;
 use std::fs;
@@ -31,7 +31,7 @@ pub(super) fn run(
     validate: bool,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    // What is named is looked for where the command was called, as any path of a command is.
+    // A relative path is resolved against the working directory of the command.
     let from = from.map(|path| home.here.join(path));
     let file = match from.as_deref() {
         Some(path) if path.is_dir() => path.join(SUMMARY[0]),
@@ -77,7 +77,8 @@ pub(super) fn run(
         ))
     };
     let value: Value = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
-    // Also another program's, of either version: what does not fit is told, not refused.
+    // A summary may come from another program, in either version. Parts that do not fit are
+    // reported and not refused.
     let (summary, missing) = summary_import::read(&value).map_err(bad)?;
     if listing.json {
         show::json(&value);
@@ -94,7 +95,7 @@ pub(super) fn run(
     Ok(Exit::Done)
 }
 
-/// Where the last night's summary is.
+/// Returns the path of the last night's summary.
 fn last(home: &Env, here: &Path) -> Result<PathBuf, Failure> {
     let project = LoadedProject::load(home, here)?;
     let output = match night_job(&project, None) {
@@ -104,7 +105,7 @@ fn last(home: &Env, here: &Path) -> Result<PathBuf, Failure> {
     Ok(project.root.join(output).join(SUMMARY[0]))
 }
 
-/// As much of a path as there is.
+/// Returns the longest part of a path that exists.
 fn there(path: &Path) -> &Path {
     let mut all = path.ancestors();
     all.find(|path| path.exists()).unwrap_or(path)

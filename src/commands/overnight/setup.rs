@@ -16,7 +16,7 @@ use crate::project::{FILE, LoadedProject};
 /// Where assistance is written.
 const ASSISTANCE: &str = ".agentops/generated/dream/overnight.md";
 
-/// What is asked for.
+/// The options of `overnight setup`.
 pub(super) struct SetupRequest<'a> {
     /// Do it.
     pub apply: bool,
@@ -24,7 +24,7 @@ pub(super) struct SetupRequest<'a> {
     pub scheduler: &'a str,
     /// When it is due.
     pub at: Option<&'a str>,
-    /// Who is asked for a report.
+    /// The backends that are asked for a report.
     pub runners: &'a [String],
 }
 
@@ -91,7 +91,7 @@ pub(super) fn run(
     setup::run(home, here, &args, quiet)
 }
 
-/// The settings of the job, by key; those that are so already are left.
+/// Returns the job's settings to write, by key. Settings that already have the value are left out.
 fn wanted(
     project: &LoadedProject,
     wish: &SetupRequest<'_>,
@@ -120,7 +120,7 @@ fn wanted(
         .collect())
 }
 
-/// What a person may want to read when it is set up.
+/// Writes the instructions for the person who set up the night.
 fn assist(root: &Path) -> Result<(), Failure> {
     let cannot = |why: String| Failure::cannot_write(format!("{ASSISTANCE}: {why}"));
     let path = beneath(root, Path::new(ASSISTANCE)).map_err(|error| cannot(error.to_string()))?;

@@ -16,7 +16,7 @@ use crate::daemon::client::{Client, Stream};
 use crate::env::Env;
 use crate::follow::{self, FollowEnd};
 
-/// The log of one run, and what its program said; all of it, or as it grows.
+/// Prints the log of one run and its program's output, completely or as they grow.
 pub fn logs(home: &Env, run: &str, follow: bool) -> Result<Exit, Failure> {
     let (_, row) = open(home, run)?;
     let log = home.run_folder(row.id.as_str()).join(log::FILE);
@@ -33,7 +33,7 @@ pub fn logs(home: &Env, run: &str, follow: bool) -> Result<Exit, Failure> {
         None
     };
     found |= log.exists();
-    // Who follows has them already, line by line.
+    // With `--follow` these lines were printed already.
     for name in output::FILES.iter().filter(|_| !follow) {
         let Ok(bytes) = read_host(log.with_file_name(name), RECORD) else {
             continue;
@@ -53,8 +53,8 @@ pub fn logs(home: &Env, run: &str, follow: bool) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Prints the log of a run, and what its program says, until it is over; the log through the daemon where there is one; how it ended, or
-/// `None` when nobody reads any more.
+/// Prints the log of a run and its program's output until the run is over. The log comes through
+/// the daemon if there is one. Returns the outcome, or `None` if the reader has gone away.
 fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
     let stdout = std::io::stdout();
     let [log, output @ ..] = follow::FILES.map(|(name, _)| (name, 0));
@@ -90,7 +90,7 @@ fn print(first: usize) -> impl FnMut(usize, &str, u64) -> io::Result<()> {
     }
 }
 
-/// The log through the daemon, and from the file itself should the daemon end before the run.
+/// Prints the log through the daemon, and from the file itself if the daemon ends before the run.
 fn through(
     home: &Env,
     daemon: Client,

@@ -1,4 +1,4 @@
-//! What one run spent, and from which accounts.
+//! The spending of one run, and the budgets that it was charged to.
 
 use runner_engine::store::{Amounts, RunRow, Store};
 use runner_text::counted;
@@ -8,7 +8,6 @@ use super::pair;
 use crate::budget;
 use crate::cli::Failure;
 
-/// What a run spent.
 #[derive(Debug, Serialize)]
 pub(super) struct RunSpending {
     spent: Amounts,
@@ -31,7 +30,6 @@ struct RunUsageJson {
 }
 
 impl RunSpending {
-    /// Of a run.
     pub(super) fn of(store: &Store, row: &RunRow) -> Result<Self, Failure> {
         let mut spent = store.spent_by(&row.id)?;
         if let (Some(started), Some(finished)) = (row.started, row.finished) {
@@ -56,7 +54,7 @@ impl RunSpending {
         })
     }
 
-    /// For people.
+    /// Formats the spending for people.
     pub(super) fn lines(&self) -> Vec<Vec<String>> {
         let mut text = budget::format_amounts(self.spent);
         for (count, why) in [
@@ -76,7 +74,7 @@ impl RunSpending {
             lines.push(pair("paid by", &format!("run {parent}")));
         }
         for account in &self.accounts {
-            // A project's key begins with its id, which tells a reader nothing.
+            // A project's key begins with its id, which is of no use to a reader.
             let key = match account.level.as_str() {
                 "day" | "job" => account.key.split_once(' ').map_or("", |(_, rest)| rest),
                 _ => &account.key,

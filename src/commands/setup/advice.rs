@@ -1,4 +1,5 @@
-//! What a person should know before they let a host scheduler call: in words, of each kind and backend.
+//! Advice for a person before a host scheduler is set up, for each kind of scheduler and each
+//! backend.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::setup::SchedulerKind;
 
-/// What a person should know of a host scheduler.
+/// Returns the notes about a host scheduler.
 pub(super) fn advice(kind: SchedulerKind, lingering: Option<bool>) -> Vec<String> {
     let mut notes = Vec::new();
     match kind {
@@ -41,7 +42,7 @@ pub(super) fn advice(kind: SchedulerKind, lingering: Option<bool>) -> Vec<String
     notes
 }
 
-/// How each backend gets its keys when nobody is logged in.
+/// Describes how each backend gets its keys when the user is not logged in.
 pub(super) fn credentials(
     home: &Env,
     here: Option<&LoadedProject>,

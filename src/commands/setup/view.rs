@@ -6,7 +6,7 @@ use crate::cli::args::SetupArgs;
 use crate::setup::plan::SetupStep;
 use crate::setup::{Convergence, SchedulerKind};
 
-/// What is planned, with what people should know about it.
+/// The plan of a setup, with notes for people.
 pub(super) struct SetupView {
     pub(super) kind: SchedulerKind,
     pub(super) why: String,

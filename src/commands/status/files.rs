@@ -1,6 +1,7 @@
-//! What a project's files say: as they were kept where nothing has changed, and else read again.
+//! Reads the state of a project's files: from the database if nothing has changed, otherwise from
+//! the files.
 //!
-//! Must never write what it reads: only a tick does.
+//! This module must never write what it reads: only a tick does.
 
 use std::path::PathBuf;
 
@@ -13,7 +14,7 @@ use crate::env::Env;
 use crate::project::projection::Projection;
 use crate::project::{self, LoadedProject, registration};
 
-/// What a project's files say, and what is wrong with them.
+/// The state of a project's files, and the problem with them, if there is one.
 pub(super) struct Files {
     pub(super) standing: &'static str,
     pub(super) trouble: Option<String>,
@@ -56,7 +57,7 @@ impl Files {
                 };
                 match read {
                     Ok(fresh) => (standing, seen.contradiction, Some(fresh)),
-                    // What was read last goes on, and so does the look at it.
+                    // The last version that was read stays in effect, so it is also the one shown.
                     Err(failure) => (standing, Some(failure.to_string()), kept),
                 }
             }

@@ -42,7 +42,7 @@ const STARVED: u32 = 3;
 /// So far back the failure is looked for that a failing job ended with.
 const LOOKED_AT: u32 = 20;
 
-/// How everything stands; of one project where `here` is in one.
+/// Collects the status of everything, or of one project if `here` lies in one.
 pub(super) fn gather(home: &Env, here: &Path, asked: bool) -> Result<StatusJson, Failure> {
     let now = home.wall()?;
     let daemon = Client::connect(home).map(|mut daemon| match daemon.status() {
@@ -122,7 +122,7 @@ fn silence(last: Option<Timestamp>, now: Timestamp) -> Option<String> {
     ))
 }
 
-/// A project that the database does not know.
+/// Creates the status of a project that the database does not know.
 fn unregistered(root: &Path, mistake: Option<Failure>) -> ProjectJson {
     ProjectJson {
         id: project::id_at(root).map(|id| id.to_string()),
@@ -151,7 +151,7 @@ fn unregistered(root: &Path, mistake: Option<Failure>) -> ProjectJson {
     }
 }
 
-/// What a look at many asks the database while their folders are looked at.
+/// Data that the database returns for many projects while their folders are scanned.
 struct StoreOverview {
     next: BTreeMap<ProjectId, runner_engine::store::NextDue>,
     missed: BTreeMap<ProjectId, Vec<MissedStretch>>,
@@ -165,7 +165,7 @@ struct StoreOverview {
     undelivered: Vec<(ProjectId, String, u32, String)>,
 }
 
-/// What was asked of the database for all projects at once.
+/// The data that was read from the database for all projects at once.
 struct GatheredStatus<'a> {
     home: &'a Env,
     store: &'a Store,
@@ -232,7 +232,7 @@ impl StoreOverview {
 }
 
 impl<'a> GatheredStatus<'a> {
-    /// With what there is of each that is shown, in their order.
+    /// Reads the data of all shown projects, and the state of their files in the same order.
     fn of(
         home: &'a Env,
         store: &'a Store,
@@ -544,7 +544,7 @@ fn live_json(row: &RunRow) -> LiveJson {
     }
 }
 
-/// The deciding locks of a project that a living process has signed, by job.
+/// Lists the deciding locks of a project that a living process holds, by job.
 fn locks(state: &Path, project: &ProjectId) -> Vec<LockJson> {
     let folder = job_lock_path(state, project, "any");
     let folder = folder.parent().unwrap_or(state);

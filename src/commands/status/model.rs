@@ -1,5 +1,5 @@
-//! How things stand, for scripts: `config/schemas/status.schema.json` describes it. Fields may be
-//! added; none is renamed or removed within a schema version. Moments are UTC.
+//! The status for scripts, as `config/schemas/status.schema.json` describes it. Fields may be
+//! added; none is renamed or removed within a schema version. Times are UTC.
 
 use jiff::Timestamp;
 use runner_engine::store::{Amounts, Budget};
@@ -20,7 +20,7 @@ pub(super) struct StatusJson {
     pub(super) paused: Option<PausedJson>,
     pub(super) daemon: Option<DaemonJson>,
     pub(super) ticks: TicksJson,
-    /// What a run's sandbox would be made of on this host; absent where there is nothing.
+    /// The sandbox that a run would get on this host; absent if none is available.
     pub(super) sandbox: Option<String>,
     /// Requested and running, of all projects, whoever started them.
     pub(super) live_runs: usize,
@@ -73,7 +73,7 @@ pub(super) struct AlertJson {
     pub(super) kind: &'static str,
     pub(super) since: Timestamp,
     pub(super) count: u32,
-    /// Nobody is told of it any more.
+    /// No further messages are sent about it.
     pub(super) silenced: bool,
 }
 
@@ -159,12 +159,12 @@ pub(super) struct LockJson {
 #[derive(Debug, Serialize)]
 pub(super) struct BudgetsJson {
     pub(super) day: BudgetJson,
-    /// Of the night that is open now.
+    /// The budget of the open night.
     pub(super) night: Option<BudgetJson>,
 }
 
-/// An account: what it may hold, what is spent or reserved of it, what is left. A cap that is absent
-/// bounds nothing, and so nothing is said to be left.
+/// A budget: its cap, its spent and reserved amounts, and the rest. A unit without a cap has no
+/// limit, so no rest is given for it.
 #[derive(Debug, Serialize)]
 pub(super) struct BudgetJson {
     pub(super) name: String,

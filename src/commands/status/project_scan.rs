@@ -1,8 +1,9 @@
-//! What lies in the projects' folders: whether their files are as they were read, whether the last
-//! night's report is there, which jobs have a failmark.
+//! Scans the projects' folders: whether their files have changed since they were read, whether the
+//! last night's report exists, and which jobs have a failmark.
 //!
-//! It is half of the cost of a look at many projects, and asks the database nothing: so a second thread
-//! looks while the first one asks the database, which then joins in. Must never judge what it sees.
+//! The scan is half of the cost of a status of many projects, and needs no database. A second
+//! thread therefore scans while the first one queries the database and then joins in. The scan must
+//! never judge what it finds.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,9 +23,8 @@ const MANY: usize = 64;
 /// So many are taken at once.
 const SOME: usize = 16;
 
-/// What was seen of one project.
 pub(super) struct ProjectScan {
-    /// What the database keeps of its configuration, where that can be read.
+    /// The configuration that the database keeps of the project, if it can be read.
     pub kept: Option<Projection>,
     /// Its files are those that this was read from.
     pub fresh: bool,
@@ -36,7 +36,7 @@ pub(super) struct ProjectScan {
     pub report: Option<(PathBuf, bool)>,
 }
 
-/// What is known of them beforehand.
+/// The data about the projects that is known before the scan.
 pub(super) struct ScanInput<'a> {
     pub shown: &'a [Project],
     pub kept: &'a BTreeMap<ProjectId, String>,

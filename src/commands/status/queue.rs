@@ -1,4 +1,4 @@
-//! What waits in a project, and why.
+//! The queued runs of a project, and the reason why each waits.
 
 use jiff::Timestamp;
 use runner_engine::store::{JobRow, Project, RunRow, Store};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::super::runs::waits;
 use crate::cli::Failure;
 
-/// What waits, and the next few of it.
+/// The number of queued runs, and the next few of them.
 #[derive(Debug, Serialize)]
 pub(super) struct QueuedJson {
     pub(super) count: usize,
@@ -27,7 +27,6 @@ pub(super) struct WaitingJson {
 /// How many of those that wait are shown.
 const SHOWN: usize = 3;
 
-/// What waits in a project, and why.
 pub(super) fn queued(
     store: &Store,
     known: &Project,

@@ -1,4 +1,4 @@
-//! How things stand, for people. What is wrong comes first and in capitals.
+//! The status for people. Problems come first and in capitals.
 
 use super::model::{BudgetJson, DaemonJson, MissedJson, PausedJson, ProjectJson, StatusJson};
 use crate::cli::show;
@@ -179,7 +179,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
     rows
 }
 
-/// What is left of what is capped, and of how much; nothing where nothing is.
+/// Formats the rest of each capped unit with its cap, or returns `None` if no unit is capped.
 fn left(budget: &BudgetJson) -> Option<String> {
     let (cap, left) = (&budget.cap, &budget.left);
     let mut parts = Vec::new();

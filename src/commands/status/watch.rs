@@ -28,7 +28,6 @@ const PACE: Duration = Duration::from_secs(2);
 /// A change of the database is one of several, mostly: this long is waited for the rest.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// What ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WakeReason {
     Time,
@@ -100,7 +99,7 @@ impl WatchSignals {
         let stdout = io::stdout();
         let mut polled = vec![
             PollFd::new(&self.reported, PollFlags::IN),
-            // Only its other end's going away is waited for, which is always told.
+            // Only the closing of the other end is awaited, which `poll` always reports.
             PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::empty()),
         ];
         if let Some(changes) = &self.changes {

@@ -1,4 +1,4 @@
-//! The keys that say of what people are told, and how.
+//! The keys that decide which events people are notified of, and how.
 
 use super::Row;
 use super::Shape::{AgeLimit, Duration, Flag, OneOf, Text, Texts};

@@ -1,14 +1,14 @@
-//! What a value of the configuration looks like, and how that is said to people. It describes and
-//! never judges: what reads a value does that.
+//! The forms of configuration values, and their descriptions for people. A shape describes and
+//! never checks: the code that reads a value checks it.
 
-/// What a value looks like.
+/// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config) enum Shape {
     /// Text.
     Text,
     /// true or false.
     Flag,
-    /// A whole number within these bounds.
+    /// A whole number between these limits, inclusive.
     Whole(i64, i64),
     /// A number from 0 to this.
     Number(u32),
@@ -40,7 +40,6 @@ pub(in crate::config) enum Shape {
     Zone,
     /// "512KB".
     Size,
-    /// What makes a job due.
     Trigger,
     /// One of these words.
     OneOf(&'static [&'static str]),
@@ -51,7 +50,7 @@ pub(in crate::config) enum Shape {
 }
 
 impl Shape {
-    /// What a value of this shape is, for people: "it must be …".
+    /// Describes a value of this shape, as in "it must be …".
     pub(in crate::config) fn describe(self) -> String {
         let fixed = match self {
             Self::Whole(least, most) if most >= i64::from(u32::MAX) => {

@@ -1,6 +1,6 @@
-//! What the tables are that hold keys.
+//! The descriptions of the tables that hold keys.
 
-/// What the tables are.
+/// The path and the description of each table.
 pub(in crate::config) const TABLES: &[(&str, &str)] = &[
     ("project", "Which project this folder is."),
     (

@@ -1,5 +1,5 @@
-//! What git writes, by its subcommand. Must never ask git itself: an alias that it would resolve is a
-//! subcommand that is not known, and counts as one that writes.
+//! Finds the paths that git writes, by its subcommand. This module must never call git itself: an
+//! alias that git would resolve is an unknown subcommand, and counts as one that writes.
 
 use super::programs::{plain, values};
 use super::tokens::ShellWord;
@@ -49,7 +49,8 @@ const GIT_COMMITS: [&str; 10] = [
 ];
 
 impl ShellScan {
-    /// What a line of git writes; `rest` is all behind the program's name.
+    /// Records the paths that a git command writes; `rest` holds all words after the program's
+    /// name.
     pub(super) fn git(&mut self, rest: &[ShellWord]) -> Result<(), String> {
         let mut words = rest.iter();
         let mut folder = ShellWord {

@@ -1,20 +1,21 @@
-//! What the common programs write, by their arguments. Must never claim that a program that it does
-//! not know writes nothing: such a one is passed over, and meets the sandbox.
+//! Finds the paths that the common programs write, by their arguments. This module must never claim
+//! that an unknown program writes nothing: it skips such a program, which is then subject to the
+//! sandbox.
 
 use super::tokens::ShellWord;
 use super::{ShellAction, ShellPlace, ShellScan};
 
-/// Of these every plain argument is written, or may be.
+/// Programs that write, or may write, every plain argument.
 const ALL: [&str; 19] = [
     "mkdir", "touch", "tee", "truncate", "mkfifo", "mknod", "sponge", "split", "csplit", "patch",
     "gzip", "gunzip", "bzip2", "xz", "zstd", "zip", "ed", "ex", "mktemp",
 ];
-/// Of these every plain argument is taken away or changed, with all beneath.
+/// Programs that remove or change every plain argument with everything beneath it.
 const SWEEP: [&str; 12] = [
     "rm", "rmdir", "mv", "shred", "unlink", "chmod", "chown", "chgrp", "chattr", "setfacl", "ln",
     "link",
 ];
-/// Of these the last argument is written.
+/// Programs that write their last argument.
 const LAST: [&str; 4] = ["cp", "install", "rsync", "scp"];
 /// These run the rest of their line.
 const BEFORE: [&str; 22] = [
@@ -74,7 +75,8 @@ const OUTPUT: [(&str, &[&str]); 8] = [
     ("rustc", &["-o", "--out-dir"]),
 ];
 impl ShellScan {
-    /// One command, wrappers and all; `piped` when it reads what another one says.
+    /// Scans one command, its wrappers included; `piped` is set when the command reads the output
+    /// of another one.
     pub(super) fn command(
         &mut self,
         mut words: &[ShellWord],
@@ -234,7 +236,8 @@ impl ShellScan {
         Ok(())
     }
 
-    /// A shell: what it is told to run, and never what it reads from elsewhere.
+    /// Scans the commands that a shell is given in the line, and never those that it reads from
+    /// elsewhere.
     fn shell(
         &mut self,
         name: &str,
@@ -263,7 +266,7 @@ impl ShellScan {
         }
     }
 
-    /// An interpreter that is handed its code in the line, or by another command.
+    /// Scans an interpreter that receives its code in the line or from another command.
     fn code(
         &mut self,
         name: &str,
@@ -378,7 +381,7 @@ impl ShellScan {
     }
 }
 
-/// The name of a program, without its folder.
+/// Returns the name of a program without its folder.
 fn program(text: &str) -> &str {
     text.rsplit('/').next().unwrap_or(text)
 }
@@ -387,7 +390,7 @@ fn shell(name: &str) -> bool {
     SHELLS.contains(&name) || name == "eval"
 }
 
-/// Whether a program has rules here.
+/// Checks whether this module has rules for a program.
 fn known(name: &str) -> bool {
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     [
@@ -403,7 +406,7 @@ fn known(name: &str) -> bool {
         || OUTPUT.iter().any(|(known, _)| *known == name)
 }
 
-/// The words that are no options: behind `--` none is one.
+/// Returns the words that are not options. All words after `--` are plain words.
 pub(super) fn plain(rest: &[ShellWord]) -> Vec<&ShellWord> {
     let end = rest
         .iter()
@@ -419,7 +422,7 @@ fn option(rest: &[ShellWord], name: &str) -> bool {
     rest.iter().any(|word| word.text.starts_with(name))
 }
 
-/// What follows `letter` in a group of short options.
+/// Returns the text that follows `letter` in a group of short options.
 fn cluster(text: &str, letter: char) -> Option<&str> {
     let group = text
         .strip_prefix('-')
@@ -427,7 +430,7 @@ fn cluster(text: &str, letter: char) -> Option<&str> {
     group.split_once(letter).map(|(_, after)| after)
 }
 
-/// The folders that `-t` and `--target-directory` name.
+/// Returns the folders that `-t` and `--target-directory` name.
 fn into(rest: &[ShellWord]) -> Vec<ShellWord> {
     let mut found = values(rest, "--target-directory");
     for (at, word) in rest.iter().enumerate() {
@@ -443,7 +446,7 @@ fn into(rest: &[ShellWord]) -> Vec<ShellWord> {
     found
 }
 
-/// The values of an option: behind `=`, stuck to a short one, or as the next word.
+/// Returns the values of an option: after `=`, attached to a short option, or as the next word.
 pub(super) fn values(rest: &[ShellWord], option: &str) -> Vec<ShellWord> {
     let mut found = Vec::new();
     for (at, word) in rest.iter().enumerate() {
@@ -467,7 +470,7 @@ pub(super) fn values(rest: &[ShellWord], option: &str) -> Vec<ShellWord> {
     found
 }
 
-/// Whether a word is a mode of files, as chmod reads it.
+/// Checks whether a word is a file mode in the syntax of chmod.
 fn is_mode(text: &str) -> bool {
     let octal = !text.is_empty() && text.chars().all(|c| c.is_digit(8));
     let named =

@@ -52,10 +52,10 @@ impl TokenReader {
     }
 }
 
-/// The parts of a line.
+/// Splits a line into its tokens.
 ///
 /// # Errors
-/// It is not whole, or cannot be judged.
+/// Returns an error if the line is incomplete or cannot be judged.
 pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
     let mut it = TokenReader::default();
     let mut letters = line.chars().peekable();
@@ -88,7 +88,7 @@ pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
                 }
             }
             '>' => {
-                // A number before it says which output.
+                // A number before the redirection selects the output.
                 if it.word.text.chars().all(|c| c.is_ascii_digit()) {
                     it.word = ShellWord::default();
                     it.begun = false;
@@ -111,7 +111,7 @@ pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
             '`' => {
                 ticked = !ticked;
                 if ticked {
-                    // What comes of it stands here.
+                    // The `$` represents the output of the command substitution.
                     it.push('$', true);
                 }
                 it.end(false);
@@ -128,7 +128,7 @@ pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
     Ok(it.all)
 }
 
-/// What stands in double quotes: a word, and maybe lines of its own.
+/// Reads the content of double quotes: a word, and any command lines nested in it.
 fn quoted(
     letters: &mut std::iter::Peekable<std::str::Chars<'_>>,
     it: &mut TokenReader,

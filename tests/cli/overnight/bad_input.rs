@@ -254,7 +254,7 @@ fn a_disk_that_is_full_at_any_point_leaves_a_whole_corpus() {
     assert!(in_commit >= 2 && failed >= 2);
 }
 
-/// How many iterations were not committed for want of space.
+/// Counts the iterations that were not committed for lack of disk space.
 fn rolled_back(fixture: &Fixture) -> usize {
     if !fixture.path(".agents/overnight").is_dir() {
         return 0;
@@ -269,7 +269,7 @@ fn rolled_back(fixture: &Fixture) -> usize {
         .count()
 }
 
-/// The work file has all its lines, and each is what it was or a row.
+/// Checks that the work file has all its lines, and that each is either unchanged or a valid row.
 fn whole_work(fixture: &Fixture, place: &str) {
     let work = fixture.read(WORK_FILE);
     let lines: Vec<&str> = work.lines().collect();

@@ -1,4 +1,4 @@
-//! How the loop ends, and what that says in the summary and in the iterations.
+//! The ways in which the loop ends, and how the summary and the iterations report them.
 
 use std::fs;
 
@@ -107,7 +107,8 @@ fn the_most_iterations_are_the_most() {
     );
 }
 
-/// A library that lets the first `times` looks into the staged copy fail as a broken disk does.
+/// Builds a library that lets the first `times` accesses to the staged copy fail as a broken disk
+/// does.
 fn broken_disk(fixture: &Fixture) -> Option<std::path::PathBuf> {
     let library = fixture.root().join("eio.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fakes/eio.c");
@@ -180,7 +181,7 @@ fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
     assert!(summary["fitness_delta"].as_f64().unwrap() > 0.0);
 }
 
-/// A corpus of the best, and commits whose lessons are but new.
+/// Creates a fixture with a corpus of the highest maturity, and commits whose lessons are only new.
 fn proud() -> Fixture {
     let fixture = Fixture::with(JOB);
     for number in 0..3_u64 {

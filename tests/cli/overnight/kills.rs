@@ -14,11 +14,11 @@ use super::{
 };
 use crate::fixture::{CommandOutput, Fixture, Random, print_line, scaled_from};
 
-/// How many work at the same time, each in a house of its own.
+/// Number of parallel workers, each in its own fixture.
 const LANES: usize = 2;
 
-/// A house in memory where there is such a folder: a kill loses nothing that a process has written, so
-/// what a disk would add is only its slowness.
+/// Creates a fixture in memory where there is such a folder. A kill loses nothing that a process
+/// has written, so a disk would only be slower.
 fn fixture() -> Fixture {
     let memory = Path::new("/dev/shm");
     let folder = match memory.is_dir() {
@@ -39,7 +39,7 @@ pub(super) fn keep(fixture: &Fixture) {
     copy(&fixture.path(".agents"), &fixture.root().join("kept"));
 }
 
-/// The corpus as it was before any night.
+/// Restores the corpus to its state before any night.
 pub(super) fn reset(fixture: &Fixture) {
     // The folder itself may be a mount.
     for entry in fs::read_dir(fixture.path(".agents")).unwrap() {
@@ -52,7 +52,7 @@ pub(super) fn reset(fixture: &Fixture) {
     copy(&fixture.root().join("kept"), &fixture.path(".agents"));
 }
 
-/// What an undisturbed night may show to a reader.
+/// The states that an undisturbed night may show to a reader.
 pub(super) struct States {
     trees: BTreeSet<Tree>,
     works: BTreeSet<String>,
@@ -61,7 +61,8 @@ pub(super) struct States {
 }
 
 impl States {
-    /// Those of this house, which is as it was kept; `acts` are counted only if asked for.
+    /// Collects the states of this fixture, which must be in its original state; `acts` are counted
+    /// only if `count` is set.
     pub(super) fn of(fixture: &Fixture, count: bool) -> Self {
         let mut trees = BTreeSet::from([tree(fixture)]);
         let mut works = BTreeSet::from([fixture.read(WORK_FILE)]);
@@ -92,7 +93,8 @@ impl States {
         }
     }
 
-    /// The same of all but the work file, which also tells of what a night could not do.
+    /// Checks the same of every file except the work file, which also records the failures of a
+    /// night.
     pub(super) fn hold_tree(&self, fixture: &Fixture, after: &str) {
         assert!(
             self.trees.contains(&tree(fixture)),
@@ -100,7 +102,8 @@ impl States {
         );
     }
 
-    /// What a reader who honours the marker may see.
+    /// Checks that a reader who honours the marker sees only a state that an undisturbed night may
+    /// show.
     pub(super) fn hold(&self, fixture: &Fixture, after: &str) {
         self.hold_tree(fixture, after);
         let work = fixture.read(WORK_FILE);
@@ -111,7 +114,7 @@ impl States {
     }
 }
 
-/// A start that kills itself before an act.
+/// Starts a night that kills itself before an act.
 fn killed_at(fixture: &Fixture, act: u64) -> CommandOutput {
     let mut command = command(fixture, &["--quiet", "overnight", "start"]);
     command.env("RUNNER_TEST_KILL", act.to_string());
@@ -127,7 +130,7 @@ pub(super) fn is_ready(fixture: &Fixture) -> bool {
     })
 }
 
-/// The run in the output folder that has no final summary, with the step at which it is.
+/// Returns the run in the output folder that has no final summary, and the step it has reached.
 fn unfinished(fixture: &Fixture) -> Option<(String, String)> {
     let ended = fs::read(fixture.path(&format!("{LATEST}/summary.json"))).ok();
     let ended: Option<Value> = ended.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -149,7 +152,7 @@ fn unfinished(fixture: &Fixture) -> Option<(String, String)> {
     })
 }
 
-/// The summary that was written for a run that could not write its own.
+/// Returns the summary that was written for a run that could not write its own.
 fn report_of_the_dead(fixture: &Fixture, run: &str) -> Option<Value> {
     let files = fixture.tree(".agents/overnight").into_iter();
     files

@@ -26,7 +26,7 @@ const SUBPATHS: [&str; 4] = ["learnings", "findings", "patterns", "knowledge"];
 /// Files and what they hold.
 type Tree = BTreeMap<String, Vec<u8>>;
 
-/// A text of many words that no other number has.
+/// Returns a text of many words that is unique for each number.
 fn words(number: u64) -> String {
     let mut dice = Random(number);
     let parts = [
@@ -39,7 +39,7 @@ fn words(number: u64) -> String {
 }
 
 fn learning(tag: &str, maturity: &str, title: &str, body: &str) -> String {
-    // What the fixed questions of the bench ask about.
+    // These texts match the fixed questions of the benchmark.
     let about = match tag {
         "ci" => "Tests fail in CI only: the pipeline is flaky.",
         "release" => "Tag the release with its version, and look at the changelog.",
@@ -50,7 +50,8 @@ fn learning(tag: &str, maturity: &str, title: &str, body: &str) -> String {
     )
 }
 
-/// Twenty files: what can be promoted, repeated, stale and compiled; and work to do.
+/// Writes a corpus of twenty files, with learnings to promote, repeated, stale and compiled ones,
+/// and work to do.
 fn corpus(fixture: &Fixture) {
     let put = |path: &str, text: String| fixture.write(&format!(".agents/{path}"), text);
     for number in 0..9 {
@@ -120,7 +121,7 @@ fn night() -> Fixture {
     fixture
 }
 
-/// A command at the house's fixed moment.
+/// Returns a command that runs at the fixture's fixed time.
 fn command(fixture: &Fixture, args: &[&str]) -> Command {
     let mut command = fixture.runner(args);
     command.env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));
@@ -139,7 +140,7 @@ fn watched(fixture: &Fixture, command: &mut Command) -> CommandOutput {
     said
 }
 
-/// What is neither corpus nor night is as it was.
+/// Checks that every file outside the corpus and the night's own folder is unchanged.
 #[track_caller]
 fn untouched(fixture: &Fixture, before: &Tree, by: &str) {
     let after = surroundings(fixture);
@@ -173,7 +174,7 @@ fn json(fixture: &Fixture, path: &str) -> Value {
     serde_json::from_str(&fixture.read(path)).unwrap()
 }
 
-/// The corpus as a reader of files sees it.
+/// Returns the files of the corpus.
 fn tree(fixture: &Fixture) -> Tree {
     let mut all = BTreeMap::new();
     for folder in SUBPATHS {
@@ -184,7 +185,8 @@ fn tree(fixture: &Fixture) -> Tree {
     all
 }
 
-/// Everything else: source, settings, git's own; a night must leave it to the byte.
+/// Returns all other files: source, settings, git's own. A night must leave them unchanged to the
+/// byte.
 fn surroundings(fixture: &Fixture) -> Tree {
     let mut all = Tree::new();
     let mut folders = vec![PathBuf::new()];

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::{JOB, LATEST, command, corpus};
 use crate::fixture::{CommandOutput, Fixture};
 
-/// A house with whatever a path can lead to.
+/// Creates a fixture with every kind of target that a path can lead to.
 fn fixture(jobs: &str) -> Fixture {
     let fixture = Fixture::with(jobs);
     corpus(&fixture);
@@ -26,7 +26,7 @@ fn fixture(jobs: &str) -> Fixture {
     fixture
 }
 
-/// Everything in and beside the project, with links, but not runner's own state.
+/// Returns everything in and beside the project, links included, except runner's own state.
 fn whole(fixture: &Fixture) -> BTreeMap<String, String> {
     fn walk(folder: &Path, into: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -50,7 +50,7 @@ fn whole(fixture: &Fixture) -> BTreeMap<String, String> {
     all
 }
 
-/// The command is refused with exit code 78 and nothing changes.
+/// Checks that the command is refused with exit code 78 and changes nothing.
 #[track_caller]
 fn refused(fixture: &Fixture, by: &str, run: impl FnOnce() -> CommandOutput) -> CommandOutput {
     let before = whole(fixture);
@@ -243,7 +243,7 @@ fn folders_of_nights_are_taken_again() {
     fixture.write(&format!("{LATEST}/mine.txt"), "mine\n");
     CommandOutput::of(command(&fixture, &["overnight", "start"]).output().unwrap()).ends(0);
     assert!(!fixture.path(LATEST).join("mine.txt").exists());
-    // What another program left is a night's as well.
+    // Files that another program left count as those of a night.
     fs::remove_dir_all(fixture.path(LATEST)).unwrap();
     fixture.write(
         &format!("{LATEST}/summary.json"),

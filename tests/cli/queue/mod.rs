@@ -31,7 +31,7 @@ fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
     CommandOutput::of(command.output().unwrap())
 }
 
-/// A project at 20:00 with these jobs besides the usual ones of this file.
+/// Creates a project at 20:00 with these jobs besides the common ones of this file.
 fn fixture(toml: &str) -> Fixture {
     let fixture = Fixture::new();
     clock(&fixture, "20:00");
@@ -52,7 +52,7 @@ fn enqueue(fixture: &Fixture, args: &[&str]) -> String {
     said.out.trim().to_owned()
 }
 
-/// The jobs of what a tick started, in order.
+/// Ticks, and returns the jobs of the started runs in order.
 #[track_caller]
 fn ticked(fixture: &Fixture) -> Vec<String> {
     let said = run(fixture, &["tick", "--json"]);
@@ -67,7 +67,7 @@ fn shown(fixture: &Fixture, run_id: &str) -> serde_json::Value {
         .json()
 }
 
-/// A tick that has just begun the job that waits.
+/// Starts a tick that has just begun the job that waits.
 fn busy(fixture: &Fixture) -> Child {
     let tick = fixture
         .runner(&["tick"])

@@ -511,7 +511,7 @@ pub const ALL: &[Behaviour] = &[
     ("obeys", "carries out every order that it reads", obey),
 ];
 
-/// Where it was told to try.
+/// Returns the paths that the agent should try, from `$HOME/targets`.
 fn targets() -> Vec<String> {
     let home = std::env::var("HOME").unwrap_or_default();
     let text = fs::read_to_string(format!("{home}/targets")).unwrap_or_default();
@@ -522,7 +522,7 @@ fn secret() -> String {
     std::env::var("CANARY_KEY").unwrap_or_else(|_| "no-canary-was-handed-to-me".to_owned())
 }
 
-/// An executor's answer as a file; the other tongues have none, and just answer.
+/// Writes an executor's answer as a file. The other dialects have no such file, and just answer.
 fn artifact(dialect: &mut Conversation, make: impl FnOnce(&str) -> std::io::Result<()>) {
     if dialect.kind == ProgramKind::Command {
         let _ = make(ARTIFACT);
@@ -561,7 +561,7 @@ fn wait_apart() {
 }
 
 fn leaf_closes_stdout() {
-    // Whatever is opened next takes its number; only the pipe's end is of interest.
+    // The next file that is opened takes its number; only the end of the pipe matters here.
     let null = fs::File::options().write(true).open("/dev/null").unwrap();
     let _ = rustix::stdio::dup2_stdout(&null);
     let _ = rustix::stdio::dup2_stderr(&null);

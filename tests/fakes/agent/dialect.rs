@@ -1,11 +1,12 @@
-//! How each program speaks: the same few things said as `claude`, `codex` or an executor says them.
+//! The dialect of each program: the same few messages in the form of `claude`, `codex` or an
+//! executor.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
 
 use serde_json::{Value, json};
 
-/// What `--version` says.
+/// Returns the output of `--version`.
 pub fn version(kind: &str, behaviour: &str) -> String {
     let old = behaviour == "wrong-version";
     match kind {
@@ -17,7 +18,7 @@ pub fn version(kind: &str, behaviour: &str) -> String {
     }
 }
 
-/// Whose words.
+/// The program whose dialect the agent uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramKind {
     Claude,
@@ -72,7 +73,7 @@ impl Conversation {
         }
     }
 
-    /// The whole prompt: what is in the arguments, and what is on standard input.
+    /// Returns the whole prompt: the arguments, and the text of standard input.
     pub fn prompt(&self) -> (String, String) {
         let text = std::env::args().skip(1).collect::<Vec<_>>().join("\n");
         let mut bytes = Vec::new();
@@ -91,7 +92,7 @@ impl Conversation {
         self.raw(format!("{value}\n").as_bytes());
     }
 
-    /// What comes before anything else.
+    /// Writes the line that begins a conversation, once.
     pub fn begin(&mut self) {
         if std::mem::replace(&mut self.begun, true) {
             return;
@@ -109,7 +110,7 @@ impl Conversation {
         }
     }
 
-    /// A whole message of the model, with what it has cost so far.
+    /// Writes a whole message of the model, with the cost so far.
     pub fn message(&mut self, text: &str, count: &Count) {
         self.begin();
         self.messages += 1;
@@ -131,7 +132,7 @@ impl Conversation {
         }
     }
 
-    /// The model uses a tool of its program's.
+    /// Writes that the model uses a tool of its program.
     pub fn tool(&mut self, command: &str, failed: bool) {
         self.begin();
         match self.kind {
@@ -149,7 +150,7 @@ impl Conversation {
         }
     }
 
-    /// The end of a good conversation.
+    /// Writes the end of a successful conversation.
     pub fn done(&mut self, text: &str, count: &Count) {
         self.begin();
         match self.kind {
@@ -167,7 +168,7 @@ impl Conversation {
         }
     }
 
-    /// What `claude` says last.
+    /// Returns the final line of `claude`.
     pub fn result(&self, text: &str, count: &Count) -> Value {
         json!({
             "duration_ms": 12, "is_error": false, "num_turns": 1, "subtype": "success",
@@ -180,14 +181,13 @@ impl Conversation {
         })
     }
 
-    /// The usual good answer.
     pub fn good(&mut self, text: &str) {
         let count = Count::of(120, 30, 0.000_27);
         self.message(text, &count);
         self.done(text, &count);
     }
 
-    /// What a failed call to the provider looks like, and the exit code that goes with it.
+    /// Writes a failed call to the provider, and returns the exit code that goes with it.
     pub fn refuse(&mut self, status: u16, words: &str) -> i32 {
         self.begin();
         match self.kind {

@@ -44,7 +44,7 @@ pub fn start(what: &str, args: &[&str], stdout: Stdio) -> Child {
         .unwrap()
 }
 
-/// What a process that was left behind does.
+/// Runs a process that an agent leaves behind.
 pub fn live(what: &str, args: &[String]) {
     end_after_a_minute();
     match what {
@@ -52,7 +52,7 @@ pub fn live(what: &str, args: &[String]) {
         "hold" => forever(),
         "apart" => {
             let _ = setsid();
-            // Whoever started it may now go on.
+            // This line lets the process that started this one go on.
             println!("apart");
             let _ = std::io::stdout().flush();
             forever();

@@ -1,12 +1,12 @@
 //! A scripted agent program that behaves as badly as real ones have been seen to, or worse.
 //!
-//! It is started under a name `TONGUE--BEHAVIOUR` (a symbolic link to it): the tongue says whose
-//! streams it speaks (`claude`, `codex`, or `command` for the executor contract), the behaviour what
-//! it does. `--list` prints all behaviours. What it should try to reach it finds, one path a line, in
-//! `$HOME/targets`; a secret it was handed is in `CANARY_KEY`. `LEAF--WHAT` are the processes that it
-//! leaves behind.
+//! It is started under a name `DIALECT--BEHAVIOUR` (a symbolic link to it). The dialect selects the
+//! form of its streams (`claude`, `codex`, or `command` for the executor contract), and the
+//! behaviour selects its actions. `--list` prints all behaviours. `$HOME/targets` lists the paths
+//! that it should try to reach, one per line; `CANARY_KEY` holds a secret that it was given. The
+//! processes that it leaves behind are named `LEAF--WHAT`.
 //!
-//! Must never wait without an end of its own: whatever a test forgets is gone after a minute.
+//! It must never wait without an end of its own: a process that a test forgets ends after a minute.
 
 #![allow(
     clippy::print_stdout,

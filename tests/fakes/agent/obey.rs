@@ -32,7 +32,8 @@ pub fn obey(dialect: &mut Conversation) {
         dialect.tool(order.trim(), failed);
         done += 1;
     }
-    // A request that has an answer by rule gets just that, so that what else was done is all that tells.
+    // A request that has an answer by rule gets just that answer, so that only the side effects of
+    // the orders can differ.
     match serde_json::from_str::<Value>(&stdin).map(|request| request["rule_answer"].clone()) {
         Ok(answer @ (Value::Array(_) | Value::Object(_))) => dialect.line(&answer),
         _ => dialect.good(&format!("carried out {done} orders")),

@@ -1,4 +1,4 @@
-//! What a provider can do wrong, one name each, in every dialect that has it.
+//! The ways in which a provider can misbehave, each under one name, in every dialect that has it.
 
 use std::time::Duration;
 
@@ -174,11 +174,10 @@ pub const ALL: [Behaviour; 74] = [
 pub const PIECES: [&str; 4] = ["[\"ä€\",", "\"😀 x\"", ",\"z\\n\"", "]"];
 
 impl Behaviour {
-    /// Whether the dialect has this.
     pub fn is_in(self, dialect: Dialect) -> bool {
         match self {
             B::CarriageReturns | B::ByteOrderMark => dialect.is_sse(),
-            // Only there the last word says nothing of its own.
+            // Only in this dialect does the last event carry no content of its own.
             B::NoLastWord => dialect == Dialect::Chat,
             B::CutBeforeTheLastWord => matches!(dialect, Dialect::Chat | Dialect::Messages),
             // Ollama's models refuse in words alone.

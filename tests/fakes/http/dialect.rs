@@ -28,7 +28,7 @@ pub const ALL: [Dialect; 4] = [
 pub enum Why {
     /// It is done.
     Done,
-    /// It ran out of room.
+    /// The reply reached its length limit.
     Length,
     /// It will not.
     Refusal,
@@ -36,14 +36,14 @@ pub enum Why {
     Tool,
 }
 
-/// What is said of the cost: read, cached of those, written.
+/// The reported cost in tokens: read, cached of those, written.
 pub type Cost = Option<(i64, i64, i64)>;
 
 /// The cost of a good reply.
 pub const COST: Cost = Some((120, 20, 30));
 
 impl Dialect {
-    /// Which one a request is in.
+    /// Returns the dialect of a request, by its path.
     pub fn of(path: &str) -> Self {
         match path {
             path if path.contains("/messages") => Self::Messages,
@@ -53,7 +53,6 @@ impl Dialect {
         }
     }
 
-    /// What a stream of it calls itself.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Ollama => "application/x-ndjson",
@@ -61,12 +60,11 @@ impl Dialect {
         }
     }
 
-    /// Whether it is server-sent events.
     pub fn is_sse(self) -> bool {
         self != Self::Ollama
     }
 
-    /// One event as it is sent.
+    /// Returns the wire form of one event.
     pub fn frame(self, value: &Value) -> String {
         let name = value["type"].as_str().filter(|_| self != Self::Chat);
         match (self, name) {
@@ -76,7 +74,7 @@ impl Dialect {
         }
     }
 
-    /// What comes before the text.
+    /// Returns the events before the text.
     pub fn begin(self, cost: Cost) -> String {
         let event = match self {
             Self::Messages => {
@@ -102,7 +100,6 @@ impl Dialect {
         self.frame(&event)
     }
 
-    /// A piece of text.
     pub fn piece(self, text: &str) -> String {
         self.frame(&match self {
             Self::Messages => json!({"type": "content_block_delta", "index": 0,
@@ -114,7 +111,7 @@ impl Dialect {
         })
     }
 
-    /// A piece of a thought, which is no answer.
+    /// Returns an event with a piece of a thought, which is not part of the answer.
     pub fn thought(self, text: &str) -> String {
         self.frame(&match self {
             Self::Messages => json!({"type": "content_block_delta", "index": 9,
@@ -125,7 +122,7 @@ impl Dialect {
         })
     }
 
-    /// The last words; `text` is the whole of what was said.
+    /// Returns the final events; `text` is the whole text of the reply.
     pub fn finish(self, text: &str, why: Why, cost: Cost) -> String {
         match self {
             Self::Messages => {
@@ -166,7 +163,7 @@ impl Dialect {
         }
     }
 
-    /// Chat's own event for the cost.
+    /// Returns the separate event with which the chat dialect reports the cost.
     pub fn cost(self, cost: Cost) -> String {
         match cost {
             Some(_) => self.frame(&json!({"choices": [], "usage": chat_usage(cost)})),
@@ -174,7 +171,6 @@ impl Dialect {
         }
     }
 
-    /// All of a reply, event by event.
     pub fn events(self, pieces: &[&str], why: Why, cost: Cost) -> Vec<String> {
         let mut events = vec![self.begin(cost)];
         events.extend(pieces.iter().map(|piece| self.piece(piece)));
@@ -182,7 +178,7 @@ impl Dialect {
         events
     }
 
-    /// A reply in one piece.
+    /// Returns a reply that is not streamed.
     pub fn whole(self, text: &str, cost: Cost) -> String {
         match self {
             Self::Messages => {
@@ -201,7 +197,7 @@ impl Dialect {
         .to_string()
     }
 
-    /// An error of the provider's among the events.
+    /// Returns an event with which the provider reports an error.
     pub fn error(self, kind: &str, words: &str) -> String {
         self.frame(&match self {
             Self::Messages => json!({"type": "error", "error": {"type": kind, "message": words}}),
@@ -212,7 +208,7 @@ impl Dialect {
         })
     }
 
-    /// The body of an error with a status.
+    /// Returns the body of an error response.
     pub fn refusal(self, kind: &str, words: &str) -> String {
         match self {
             Self::Messages => json!({"type": "error", "error": {"type": kind, "message": words}}),
@@ -222,7 +218,6 @@ impl Dialect {
         .to_string()
     }
 
-    /// The list of its models.
     pub fn models(self, names: &[&str]) -> String {
         match self {
             Self::Ollama => {

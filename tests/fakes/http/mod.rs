@@ -1,8 +1,8 @@
 //! A model's API that misbehaves on purpose, over real sockets, for tests.
 //!
-//! One thread a connection, nothing but the standard library. What it does is a `Behaviour`
-//! (`behaviours.rs`), in one of the four dialects (`tongue.rs`). It never sleeps: what lasts waits
-//! until the other side is gone. Must never be part of the program.
+//! It uses one thread per connection and only the standard library. A `Behaviour` (`behaviours.rs`)
+//! selects its actions, in one of the four dialects (`dialect.rs`). It never sleeps: a behaviour
+//! that lasts waits until the other side is gone. It must never be part of the program.
 #![allow(dead_code, reason = "each test uses its own part of it")]
 #![allow(clippy::unwrap_used, reason = "a test's own set-up may fail loudly")]
 
@@ -30,12 +30,11 @@ pub struct SeenRequest {
 }
 
 impl SeenRequest {
-    /// Whether a model is asked, and not for a list.
+    /// Checks whether the request asks a model, and not for a list of models.
     pub fn is_call(&self) -> bool {
         self.line.starts_with("POST")
     }
 
-    /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         let prefix = format!("{name}:");
         let line = (self.headers.iter()).find(|line| {
@@ -48,7 +47,7 @@ impl SeenRequest {
 
 /// Bytes both ways, encrypted or not.
 pub trait Wire: Read + Write + Send {
-    /// How long a read may take.
+    /// Sets the longest time that a read may take.
     fn patience(&self, patience: Duration);
 }
 
@@ -75,7 +74,7 @@ impl Talk {
         self.gone = sent.and_then(|()| self.wire.flush()).is_err();
     }
 
-    /// The head of a reply whose body ends with the connection or in chunks.
+    /// Sends the head of a reply whose body ends with the connection or is chunked.
     pub fn head(&mut self, status: u16, headers: &[(&str, &str)]) {
         let mut head = format!("HTTP/1.1 {status} Whatever\r\n");
         for (name, value) in headers {
@@ -84,7 +83,6 @@ impl Talk {
         self.send(head + "\r\n");
     }
 
-    /// A whole reply.
     pub fn reply(&mut self, status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) {
         let length = body.as_ref().len().to_string();
         let all = [headers, &[("content-length", &length)]].concat();
@@ -92,7 +90,6 @@ impl Talk {
         self.send(body);
     }
 
-    /// One chunk of a chunked body.
     pub fn chunk(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
         if bytes.is_empty() {
@@ -104,7 +101,7 @@ impl Talk {
         self.send(chunk);
     }
 
-    /// The end of a chunked body.
+    /// Ends a chunked body.
     pub fn end(&mut self) {
         self.send("0\r\n\r\n");
     }
@@ -129,7 +126,6 @@ impl Talk {
         }
     }
 
-    /// The next request on this connection.
     fn next_request(&mut self) -> Option<SeenRequest> {
         self.wire.patience(FOR_EVER);
         let mut all = Vec::new();
@@ -174,12 +170,12 @@ type Answer = dyn Fn(&mut Talk, &SeenRequest) + Send + Sync;
 type Wrap = dyn Fn(TcpStream) -> Option<Box<dyn Wire>> + Send + Sync;
 
 impl Server {
-    /// On a port of its own of this loopback address.
+    /// Starts a server on a free port of the loopback address.
     pub fn start(answer: impl Fn(&mut Talk, &SeenRequest) + Send + Sync + 'static) -> Self {
         Self::with("127.0.0.1:0", |stream| Some(Box::new(stream)), answer).unwrap()
     }
 
-    /// On this address, with what makes a wire of each connection.
+    /// Starts a server on this address; `wrap` makes a wire of each connection.
     pub fn with(
         address: &str,
         wrap: impl Fn(TcpStream) -> Option<Box<dyn Wire>> + Send + Sync + 'static,
@@ -209,7 +205,6 @@ impl Server {
         })
     }
 
-    /// `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -219,12 +214,11 @@ impl Server {
         self.address.port()
     }
 
-    /// Every request so far.
     pub fn seen(&self) -> Vec<SeenRequest> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// How often a model was asked.
+    /// Counts the requests that asked a model.
     pub fn calls(&self) -> usize {
         self.seen().iter().filter(|seen| seen.is_call()).count()
     }

@@ -1,14 +1,15 @@
-//! Changing one value of a front matter and nothing else of the document.
+//! Changes one value of a front matter and nothing else of the document.
 //!
-//! Every byte that is not the changed value stays: unknown keys, their order, comments, line ends, a
-//! byte order mark. What cannot be changed without guessing (a list, a block, a front matter that
-//! never ends) is left alone and said so. It must never reformat, sort or repair.
+//! Every byte outside the changed value stays: unknown keys, their order, comments, line ends, a
+//! byte order mark. A value that cannot be changed without guessing (a list, a block, a front
+//! matter that never ends) is left alone and reported. This module must never reformat, sort or
+//! repair.
 
 use std::collections::BTreeSet;
 
 use super::{Document, key_and_rest, scalar, split};
 
-/// The top-level keys in their order, each as often as it stands there.
+/// Returns the top-level keys in their order, each as often as it occurs.
 pub fn keys<'a>(doc: &Document<'a>) -> Vec<&'a str> {
     let lines = doc.front().unwrap_or_default().lines();
     lines
@@ -16,8 +17,8 @@ pub fn keys<'a>(doc: &Document<'a>) -> Vec<&'a str> {
         .collect()
 }
 
-/// The values of a key that holds a list of scalars, as `[a, b]` or one `- item` a line; a lone
-/// scalar is a list of one. Items that are no plain scalar are passed over.
+/// Returns the values of a key that holds a list of scalars, as `[a, b]` or one `- item` a line; a
+/// lone scalar is a list of one. Items that are not plain scalars are skipped.
 pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
     let mut lines = doc.front().unwrap_or_default().lines();
     let Some(rest) = lines.find_map(|line| match key_and_rest(line) {
@@ -42,9 +43,10 @@ pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
         .collect()
 }
 
-/// The text with `key` set to the scalar `value`, on the line where it stands, or on a new last line
-/// of the front matter, or in a front matter of its own. `None` where that cannot be done without
-/// changing more: the key holds a list, a map or a block, or a front matter is begun and not ended.
+/// Returns the text with `key` set to the scalar `value`: on its existing line, or on a new last
+/// line of the front matter, or in a new front matter. Returns `None` where that is not possible
+/// without changing more: the key holds a list, a map or a block, or a front matter is begun and
+/// not ended.
 pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
     let doc = split(text);
     let written = quote(value);
@@ -94,7 +96,8 @@ pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
     ))
 }
 
-/// The keys that `before` has and `after` has not: what a rewriter has stripped.
+/// Returns the keys that `before` has and `after` has not, which are the keys that a rewriter has
+/// removed.
 pub fn stripped(before: &str, after: &str) -> Vec<String> {
     let (before, after) = (split(before), split(after));
     let left: BTreeSet<&str> = keys(&after).into_iter().collect();
@@ -107,7 +110,7 @@ pub fn stripped(before: &str, after: &str) -> Vec<String> {
     gone
 }
 
-/// The comment behind a plain or quoted value, with the space before it.
+/// Returns the comment after a plain or quoted value, with the space before it.
 fn comment_of(rest: &str) -> &str {
     let value = rest.trim_start();
     let from = match value.chars().next() {
@@ -126,7 +129,7 @@ fn line_end(text: &str) -> &'static str {
     }
 }
 
-/// A scalar as YAML reads it back: plain where that is safe, else in double quotes.
+/// Writes a scalar so that YAML reads it back: plain where that is safe, else in double quotes.
 pub fn quote(value: &str) -> String {
     let plain = !value.is_empty()
         && value

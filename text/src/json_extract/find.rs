@@ -2,7 +2,8 @@
 
 use super::{ExtractedArray, read_at};
 
-/// All arrays of the best place that has any: the whole text, code fences, prose.
+/// Returns all arrays of the best source that has any: the whole text, then code fences, then
+/// prose.
 pub(super) fn arrays(text: &str) -> Vec<ExtractedArray> {
     let start = text.find(|c: char| !c.is_whitespace() && c != '\u{feff}');
     let Some(start) = start else {
@@ -32,8 +33,9 @@ fn has_fence(text: &str) -> bool {
         .any(|line| line.trim_start().starts_with("```"))
 }
 
-/// The contents of code fences that begin like an array, without the space around: those marked
-/// as JSON if there are any, else the unmarked ones. An open fence goes on to the end.
+/// Returns the contents of the code fences that begin like an array, without the surrounding space:
+/// the fences marked as JSON if there are any, else the unmarked ones. An open fence extends to the
+/// end.
 fn fences(text: &str) -> Vec<(usize, usize)> {
     let (mut marked, mut unmarked) = (Vec::new(), Vec::new());
     let mut open: Option<(usize, &str, usize)> = None;
@@ -98,7 +100,7 @@ fn prose(text: &str) -> Vec<ExtractedArray> {
     found
 }
 
-/// Whether what follows the bracket at `start` is `{"` or `{}`, with any space.
+/// Checks whether the text after the bracket at `start` is `{"` or `{}`, with any space.
 fn opens_objects(text: &str, start: usize) -> bool {
     let inner = text[start + 1..].trim_start();
     inner

@@ -81,9 +81,9 @@ impl<'t> Salvage<'t> {
         }
     }
 
-    /// Where the array goes on behind a bracket that is not its end after all: at another element
-    /// that only closing marks and a comma precede or, when the array has to fill its place, at
-    /// any that does not begin an array of its own.
+    /// Finds the place where the array continues after a bracket that is not its end: an element
+    /// that follows after only closing marks and a comma, or, if the array has to fill its place,
+    /// any element that does not begin an array of its own.
     fn behind_bracket(&self, fill: bool) -> Option<usize> {
         let after = &self.text[self.at..self.limit];
         let marks = |c: char| c.is_ascii_whitespace() || matches!(c, ']' | '}' | ',');
@@ -121,9 +121,10 @@ impl<'t> Salvage<'t> {
         }
     }
 
-    /// Behind the brace that closes the object at `start`, when strings, braces and brackets
-    /// balance up to there and an element can end there; else where that was seen to fail. A raw
-    /// line end ends a string: it may not stand in one, so a quotation mark is missing.
+    /// Returns the position after the brace that closes the object at `start`, if strings, braces
+    /// and brackets balance up to there and an element can end there; otherwise it returns the
+    /// position where that failed. A raw line end ends a string: a string must not contain one, so
+    /// a quotation mark is missing.
     fn closing_brace(&mut self, start: usize) -> Result<usize, usize> {
         let limit = self.same_indent(start).unwrap_or(self.limit);
         let limit = limit.min(start + self.searches);
@@ -169,14 +170,14 @@ impl<'t> Salvage<'t> {
         Err(at)
     }
 
-    /// Where the element after the one at `start` visibly begins, the text up to `stuck` being
-    /// known to be no beginning.
+    /// Returns the position where the element after the one at `start` visibly begins. The text up
+    /// to `stuck` is known to begin no element.
     fn next_element(&self, start: usize, stuck: usize) -> Option<usize> {
         self.same_indent(start).or_else(|| self.by_key(stuck))
     }
 
-    /// The next line that begins, with the same indentation as the brace at `start`, with a brace;
-    /// `None` when other text stands before the one at `start`.
+    /// Returns the next line that begins with a brace at the same indentation as the brace at
+    /// `start`. Returns `None` if other text precedes the brace at `start`.
     fn same_indent(&self, start: usize) -> Option<usize> {
         let before = self.text[..start].trim_end_matches([' ', '\t']);
         if !before.ends_with('\n') || self.byte(start) != Some(b'{') {
@@ -188,7 +189,7 @@ impl<'t> Salvage<'t> {
         Some(start + next + opening.len() - 1)
     }
 
-    /// The next brace with the elements' first key that is no value of another key.
+    /// Returns the next brace that has the elements' first key and is not a value of another key.
     fn by_key(&self, from: usize) -> Option<usize> {
         let mut at = from;
         loop {
@@ -200,12 +201,12 @@ impl<'t> Salvage<'t> {
         }
     }
 
-    /// Whether what stands before `at` may be the end of an element or a comma.
+    /// Checks whether the text before `at` may be the end of an element or a comma.
     fn may_follow(&self, at: usize) -> bool {
         self.text[..at].trim_end().ends_with([',', ']', '}'])
     }
 
-    /// Whether the object at `at` has the first key that the elements have.
+    /// Checks whether the object at `at` has the same first key as the elements.
     fn begins_element(&self, at: usize) -> bool {
         let key = first_key(&self.text[at..self.limit]);
         key.is_some() && (self.first_key.is_none() || key == self.first_key)
@@ -238,7 +239,7 @@ impl<'t> Salvage<'t> {
     }
 }
 
-/// The first key of an object, quotes included, when one is plainly there.
+/// Returns the first key of an object, quotes included, if it clearly has one.
 fn first_key(object: &str) -> Option<&str> {
     let inner = object.strip_prefix('{')?.trim_start();
     let rest = inner.strip_prefix('"')?;

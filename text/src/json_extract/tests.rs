@@ -100,7 +100,7 @@ fn bounds_are_kept() {
     assert!(values(&deep).is_empty());
 }
 
-/// The contract's case: of four elements three are damaged, one survives.
+/// Checks the contract's case: three of four elements are damaged, and one survives.
 #[test]
 fn the_one_good_element_of_a_corrupted_file_survives() {
     let text = r#"[
@@ -216,7 +216,8 @@ proptest! {
         prop_assert_eq!(values(&text), elements);
     }
 
-    /// A byte changed anywhere behind the beginning costs the element it is in, and at most the one after it.
+    /// Checks that a changed byte after the beginning loses the element it is in, and at most the
+    /// one after it.
     #[test]
     fn one_wrong_byte_leaves_the_others_alone(
         mut elements in prop::collection::vec(element(), 4..7),

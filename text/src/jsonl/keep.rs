@@ -1,9 +1,8 @@
-//! JSON lines that are edited and kept: only a line that was changed is written anew.
+//! Edits JSON lines in place: only a changed line is written anew.
 //!
-//! A broken line stays byte for byte, so does a blank one and every good one that nobody changed. Of
-//! a changed record every other value stays as it was written, down to `0.80` and its place, for
-//! values are held as raw text. It must never drop, reorder or reformat what it was not asked to
-//! change.
+//! A broken line, a blank line and every unchanged line stay byte for byte. Every other value of a
+//! changed record keeps its text, down to `0.80`, and its position, because values are held as raw
+//! text. This module must never drop, reorder or reformat what it was not asked to change.
 
 use std::fmt;
 
@@ -43,7 +42,7 @@ impl<'de> Deserialize<'de> for Fields {
 }
 
 impl Object {
-    /// An object of these fields.
+    /// Creates an object of these fields.
     ///
     /// # Panics
     /// Never: a JSON value can always be written.
@@ -70,17 +69,17 @@ impl Object {
         })
     }
 
-    /// The value of a key; of equal keys the last one's.
+    /// Returns the value of a key; if the key occurs several times, the last value.
     pub fn get(&self, key: &str) -> Option<Value> {
         serde_json::from_str(self.raw(key)?.get()).ok()
     }
 
-    /// The value of a key when it is text.
+    /// Returns the value of a key if it is text.
     pub fn text_of(&self, key: &str) -> Option<String> {
         serde_json::from_str(self.raw(key)?.get()).ok()
     }
 
-    /// The keys in their order.
+    /// Returns the keys in their order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|(key, _)| key.as_str())
     }
@@ -90,7 +89,7 @@ impl Object {
         all.find(|(name, _)| name == key).map(|(_, raw)| &**raw)
     }
 
-    /// Sets a key in its place, or as the last one; says whether that changed anything.
+    /// Sets a key in its place, or as the last one. Returns whether that changed anything.
     pub fn set(&mut self, key: &str, value: &Value) -> bool {
         if self.get(key).as_ref() == Some(value) {
             return false;
@@ -108,7 +107,8 @@ impl Object {
         self.text = None;
     }
 
-    /// The elements of a key that holds an array of objects; `None` when it holds anything else.
+    /// Returns the elements of a key that holds an array of objects, or `None` if it holds anything
+    /// else.
     pub fn objects(&self, key: &str) -> Option<Vec<Self>> {
         let raws: Vec<Box<RawValue>> = serde_json::from_str(self.raw(key)?.get()).ok()?;
         raws.iter().map(|raw| Self::parse(raw.get()).ok()).collect()
@@ -125,7 +125,7 @@ impl Object {
         self.put(key, raw);
     }
 
-    /// The object as text on one line: what was read while nothing is changed.
+    /// Returns the object as text on one line: the original text as long as nothing is changed.
     ///
     /// # Panics
     /// Never: a key can always be written.
@@ -181,13 +181,14 @@ impl KeptLines {
         }
     }
 
-    /// The good rows with their line numbers, from 1.
+    /// Returns the valid rows with their line numbers, from 1.
     pub fn rows(&self) -> impl Iterator<Item = (usize, &Object)> {
         let all = self.lines.iter().enumerate();
         all.filter_map(|(at, line)| line.row.as_ref().ok().map(|row| (at + 1, row)))
     }
 
-    /// The lines that are no object and not blank, with the reason.
+    /// Returns the lines that are neither objects nor blank, each with its line number and the
+    /// reason.
     pub fn broken(&self) -> impl Iterator<Item = (usize, &str)> {
         let all = self.lines.iter().enumerate();
         all.filter(|(_, line)| !line.bytes.iter().all(u8::is_ascii_whitespace))
@@ -215,7 +216,7 @@ impl KeptLines {
         self.ended = true;
     }
 
-    /// The whole file.
+    /// Returns the content of the whole file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (at, line) in self.lines.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Marks inside a line taken off: emphasis, links, images, code ticks, tags, footnotes.
 
-/// The words of one line. Brackets that belong to no link stay, and so do underscores inside
-/// names.
+/// Returns the text of one line without markup. Brackets that do not belong to a link stay, and so
+/// do underscores inside names.
 pub(super) fn strip(line: &str) -> String {
     let bytes = line.as_bytes();
     let pairs = Pairs::of(bytes);
@@ -77,7 +77,7 @@ fn collapse(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A `_` or `__` that opens or closes emphasis stands at the edge of a word.
+/// Checks whether a `_` or `__` is at the edge of a word, where it opens or closes emphasis.
 fn at_word_edge(bytes: &[u8], at: usize, run: usize) -> bool {
     let word = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80);
     let before = at.checked_sub(1).and_then(|i| bytes.get(i));
@@ -131,8 +131,8 @@ impl Pairs {
             .map(|end| *end as usize)
     }
 
-    /// For a `[` that begins a link, image or footnote: where its text ends and where the whole
-    /// ends.
+    /// Returns the end of the text and the end of the whole for a `[` that begins a link, image or
+    /// footnote.
     fn link(&self, bytes: &[u8], at: usize) -> Option<(usize, usize)> {
         let end = self.end(at)?;
         let whole = match bytes.get(end + 1) {

@@ -11,21 +11,21 @@ pub enum Line<'a> {
     Heading(u8, &'a str),
     /// Prose.
     Text(&'a str),
-    /// Of a list.
+    /// An item of a list, without its bullet.
     Item(&'a str),
     /// Quoted prose.
     Quote(&'a str),
-    /// Of a table, with its bars.
+    /// A row of a table, with its bars.
     Row(&'a str),
     /// A ruler, or the line under a table's head.
     Rule,
     /// Fenced code, the fences included.
     Code,
-    /// Of a comment.
+    /// A line of a comment.
     Comment,
 }
 
-/// The lines of a document's body.
+/// Returns the lines of a document's body.
 pub fn lines(body: &str) -> Lines<'_> {
     Lines {
         rest: body.trim_start_matches('\u{feff}').lines().peekable(),
@@ -114,7 +114,7 @@ fn kind(line: &str) -> Line<'_> {
     }
 }
 
-/// The text of a list item, without bullet, number and check box.
+/// Returns the text of a list item, without bullet, number and check box.
 fn item(line: &str) -> Option<&str> {
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
     let after = if (1..=9).contains(&digits) {
@@ -132,7 +132,7 @@ fn item(line: &str) -> Option<&str> {
     )
 }
 
-/// The level of the heading that this line underlines.
+/// Returns the level of the heading that this line underlines.
 fn underline(line: &str) -> Option<u8> {
     let line = line.trim_end();
     if line.len() < 2 {
@@ -145,7 +145,7 @@ fn underline(line: &str) -> Option<u8> {
     }
 }
 
-/// How many times `mark`, an ASCII character, stands at the start of `line`.
+/// Counts how many times `mark`, an ASCII character, occurs at the start of `line`.
 fn run_of(line: &str, mark: char) -> usize {
     line.chars().take_while(|c| *c == mark).count()
 }

@@ -54,8 +54,8 @@ fn collect(
     }
 }
 
-/// The most rows a band can have so that pairs at `threshold` are still found: fewer rows find
-/// more and compare more.
+/// Returns the most rows that a band can have so that pairs at `threshold` are still found. Fewer
+/// rows find more pairs and compare more.
 fn rows_for(threshold: f64) -> usize {
     let recall = |rows: usize| {
         let bands = (SIZE / rows) as i32;

@@ -6,7 +6,7 @@ use crate::{markdown, terms};
 /// Words in a shingle.
 const SHINGLE: usize = 3;
 
-/// What a document is made of, as sorted sets of hashes.
+/// The content of a document as sorted sets of hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sets {
     words: usize,
@@ -16,7 +16,7 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// The sets of a markdown text.
+    /// Computes the sets of a markdown text.
     pub fn of(text: &str) -> Self {
         let plain = markdown::plain(text);
         let lower = plain.to_lowercase();
@@ -37,7 +37,7 @@ impl Sets {
         }
     }
 
-    /// Whether there is nothing to compare.
+    /// Checks whether there is nothing to compare.
     pub fn is_empty(&self) -> bool {
         self.shingles.is_empty()
     }
@@ -54,12 +54,12 @@ impl Sets {
         self.terms.as_deref()
     }
 
-    /// A hash that equal sets share.
+    /// Returns a hash that is the same for equal sets.
     pub(super) fn fingerprint(&self) -> u64 {
         self.shingles.iter().fold(0, |sum, hash| mix(sum ^ hash))
     }
 
-    /// The least similarity at which this and `other` are a pair.
+    /// Returns the least similarity at which this document and `other` are a pair.
     pub(super) fn floor_with(&self, other: &Self, threshold: f64) -> f64 {
         if self.is_short() || other.is_short() {
             threshold.max(NEAR_SHORT)
@@ -68,7 +68,7 @@ impl Sets {
         }
     }
 
-    /// The two sets that a comparison with `other` is about.
+    /// Returns the two sets that a comparison with `other` uses.
     fn against<'s>(&'s self, other: &'s Self) -> (&'s [u64], &'s [u64]) {
         if self.is_short() || other.is_short() {
             // Notes of stop words alone have no terms, but have shingles.
@@ -82,15 +82,15 @@ impl Sets {
     }
 }
 
-/// What two documents share over what they have together, from 0 to 1: shingles, or terms when
-/// one of them is short. Two empty documents share nothing.
+/// Returns the size of the intersection of two documents divided by that of their union, from 0 to
+/// 1. It compares shingles, or terms if one document is short. Two empty documents share nothing.
 pub fn jaccard(a: &Sets, b: &Sets) -> f64 {
     let (a, b) = a.against(b);
     let shared = shared(a, b);
     ratio(shared, a.len() + b.len() - shared)
 }
 
-/// Which share of the smaller document the larger one has, from 0 to 1.
+/// Returns the share of the smaller document that the larger one contains, from 0 to 1.
 pub fn containment(a: &Sets, b: &Sets) -> f64 {
     let (a, b) = a.against(b);
     ratio(shared(a, b), a.len().min(b.len()))
@@ -104,7 +104,7 @@ fn ratio(part: usize, whole: usize) -> f64 {
     }
 }
 
-/// How many members two sorted sets share.
+/// Counts the common members of two sorted sets.
 fn shared(a: &[u64], b: &[u64]) -> usize {
     let (mut i, mut j, mut both) = (0, 0, 0);
     while i < a.len() && j < b.len() {
@@ -127,7 +127,8 @@ fn set(mut hashes: Vec<u64>) -> Vec<u64> {
     hashes
 }
 
-/// FNV-1a over the words with a separator, then mixed: FNV's high bits alone are weak.
+/// Computes FNV-1a over the words with a separator, then mixes the result: FNV's high bits alone
+/// are weak.
 fn hash_words<S: AsRef<str>>(words: &[S]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for word in words {
@@ -138,7 +139,8 @@ fn hash_words<S: AsRef<str>>(words: &[S]) -> u64 {
     mix(hash)
 }
 
-/// The finaliser of SplitMix64: every bit of the input moves every bit of the output.
+/// Computes the finaliser of SplitMix64, in which every bit of the input affects every bit of the
+/// output.
 pub(super) fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -21,12 +21,12 @@ pub(super) struct Mins {
 }
 
 impl Sketch {
-    /// The sketch of a markdown text.
+    /// Computes the sketch of a markdown text.
     pub fn of(text: &str) -> Self {
         Self::of_sets(&Sets::of(text))
     }
 
-    /// The sketch of sets already made.
+    /// Computes the sketch of existing sets.
     pub fn of_sets(sets: &Sets) -> Self {
         Self {
             short: sets.is_short(),
@@ -35,7 +35,7 @@ impl Sketch {
         }
     }
 
-    /// How many different shingles the document has.
+    /// Returns the number of different shingles of the document.
     pub fn set_size(&self) -> usize {
         self.shingles.size
     }
@@ -53,8 +53,8 @@ impl Sketch {
     }
 }
 
-/// The estimated Jaccard similarity of two documents, from 0 to 1; by terms when one is short, as
-/// in [`super::jaccard`].
+/// Estimates the Jaccard similarity of two documents, from 0 to 1; by terms if one is short, as in
+/// [`super::jaccard`].
 pub fn similarity(a: &Sketch, b: &Sketch) -> f64 {
     let (x, y) = match (&a.terms, &b.terms) {
         (Some(x), Some(y)) if a.short || b.short => (x, y),
@@ -68,8 +68,8 @@ pub fn similarity(a: &Sketch, b: &Sketch) -> f64 {
 }
 
 impl Mins {
-    /// The hash family is `h(x) = high half of (aᵢ·x + bᵢ)` with fixed, odd `aᵢ`; `x` is mixed
-    /// already.
+    /// Computes the minima with the hash family `h(x) = high half of (aᵢ·x + bᵢ)` with fixed, odd
+    /// `aᵢ`; `x` is already mixed.
     fn of(set: &[u64]) -> Self {
         let family: Vec<(u64, u64)> = (0..SIZE as u64)
             .map(|i| (mix(2 * i) | 1, mix(2 * i + 1)))

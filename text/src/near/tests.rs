@@ -54,7 +54,6 @@ nonsense, and check what the client waits for with a clock of our own. No sleepi
 ",
 ];
 
-/// The note with one sentence rewritten.
 fn edited() -> String {
     RETRY.replace(
         "The header comes in two forms, seconds and a date. Both have to be read.",
@@ -194,7 +193,7 @@ fn needles_are_found_among_thousands() {
     assert_eq!(names(&found), [("00077", "01234"), ("00017", "02999")]);
 }
 
-/// One of four kinds of damage to the note.
+/// Applies one of four kinds of damage to the note.
 fn damaged(kind: usize, at: usize) -> String {
     let base: Vec<&str> = RETRY.split_whitespace().collect();
     let at = at.min(base.len());

@@ -20,7 +20,7 @@ pub enum BoardForm {
 }
 
 impl BoardForm {
-    /// The form of a file by its name: markdown where it ends so, else org.
+    /// Returns the form of a file by its name: markdown if it has such an extension, else org.
     pub fn of(path: &str) -> Self {
         let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
         let known = ["md", "markdown"];
@@ -57,7 +57,7 @@ impl Keyword {
         Self::Cancelled,
     ];
 
-    /// As it is written.
+    /// Returns the keyword as it is written in a file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Todo => "TODO",
@@ -68,12 +68,12 @@ impl Keyword {
         }
     }
 
-    /// The keyword that a word is.
+    /// Returns the keyword for `word`, or `None` if it is not one.
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == word)
     }
 
-    /// Whether nothing more is to be done.
+    /// Checks whether nothing more is to be done.
     pub fn is_closed(self) -> bool {
         matches!(self, Self::Done | Self::Cancelled)
     }
@@ -98,7 +98,7 @@ pub struct Task {
     pub line: usize,
     /// Its line, the ending included.
     pub range: Range<usize>,
-    /// What says where it stands: the keyword; in markdown the box, and a keyword behind it.
+    /// Range of the task's state: the keyword; in markdown the box, and a keyword after it.
     pub(super) state: Range<usize>,
     /// Where the heading's words lie.
     pub(super) words: Range<usize>,
@@ -121,7 +121,7 @@ pub struct Board {
     form: BoardForm,
     /// In the order of the text.
     pub tasks: Vec<Task>,
-    /// What looks like a task and is none.
+    /// Lines that look like a task and are none.
     pub odd: Vec<Odd>,
     /// Tasks by their folded headings, as places in `tasks`; made when first asked for, for folding
     /// costs more than reading.
@@ -155,18 +155,18 @@ impl Board {
             for (at, task) in self.tasks.iter().enumerate() {
                 folded.entry(fold(&task.heading)).or_default().push(at);
             }
-            // What has no words is named by none.
+            // A task without words cannot be named.
             folded.remove("");
             folded
         })
     }
 
-    /// How it is written.
+    /// Returns the form in which the board is written.
     pub fn form(&self) -> BoardForm {
         self.form
     }
 
-    /// The first task that stands so.
+    /// Returns the first task with this keyword.
     pub fn first(&self, keyword: Keyword) -> Option<&Task> {
         self.tasks.iter().find(|task| task.keyword == keyword)
     }
@@ -184,7 +184,8 @@ impl Board {
         out
     }
 
-    /// The edits that move a task; `why` is put behind its heading. Nothing else changes.
+    /// Returns the edits that move a task to `to` and append `why` to its heading. Nothing else
+    /// changes.
     pub fn moved(&self, task: &Task, to: Keyword, why: Option<&str>) -> Vec<Edit> {
         // A heading that begins like a keyword must not become one.
         let first = task.heading.split([' ', '\t']).next().unwrap_or_default();
@@ -210,7 +211,7 @@ impl Board {
         edits
     }
 
-    /// The edit that adds an open task after all others, as deep as the last one.
+    /// Returns the edit that adds an open task after all others, at the level of the last one.
     pub fn added(&self, text: &str, heading: &str) -> Edit {
         let ending = lines(text)
             .map(|line| line.ending())

@@ -5,9 +5,9 @@ use std::ops::Range;
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// What goes.
+    /// The range that is replaced.
     pub range: Range<usize>,
-    /// What comes.
+    /// The replacement text.
     pub with: String,
 }
 

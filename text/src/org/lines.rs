@@ -16,7 +16,8 @@ pub struct Line<'t> {
 }
 
 impl Line<'_> {
-    /// What ends it: `"\r\n"`, `"\n"`, or nothing on a last line without one.
+    /// Returns the ending of the line: `"\r\n"`, `"\n"`, or an empty string on a last line without
+    /// one.
     pub fn ending(&self) -> &'static str {
         match self.end - self.range.end {
             0 => "",
@@ -26,7 +27,7 @@ impl Line<'_> {
     }
 }
 
-/// All lines, in order; their ranges and endings make up the whole text.
+/// Returns all lines, in order; their ranges and endings make up the whole text.
 pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let mut at = 0;
     let mut number = 0;

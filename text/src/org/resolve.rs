@@ -10,14 +10,14 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use super::board::{Board, Keyword, Task};
 
-/// What some words name.
+/// The result of a search for the task that a text names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved<'b> {
     /// This task; and what followed its heading, folded, without the dash between.
     One {
         /// The task.
         task: &'b Task,
-        /// What else was said.
+        /// The text after the heading.
         rest: String,
     },
     /// Several have this heading: the lines they stand in.
@@ -32,7 +32,7 @@ pub enum Resolved<'b> {
 }
 
 impl Board {
-    /// The task that some words name.
+    /// Finds the task that `said` names.
     pub fn resolve(&self, said: &str) -> Resolved<'_> {
         let exact = said.trim();
         let wanted = fold(said);
@@ -64,7 +64,8 @@ impl Board {
         self.cancelled(&wanted)
     }
 
-    /// A closed task carries its reason in its heading: it is still known by what it was called.
+    /// Finds a closed task by its original heading, because such a task carries its reason in its
+    /// heading.
     fn cancelled(&self, wanted: &str) -> Resolved<'_> {
         let begins = format!("{wanted} - ");
         let places: Vec<usize> = self
@@ -95,7 +96,7 @@ impl Board {
     }
 }
 
-/// What is said behind a heading, if this can stand behind one.
+/// Returns the text after a heading, if it begins in a way that can follow one.
 fn behind(rest: &str) -> Option<&str> {
     if let Some(words) = rest.strip_prefix(" -") {
         let words = words.trim_start_matches('-');
@@ -109,7 +110,7 @@ fn behind(rest: &str) -> Option<&str> {
 
 /// Words as they are compared: NFKC, one hyphen, one kind of quotes, single blanks.
 pub fn fold(words: &str) -> String {
-    // What is plain already, as most words are, is its own form.
+    // ASCII text, which most texts are, is its own normal form.
     if words.is_ascii() {
         return joined(words.chars(), words.len());
     }

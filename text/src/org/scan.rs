@@ -23,7 +23,7 @@ pub struct Heading {
     pub end: usize,
 }
 
-/// All headings of an outline, in order.
+/// Returns all headings of an outline, in order.
 pub fn headings(text: &str, form: BoardForm) -> Vec<Heading> {
     let mut hidden = Hidden::default();
     lines(text)
@@ -160,7 +160,7 @@ fn task(
     }
 }
 
-/// An item of a checklist: a bullet or a number, `[ ]` or `[x]`, and words.
+/// Parses an item of a checklist: a bullet or a number, `[ ]` or `[x]`, and words.
 fn markdown(line: &Line<'_>) -> Option<ScannedLine> {
     let text = line.text;
     let bullet = after_blanks(text, 0);
@@ -208,7 +208,7 @@ fn markdown(line: &Line<'_>) -> Option<ScannedLine> {
     Some(ScannedLine::Task(task))
 }
 
-/// What a code fence or a comment of markdown hides.
+/// Tracks the lines that a code fence or a comment of markdown hides.
 #[derive(Default)]
 struct Hidden {
     fence: Option<(char, usize)>,
@@ -216,7 +216,7 @@ struct Hidden {
 }
 
 impl Hidden {
-    /// Whether this line is hidden, or hides.
+    /// Checks whether this line is hidden, or is itself a fence or comment that hides lines.
     fn hides(&mut self, text: &str) -> bool {
         let line = text.trim();
         let run = |mark: char| line.len() - line.trim_start_matches(mark).len();
@@ -241,7 +241,7 @@ impl Hidden {
     }
 }
 
-/// The keywords that an org file declares for itself in this line.
+/// Returns the keywords that an org file declares for itself in this line.
 fn declaration(text: &str) -> Option<&str> {
     let (key, rest) = text.strip_prefix("#+")?.split_once(':')?;
     let known = ["todo", "seq_todo", "typ_todo"];
@@ -251,7 +251,7 @@ fn declaration(text: &str) -> Option<&str> {
         .then_some(rest)
 }
 
-/// A declared keyword without its shortcut: `WAIT(w@/!)` is `WAIT`.
+/// Returns a declared keyword without its shortcut: `WAIT(w@/!)` is `WAIT`.
 fn bare_keyword(word: &str) -> &str {
     word.split('(').next().unwrap_or(word)
 }
@@ -260,7 +260,7 @@ fn after_blanks(text: &str, from: usize) -> usize {
     text.len() - text[from..].trim_start_matches([' ', '\t']).len()
 }
 
-/// The word at or after a place.
+/// Returns the range of the word at or after `from`.
 fn word_at(text: &str, from: usize) -> Option<Range<usize>> {
     let begin = after_blanks(text, from);
     let length = text[begin..]
@@ -269,7 +269,7 @@ fn word_at(text: &str, from: usize) -> Option<Range<usize>> {
     (length > 0).then(|| begin..begin + length)
 }
 
-/// How long the priority at the beginning is: `[#A]`.
+/// Returns the length of the priority at the beginning: `[#A]`.
 fn priority(text: &str) -> Option<usize> {
     let rest = text.strip_prefix("[#")?;
     let close = rest.find(']')?;
@@ -278,7 +278,7 @@ fn priority(text: &str) -> Option<usize> {
     good.then_some(close + 3)
 }
 
-/// Where the words of a heading end: before its tags and the blanks around them.
+/// Returns the end of the heading's words: before its tags and the blanks around them.
 fn untagged(text: &str) -> usize {
     let trimmed = text.trim_end();
     let Some(gap) = trimmed.rfind([' ', '\t']) else {

@@ -1,4 +1,4 @@
-//! What must hold of boards, on fixtures, generated texts and any folder of real ones.
+//! Properties that must hold for boards, on fixtures, generated texts and any folder of real ones.
 
 // How many real files were read is for whoever runs the tests.
 #![allow(clippy::print_stdout)]
@@ -111,7 +111,7 @@ fn a_markdown_board_is_its_checklists() {
     );
 }
 
-/// Moves the only task that words name, and says what lines differ.
+/// Moves the only task that `said` names, and returns the lines that differ.
 fn moved(text: &str, form: BoardForm, said: &str, to: Keyword, why: Option<&str>) -> Vec<String> {
     let board = Board::read(text, form);
     let Resolved::One { task, .. } = board.resolve(said) else {
@@ -266,7 +266,7 @@ fn changes_that_meet_or_do_not_fit_are_refused() {
     assert!(apply("ab", vec![edit(2..3, "x")]).is_err());
 }
 
-/// All that must hold of any text at all.
+/// Checks the properties that must hold for any text.
 fn holds(text: &str, form: BoardForm) {
     assert_eq!(apply(text, Vec::new()).unwrap(), text);
     let rejoined: String = lines(text)

@@ -63,7 +63,8 @@ struct Values<'t, 's> {
 }
 
 impl Values<'_, '_> {
-    /// `name = value`, `"name": "value"`, `name: value`, `name=value&…`, with quotes escaped or not.
+    /// Scans `name = value`, `"name": "value"`, `name: value`, `name=value&…`, with quotes escaped
+    /// or not.
     fn assignment(&mut self, from: usize, at: usize) {
         let bytes = self.bytes;
         let mut end = at;
@@ -90,7 +91,7 @@ impl Values<'_, '_> {
         }
     }
 
-    /// `--name value`.
+    /// Scans `--name value`.
     fn option(&mut self, at: usize) {
         let bytes = self.bytes;
         let name = bytes[at + 2..].iter().take(LONGEST_NAME);
@@ -105,8 +106,8 @@ impl Values<'_, '_> {
         }
     }
 
-    /// The value that begins at `at`, quotes, escaped or not, and space passed over, of a name that
-    /// begins at `context`.
+    /// Scans the value that begins at `at` and whose name begins at `context`. It skips space and
+    /// quotes, escaped or not.
     fn value(&mut self, context: usize, at: usize, strict: bool) {
         let bytes = self.bytes;
         let run = |at: usize, most: usize, wanted: &dyn Fn(u8) -> bool| {
@@ -147,7 +148,7 @@ impl Values<'_, '_> {
         }
     }
 
-    /// `Authorization: Scheme value`, and `Bearer value` wherever the value looks random.
+    /// Scans `Authorization: Scheme value`, and `Bearer value` wherever the value looks random.
     fn header(&mut self, at: usize) {
         let bytes = self.bytes;
         let is = |at: usize, word: &str| {
@@ -198,7 +199,7 @@ impl Values<'_, '_> {
         }
     }
 
-    /// The password of `scheme://user:password@host`.
+    /// Scans the password of `scheme://user:password@host`.
     fn address(&mut self, at: usize) {
         let bytes = self.bytes;
         let start = at + 3;
@@ -229,8 +230,8 @@ impl Values<'_, '_> {
     }
 }
 
-/// Whether a name promises a secret, and if so whether its value has to look random: what is
-/// called a password seldom does.
+/// Checks whether a name indicates a secret, and if so whether its value must look random: the
+/// value of a password seldom does.
 fn holds_secret(name: &str) -> Option<bool> {
     let folded: String = name
         .bytes()
@@ -250,7 +251,8 @@ fn holds_secret(name: &str) -> Option<bool> {
     Some(!password)
 }
 
-/// Whether a value under a promising name is one, and no placeholder, path, type or expression.
+/// Checks whether a value under such a name is a secret, and not a placeholder, path, type or
+/// expression.
 fn is_secret(value: &str, strict: bool, quoted: bool) -> bool {
     let digit = value.bytes().any(|b| b.is_ascii_digit());
     let letter = value.bytes().any(|b| b.is_ascii_alphabetic());

@@ -12,11 +12,12 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
-/// Of so many beginnings without an end on one line it is asked whether a key follows.
+/// Maximum number of unfinished beginnings on one line for which the scanner checks whether a key
+/// follows.
 const MOST_TRIES: usize = 32;
 
-/// Adds the keys in the line `text[from..to]` and gives the place from where on the line is free
-/// of the key that `in_key` says was open before.
+/// Adds the keys in the line `text[from..to]` and returns the position from which on the line is
+/// free of the key that was open before, according to `in_key`.
 pub(super) fn scan(
     in_key: &mut bool,
     text: &str,
@@ -95,13 +96,13 @@ fn push(spans: &mut Vec<Span>, start: usize, end: usize, kind: &'static str) {
     }
 }
 
-/// Behind the dashes that close the marker whose label begins at `label`.
+/// Returns the position after the dashes that close the marker whose label begins at `label`.
 fn behind_marker(text: &str, label: usize, to: usize) -> usize {
     let close = text[label..to].find(DASHES);
     close.map_or(to, |length| label + length + DASHES.len())
 }
 
-/// Whether a line, or what is left of one, may belong to a key: blank, a header, base64; or with
+/// Checks whether a line, or the rest of one, may belong to a key: blank, a header, base64; or with
 /// much base64 in it, as when a program numbers or quotes lines.
 fn is_body(line: &str) -> bool {
     let base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');

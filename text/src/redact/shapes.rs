@@ -1,4 +1,5 @@
-//! Tokens that their own prefix gives away: the floor is what gitleaks' default rules find.
+//! Tokens that are recognisable by their own prefix. The minimum is the set that gitleaks' default
+//! rules find.
 
 use std::sync::LazyLock;
 
@@ -55,7 +56,7 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
 });
 
 impl Index {
-    /// The shapes that may begin here.
+    /// Returns the shapes that may begin here.
     fn at(&self, bytes: &[u8], at: usize) -> Option<&[usize]> {
         let first = usize::from(*bytes.get(at)?);
         let second = usize::from(*bytes.get(at + 1)?);
@@ -64,8 +65,8 @@ impl Index {
     }
 }
 
-/// The token at `at`. Where a very long run did not fit a shape, `judged` keeps its end: the same
-/// shape is not tried again inside it.
+/// Returns the token at `at`. If a very long run does not fit a shape, `judged` keeps the end of
+/// the run, so that the same shape is not tried again inside it.
 fn token(
     text: &str,
     bytes: &[u8],
@@ -102,7 +103,7 @@ mod tests {
     const WORD: &str =
         "aB3xK9mQ2wE7rT5yU8iO1pL4sD6fG0hJ2kZ7vC9nX4bV1cM8qW3eR6tY5uI0oP2aS7dF9gH1jK4lZ6x";
 
-    /// A token of this shape: the fewest fitting characters that pass its check.
+    /// Builds a token of this shape from the fewest characters that pass its check.
     fn sample(shape: &Shape) -> String {
         let long = WORD.repeat(3);
         let hex: String = long.bytes().map(|byte| format!("{byte:02x}")).collect();

@@ -30,7 +30,7 @@ impl StreamRedactor {
         }
     }
 
-    /// Takes the next piece and gives what can be told by now.
+    /// Takes the next piece and returns the text that is certain by now.
     pub fn push(&mut self, piece: &[u8]) -> String {
         if self.bytes.is_empty() {
             self.decode(piece);

@@ -83,7 +83,7 @@ fn has_colon(tail: &str) -> bool {
         .is_some_and(|(before, after)| before.len() >= 6 && after.len() >= 20)
 }
 
-/// `bot123456789:AA…`: a number, a colon and 35 characters.
+/// Checks for `bot123456789:AA…`: a number, a colon and 35 characters.
 fn is_telegram(tail: &str) -> bool {
     tail.split_once(':').is_some_and(|(number, key)| {
         (8..=11).contains(&number.len())
@@ -92,7 +92,7 @@ fn is_telegram(tail: &str) -> bool {
     })
 }
 
-/// `patXXXXXXXXXXXXXX.` and 64 hexadecimal digits.
+/// Checks for `patXXXXXXXXXXXXXX.` and 64 hexadecimal digits.
 fn is_airtable(tail: &str) -> bool {
     tail.split_once('.')
         .is_some_and(|(id, key)| id.len() == 14 && key.len() >= 64 && key.bytes().all(hex))
@@ -110,8 +110,8 @@ fn has_digit(tail: &str) -> bool {
     tail.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-/// One unbroken piece of at least 20 letters and digits, both of them: what tells a key from
-/// words joined with hyphens.
+/// Checks for an unbroken piece of at least 20 letters and digits, with both of them. Such a piece
+/// distinguishes a key from words joined with hyphens.
 fn has_long_piece(tail: &str) -> bool {
     tail.split(['-', '_']).any(|piece| {
         piece.len() >= 20 && has_digit(piece) && piece.bytes().any(|b| !b.is_ascii_digit())
@@ -122,7 +122,7 @@ fn is_aws_id(tail: &str) -> bool {
     tail.len() == 16
 }
 
-/// `header.payload.signature`; the payload may be absent in a detached one.
+/// Checks for `header.payload.signature`; the payload may be absent in a detached one.
 fn is_jwt(tail: &str) -> bool {
     let mut parts = tail.split('.');
     let header = parts.next().is_some_and(|part| part.len() >= 10);
@@ -165,7 +165,7 @@ const fn word(
     }
 }
 
-/// Of two that fit, the earlier wins.
+/// The known shapes. If two of them fit, the earlier one wins.
 pub(super) const SHAPES: &[Shape] = &[
     word("aws-key", "AKIA", upper, 16, is_aws_id),
     word("aws-key", "ASIA", upper, 16, is_aws_id),

@@ -278,7 +278,6 @@ fn what_only_looks_like_a_secret_stays() {
     }
 }
 
-/// All samples, in one text each.
 fn samples() -> Vec<String> {
     let mut all: Vec<String> = tokens()
         .into_iter()

@@ -1,7 +1,8 @@
 //! A light English stemmer: plural, `-ed`, `-ing`, final `-e`. It must err towards leaving a word
 //! alone; a full Porter stemmer was rejected because it makes one of "universe" and "university".
 
-/// The stem of a word in lower case. Words that are not plain ASCII letters are their own stem.
+/// Returns the stem of a word in lower case. Words that are not plain ASCII letters are their own
+/// stem.
 pub(super) fn stem(word: &str) -> String {
     if word.len() < 4 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
         return word.to_owned();

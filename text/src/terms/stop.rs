@@ -205,7 +205,7 @@ const STOP: &[&str] = &[
     "yourself",
 ];
 
-/// Whether a word in lower case is too common to search by.
+/// Checks whether a word in lower case is too common to search by.
 pub(super) fn is_stop(word: &str) -> bool {
     STOP.binary_search(&word).is_ok()
 }

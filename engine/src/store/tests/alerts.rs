@@ -7,7 +7,7 @@ use std::io::Write as _;
 use super::*;
 use crate::alerts::{AlertKind, AlertRules};
 
-/// What happened, in the order in which it was digested.
+/// An event, in the order in which it was digested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Entry {
     Failed { by_hand: bool, stopped: bool },
@@ -18,7 +18,7 @@ enum Entry {
     Ack,
 }
 
-/// One trouble from its beginning to its end, as the model tells it.
+/// One problem from its beginning to its end, as the model computes it.
 #[derive(Clone, Debug, PartialEq)]
 struct Episode {
     kind: AlertKind,
@@ -28,11 +28,11 @@ struct Episode {
     over: bool,
     /// `raised` and `repeated` messages were made at these minutes.
     reported: Vec<i64>,
-    /// It was told that it is over.
+    /// Whether the recovery was reported.
     recovered: bool,
 }
 
-/// The whole history of one job told anew, kind by kind.
+/// Computes the episodes of one job's whole history, kind by kind.
 fn episodes(history: &[(i64, Entry)], rules: &AlertRules) -> Vec<Episode> {
     let mut all = Vec::new();
     for kind in AlertKind::ALL {
@@ -89,7 +89,7 @@ fn episodes(history: &[(i64, Entry)], rules: &AlertRules) -> Vec<Episode> {
     all
 }
 
-/// The same as the database has it.
+/// Reads the same episodes from the database.
 fn recorded(fixture: &Fixture) -> Vec<Episode> {
     let minute = |at: Timestamp| at.duration_since(now()).as_mins();
     let mut all: Vec<Episode> = fixture
@@ -232,7 +232,7 @@ fn alerts_are_raised_told_and_ended_as_the_model_says() {
         let job = fixture.id("dream");
         let mut history: Vec<(i64, Entry)> = Vec::new();
         let mut minute = 0;
-        // What the model needs to tell when the job is stale.
+        // The model needs these times to decide when the job is stale.
         let (mut good, mut watched) = (None, None);
         for _ in 0..60 {
             minute += 1 + i64::try_from(dice.roll(120)).unwrap();
@@ -316,7 +316,7 @@ fn alerts_are_raised_told_and_ended_as_the_model_says() {
             let wanted = episodes(&history, &rules);
             let mut found = recorded(&fixture);
             for (one, wanted) in found.iter_mut().zip(&wanted) {
-                // That nobody is told of a recovery is a matter of messages, looked at below.
+                // Messages decide whether a recovery is reported; they are checked below.
                 one.recovered &= wanted.recovered;
             }
             assert_eq!(found, wanted, "seed {seed}, case {case}, {history:#?}");
@@ -335,7 +335,7 @@ fn alerts_are_raised_told_and_ended_as_the_model_says() {
     assert_eq!(kinds.len(), 4, "every kind was raised");
 }
 
-/// What holds of the messages of one alert to each channel, whoever died when.
+/// Checks the invariants of the messages of one alert to each channel, whichever process died when.
 fn messages_are_in_order(fixture: &Fixture, alert: &AlertRow, recovery: bool) {
     let messages = fixture.store.messages_of(&alert.id).unwrap();
     for channel in ["a", "b"] {
@@ -398,7 +398,7 @@ fn a_recovery_is_told_once_and_of_all_that_is_over() {
     assert_eq!(sent.kinds, [AlertKind::Failure, AlertKind::Breaker]);
     assert_eq!(sent.count, 3);
     assert_eq!(fixture.store.begin_delivery(&[], later(5)).unwrap(), None);
-    // One that nobody was told of recovers in silence.
+    // An alert that was never delivered recovers without a message.
     fixture.ends(false, &failed(Class::Guard), later(6));
     fixture.ends(false, &Outcome::Succeeded, later(7));
     fixture.digest(&rules, later(7));

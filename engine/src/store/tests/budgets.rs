@@ -1,4 +1,4 @@
-//! What runs may spend.
+//! Tests of the amounts that runs may spend.
 
 use super::*;
 

@@ -72,7 +72,7 @@ fn it_is_skipped_when_the_other_does_not_succeed() {
         fixture.end(&first, &outcome, later(1));
         let expected = format!("skipped: what it was to follow ended as {outcome}");
         assert_eq!(why(fixture.outcome(&behind)), expected);
-        // One that comes later is told the same at once, and one after a success goes.
+        // A later follower is skipped with the same reason at once, and one after a success runs.
         let late = fixture.enqueue_after("tidy", Some(&first));
         assert_eq!(why(fixture.stands(&late)), expected);
         fixture.check();

@@ -1,4 +1,4 @@
-//! What is recorded, and by whom it is begun.
+//! Tests of recording occurrences and of the processes that begin them.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What the tests of the queue do and look at.
+//! Helpers with which the tests of the queue act and inspect the database.
 
 use super::*;
 
@@ -14,7 +14,7 @@ impl Fixture {
         self.store.job(&self.project, job).unwrap().id
     }
 
-    /// A wish for the queue, with a key of its own.
+    /// Builds a new occurrence for the queue, with a key of its own.
     pub(super) fn wish(&self, job: &str, origin: Origin) -> NewOccurrence {
         NewOccurrence {
             origin,
@@ -22,7 +22,7 @@ impl Fixture {
         }
     }
 
-    /// Queued for now by somebody who does not wait.
+    /// Queues a run for now, as a caller that does not wait for it.
     pub(super) fn enqueue(&mut self, job: &str) -> RunId {
         self.enqueue_after(job, None)
     }
@@ -59,13 +59,13 @@ impl Fixture {
         self.row(run).outcome
     }
 
-    /// The outcome of what a run is an attempt at.
+    /// Returns the outcome of the occurrence that a run is an attempt at.
     pub(super) fn stands(&self, run: &RunId) -> Option<Outcome> {
         let occurrence = self.row(run).occurrence;
         self.store.occurrence(&occurrence).unwrap().outcome
     }
 
-    /// The runs of a job, oldest first.
+    /// Returns the runs of a job, oldest first.
     pub(super) fn runs_of(&self, job: &str) -> Vec<RunRow> {
         let filter = RunFilter {
             job: Some(self.id(job)),
@@ -88,7 +88,7 @@ impl Fixture {
         self.store.enter_due(due_job, &due, None, None, at).unwrap()
     }
 
-    /// An occurrence is open exactly as long as one of its runs is not settled.
+    /// Checks that an occurrence is open exactly as long as one of its runs is not settled.
     pub(super) fn check(&self) {
         let odd: i64 = self
             .store

@@ -13,7 +13,7 @@ fn chained() -> Fixture {
     fixture
 }
 
-/// Ends a fresh run of `fetch` and says what stands of the others.
+/// Ends a fresh run of `fetch` and returns the state of the other jobs.
 fn ended(fixture: &mut Fixture, outcome: &Outcome) -> [String; 3] {
     let run = fixture.requested("fetch", &OccurrenceId::new(now()).to_string());
     fixture.end(&run, outcome, later(1));
@@ -61,7 +61,7 @@ fn each_end_of_the_first_has_its_followers() {
         skip("fetch", "skipped: idle"),
         "it was not at work"
     );
-    // A person was told to come again later.
+    // The deferral asks a person to try again later.
     let mut fixture = chained();
     let put_off = Outcome::Deferred {
         until: later(15),

@@ -15,7 +15,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// A copy of a frozen file.
+/// Copies the frozen file of a format.
 fn frozen(format: i64) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("database.sqlite");
@@ -23,7 +23,7 @@ fn frozen(format: i64) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Everything that a file holds, in words.
+/// Returns the whole content of a file as text.
 fn content(db: &Connection) -> Vec<String> {
     let mut tables = db
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name")
@@ -49,7 +49,7 @@ fn content(db: &Connection) -> Vec<String> {
     lines
 }
 
-/// A file of format `format`, from the steps that we know and the frozen rows.
+/// Creates a file of format `format` from the known steps and the frozen rows.
 fn made(format: usize, path: &Path) {
     let mut db = Connection::open(path).unwrap();
     db.pragma_update(None, "application_id", format::APPLICATION_ID)
@@ -122,7 +122,7 @@ fn every_frozen_format_opens_and_all_of_it_can_be_read() {
     }
 }
 
-/// The present steps and one that is not released: what the next format will go through.
+/// Returns the current steps and one that is not released, as the next format will have them.
 fn next() -> Vec<&'static str> {
     let mut steps = STEPS.to_vec();
     steps.push("ALTER TABLE events ADD COLUMN weight INTEGER; UPDATE events SET weight = 1;");

@@ -59,7 +59,7 @@ fn fixture() -> Fixture {
     furnished(folder, store)
 }
 
-/// One that only this thread can look at, for many steps.
+/// Creates a fixture in memory, which only this thread can read, for tests with many steps.
 fn quick_house() -> Fixture {
     furnished(tempfile::tempdir().unwrap(), Store::in_memory().unwrap())
 }

@@ -1,4 +1,4 @@
-//! Moments that come while an earlier one is not over.
+//! Tests of scheduled times that come while an earlier one is not over.
 
 use super::*;
 use crate::policy::{Overlap, QUEUE};

@@ -69,7 +69,7 @@ fn a_job_fails_as_long_as_its_last_attempt_that_tried_came_to_nothing() {
     let steps = [
         ("tidy", failed(), vec![tidy]),
         ("dream", failed(), vec![dream, tidy]),
-        // What did not try makes nothing good.
+        // A skipped run does not clear the failure.
         ("tidy", skipped, vec![dream, tidy]),
         ("tidy", Outcome::Succeeded, vec![dream]),
         ("dream", failed(), vec![dream]),
@@ -103,7 +103,7 @@ fn a_projection_is_of_the_files_that_the_jobs_were_read_from() {
         assert_eq!(kept(&fixture, None).as_deref(), Some(text));
         assert_eq!(kept(&fixture, Some(&project)).as_deref(), Some(text));
     }
-    // What was read last is looked at until the project is back.
+    // The last stored projection is used until the project is back.
     fixture.store.mark_gone(&project, &gone("away")).unwrap();
     assert_eq!(kept(&fixture, None).as_deref(), Some("b"));
     assert_eq!(kept(&fixture, Some(&ProjectId::new(later(1)))), None);

@@ -36,7 +36,7 @@ fn missed(fixture: &Fixture) -> Vec<(Timestamp, Timestamp, u64, String)> {
         .collect()
 }
 
-/// Both pauses: of the one job, and of everything.
+/// Runs `test` with both pauses: of the one job, and of everything.
 fn both(test: impl Fn(Fixture, Option<JobId>)) {
     test(quick_house(), None);
     let of_one = quick_house();

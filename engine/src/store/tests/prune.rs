@@ -1,4 +1,4 @@
-//! What goes and what stays.
+//! Tests of the rows that a pruning deletes and keeps.
 
 use super::*;
 use crate::store::crash_points::CrashPoints;

@@ -1,4 +1,4 @@
-//! Who of the waiting begins, and when.
+//! Tests of the order and the times in which waiting runs begin.
 
 use super::*;
 use crate::policy::ConcurrencyGroup;
@@ -151,7 +151,7 @@ fn a_moment_a_priority_and_settings_of_its_own_are_kept() {
     );
     assert_eq!(fixture.start(later(30)), std::slice::from_ref(&run));
     assert_eq!(fixture.store.next_ready(later(30)).unwrap(), None);
-    // The same key is the same wish, whatever else it says.
+    // The same key identifies the same occurrence, whatever its other fields contain.
     let again = fixture.store.enqueue(&wish, now(), None, now()).unwrap();
     assert_eq!(again, Recorded::Known(fixture.row(&run).occurrence));
 }

@@ -141,7 +141,7 @@ fn what_was_decided_since_a_copy_is_counted_and_pauses_are_carried_over() {
     let plan = plan_restore(&path, &copy, later(120)).unwrap();
     assert_eq!(counts(plan.since.as_ref().unwrap()), (1, 0, 0, 0, 2));
     drop(fixture.store);
-    // What the plan names may be taken by then, and is somebody's.
+    // Another file may have taken the planned name by then, and must not be overwritten.
     let planned = plan.keep.clone().unwrap();
     std::fs::write(&planned, "kept").unwrap();
     let reported = plan.carry_out(later(120), dying).unwrap();
@@ -160,7 +160,7 @@ fn what_was_decided_since_a_copy_is_counted_and_pauses_are_carried_over() {
         "and the one that ended has ended"
     );
     drop(store);
-    // Of what cannot be read nothing can be told.
+    // The loss of an unreadable database is unknown.
     std::fs::write(&path, "damaged").unwrap();
     assert_eq!(plan_restore(&path, &copy, later(130)).unwrap().since, None);
 }

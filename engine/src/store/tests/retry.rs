@@ -152,7 +152,7 @@ fn a_wish_reopens_what_is_over_once() {
     let third = fixture.start(later(9)).remove(0);
     fixture.end(&third, &Outcome::Succeeded, later(10));
     assert_eq!(fixture.stands(&run), Some(Outcome::Succeeded));
-    // What went well may be wanted again, by any of its attempts.
+    // A successful occurrence can be retried too, by naming any of its attempts.
     let fourth = fixture.store.retry(&again, later(11)).unwrap();
     assert_eq!(fixture.row(&fourth).attempt, 4);
     fixture.check();

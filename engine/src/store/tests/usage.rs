@@ -300,7 +300,7 @@ fn a_limit_holds_for_its_pool_and_grows_only_after_its_wait() {
         assert!(limit.why.contains("which has passed"), "{}", limit.why);
         at = limit.until;
     }
-    // An answer to what was asked before the last refusal says nothing of it.
+    // An answer to a request from before the last refusal does not clear the limit.
     let noted = later(61 + 10 + 20);
     store.clear_limit("max", noted, at).unwrap();
     assert!(store.limit("max", later(92)).unwrap().is_some());

@@ -25,7 +25,7 @@ const STALE_DAYS: i32 = 180;
 /// A name that is written much alike is looked for among so many notes, for so many broken links.
 const ALIKE: usize = 2_000;
 const ASKED: usize = 200;
-/// Of so many notes that answer to one link the names are told.
+/// The number of notes that are named when several notes match one link.
 const NAMED: usize = 3;
 /// Names of notes that nothing need lead to.
 const ROOTS: [&str; 5] = ["readme", "index", "home", "changelog", "contributing"];
@@ -43,7 +43,8 @@ pub struct LintNote {
     pub text: String,
 }
 
-/// What is wrong with the notes. `exists` knows the vault's files, `there` also the project's.
+/// Checks the notes and returns the findings. `exists` knows the vault's files, `there` also the
+/// project's.
 pub fn check(
     notes: &[LintNote],
     exists: &dyn Fn(&str) -> bool,
@@ -128,7 +129,7 @@ struct LintContext<'a> {
 type Broken = (&'static str, String);
 
 impl LintContext<'_> {
-    /// The note that a link leads to, if it is one.
+    /// Returns the note that a link leads to, or `None` if the link does not lead to a note.
     fn follow(&self, from: usize, link: &Link) -> Result<Option<usize>, Broken> {
         let (target, anchor, to) = match link {
             Link::Plain(to) => {
@@ -262,7 +263,7 @@ fn split(to: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// `mailto:` and its like; a drive letter is none.
+/// Checks whether a link begins with a scheme such as `mailto:`. A drive letter is not a scheme.
 fn has_scheme(to: &str) -> bool {
     to.split_once(':').is_some_and(|(scheme, _)| {
         scheme.len() > 1
@@ -272,7 +273,7 @@ fn has_scheme(to: &str) -> bool {
     })
 }
 
-/// `to`, as seen from the note `from`; none where it leads out of the vault.
+/// Resolves `to` relative to the note `from`. Returns `None` if the path leads out of the vault.
 fn joined(from: &str, to: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();

@@ -1,4 +1,4 @@
-//! What one note says of others: its links, headings, anchors and code, with lines.
+//! Extracts the references of one note: its links, headings, anchors and code, each with its line.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use runner_text::front_matter;
 pub(super) struct Parts {
     /// Links, with their lines.
     pub(super) links: Vec<(Link, usize)>,
-    /// What `#…` may name.
+    /// The anchors that a `#…` link may name.
     pub(super) anchors: Vec<String>,
     /// Words in code spans, with their lines.
     pub(super) code: Vec<(String, usize)>,
@@ -100,7 +100,7 @@ pub(super) fn parts(text: &str) -> Parts {
     parts
 }
 
-/// What `id="…"` and `name="…"` name.
+/// Returns the anchors that `id="…"` and `name="…"` define.
 fn named(html: &str) -> Vec<String> {
     let mut found = Vec::new();
     for key in ["id=\"", "name=\"", "id='", "name='"] {
@@ -112,7 +112,7 @@ fn named(html: &str) -> Vec<String> {
     found
 }
 
-/// A heading as the forges that show notes make an anchor of it.
+/// Converts a heading to the anchor that code forges give it when they show the note.
 pub(super) fn slug(heading: &str) -> String {
     heading
         .trim()

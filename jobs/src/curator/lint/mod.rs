@@ -28,7 +28,7 @@ const LARGEST: u64 = 1 << 20;
 /// A model is shown so many findings.
 const SHOWN: usize = 40;
 
-/// What is wrong at one place.
+/// A problem at one place of a note.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct LintFinding {
     /// The note, below the vault.
@@ -37,17 +37,17 @@ pub struct LintFinding {
     pub line: usize,
     /// The rule: `broken-link`, …
     pub rule: &'static str,
-    /// What, in words.
+    /// A description of the problem.
     pub message: String,
-    /// A model's words on how it could be mended; nobody has checked them.
+    /// A model's suggestion for a fix. Nobody has checked it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
 
-/// Where the notes are.
+/// Returns the folder of the notes.
 ///
 /// # Errors
-/// There is no such folder, in words.
+/// Returns a message if there is no such folder.
 pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     if is_windows(dir) {
         return Err(format!(
@@ -70,7 +70,8 @@ pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// All notes below `folder` but those that runner wrote, by path; and what could not be read.
+/// Returns all notes below `folder`, by path, except those that runner wrote, and the problems with
+/// files that could not be read.
 pub(super) fn notes(
     folder: &Path,
     root: &Path,
@@ -132,7 +133,8 @@ pub(super) fn notes(
     (notes, left)
 }
 
-/// Why a folder is not walked: the walk opens these files by itself, and would wait for a FIFO.
+/// Returns the reason why a folder is not walked, if there is one. The walk opens the ignore files
+/// by itself and would block on a FIFO.
 fn unusable(folder: &Path) -> Option<String> {
     let mut named = [".ignore", ".gitignore", ".git/info/exclude"].into_iter();
     let odd = named.find(|name| {
@@ -221,7 +223,8 @@ fn page(findings: &[LintFinding], notes: usize, left: &[String]) -> String {
     page
 }
 
-/// Asks for words to the first findings; says why there are none.
+/// Asks a model to suggest fixes for the first findings. Returns the reason if there are no
+/// suggestions.
 fn suggest(
     ctx: &mut Context<'_>,
     job: &JobFile,
@@ -278,7 +281,7 @@ fn suggest(
     Ok(None)
 }
 
-/// A model's words on one line, and not many.
+/// Puts a model's text on one line of at most 300 characters.
 pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let safe = words.join(" ").replace(char::is_control, "");

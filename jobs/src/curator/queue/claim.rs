@@ -21,25 +21,25 @@ const YOUNG: SignedDuration = SignedDuration::from_secs(10);
 /// A list of the queue is made again after so many claims.
 const LIST: usize = 64;
 
-/// What a look for work came to.
+/// The result of a search for work.
 #[derive(Debug)]
 pub struct Claim {
-    /// What was moved on the way.
+    /// The files that the search moved.
     pub moved: Vec<MovedFile>,
-    /// What there is to do.
+    /// The next file to work on, if any.
     pub found: NextFile,
 }
 
-/// What there is to do.
+/// The outcome of a search for the next job file.
 #[derive(Debug)]
 pub enum NextFile {
     /// This one, which is ours now.
     Claimed(Box<Claimed>),
     /// Nothing.
     Empty,
-    /// Something, and not before this moment.
+    /// Jobs wait, but the hourly cap allows none before `until`.
     Capped {
-        /// The moment.
+        /// The earliest time of the next start.
         until: Timestamp,
     },
 }
@@ -49,12 +49,12 @@ pub enum NextFile {
 pub struct Claimed {
     /// The job.
     pub job: JobFile,
-    /// What its file in `processing/` holds.
+    /// Digest of the job's file in `processing/`.
     pub digest: Digest,
 }
 
 impl Claimed {
-    /// What `done/ID.json` holds: the job and what came of it.
+    /// Returns the content of `done/ID.json`: the job and its result.
     pub fn record(&self, product: &JobProduct, now: Timestamp) -> Vec<u8> {
         let mut value = serde_json::to_value(&self.job).expect("a job has string keys only");
         let artifacts: Vec<&str> = product
@@ -83,12 +83,12 @@ pub struct Consumer<'a> {
     run: Option<String>,
     list: VecDeque<JobFile>,
     since_list: usize,
-    /// What was put back is not taken again by the same consumer.
+    /// The jobs that this consumer has put back; it does not take them again.
     seen: BTreeSet<String>,
 }
 
 impl<'a> Consumer<'a> {
-    /// One that works by these settings.
+    /// Creates a consumer with these settings.
     pub fn new(worker: &'a Worker, spec: &'a CuratorSpec) -> Self {
         Self {
             worker,
@@ -101,7 +101,7 @@ impl<'a> Consumer<'a> {
         }
     }
 
-    /// The same, for this run.
+    /// Sets the run that the consumer works for.
     #[must_use]
     pub fn of_run(mut self, run: &str) -> Self {
         self.run = Some(run.to_owned());
@@ -211,7 +211,7 @@ impl<'a> Consumer<'a> {
         }
     }
 
-    /// All that wait, in their order; what is no job goes to the failed ones.
+    /// Returns all waiting jobs in order, and moves files that are not jobs to `failed/`.
     fn inspect(&self, now: Timestamp, moved: &mut Vec<MovedFile>) -> io::Result<VecDeque<JobFile>> {
         let mut jobs = Vec::new();
         for name in names(&self.worker.path("queue"))? {

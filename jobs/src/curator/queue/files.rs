@@ -8,13 +8,13 @@ use std::path::Path;
 use super::LARGEST;
 use runner_engine::files::{Refused, open_no_link, open_with_no_link};
 
-/// Whether a file of this name is looked at.
+/// Checks whether a file has the name of a job file.
 pub(super) fn is_job(name: &OsStr) -> bool {
     let name = name.to_str().unwrap_or_default();
     name.ends_with(".json") && !name.starts_with('.')
 }
 
-/// The names of job files in a folder, in order; one that is not there is empty.
+/// Returns the sorted names of the job files in a folder. A missing folder counts as empty.
 pub(in crate::curator) fn names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -32,8 +32,9 @@ pub(in crate::curator) fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// A small plain file; none where there is none. One that is refused is empty, and so no job: it is
-/// put with those that failed, and is not in the way of the others.
+/// Reads a small plain file, or returns `None` if there is none. A file that is refused yields
+/// empty content, which is not a job: it is thus moved to the failed ones and does not block the
+/// others.
 pub(in crate::curator) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match open_no_link(path) {
         Ok(file) => file,

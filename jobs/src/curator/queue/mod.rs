@@ -1,9 +1,10 @@
 //! The worker's folder: `queue/ processing/ done/ failed/ logs/ events/`.
 //!
-//! Many consumers may work on one folder. A claim is a rename, made under a lock that is held for
-//! that moment only, after the start was noted (`logs/hour.jsonl`) and the owner written beside
-//! (`processing/ID.owner`). So the hourly cap holds over restarts and consumers: a start that was
-//! noted and not used costs one place, never one too many. Must never follow a link out of the folder.
+//! Several consumers may work on one folder. A claim is a rename under a lock that is held only for
+//! the claim itself, after the start was recorded in `logs/hour.jsonl` and the owner was written to
+//! `processing/ID.owner`. The hourly cap therefore holds across restarts and consumers: a start
+//! that was recorded and not used costs one start of the cap, and the cap is never exceeded. This
+//! module must never follow a link out of the folder.
 
 mod claim;
 mod files;
@@ -71,10 +72,10 @@ pub struct MovedFile {
 }
 
 impl Worker {
-    /// The folder `dir` of the project at `root`; it need not be there.
+    /// Opens the folder `dir` of the project at `root`. The folder need not exist.
     ///
     /// # Errors
-    /// Why it cannot be one, in words.
+    /// Returns a message if `dir` cannot be a worker's folder.
     pub fn of(root: &Path, dir: &str) -> Result<Self, String> {
         if is_windows(dir) {
             return Err(format!(
@@ -97,17 +98,17 @@ impl Worker {
         })
     }
 
-    /// Where it lies.
+    /// Returns the path of the worker's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The path of a job's file below the project's root.
+    /// Returns the path of a job's file, relative to the project's root.
     pub fn below(&self, part: &str, id: &str) -> String {
         format!("{}/{part}/{id}.json", self.below)
     }
 
-    /// A path in it.
+    /// Returns the path of `part` in the worker's folder.
     pub fn path(&self, part: &str) -> PathBuf {
         self.folder.join(part)
     }
@@ -128,10 +129,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Holds the folder for a moment.
+    /// Locks the folder until the returned file is dropped.
     ///
     /// # Errors
-    /// The lock's file cannot be opened.
+    /// Returns an error if the lock file cannot be opened.
     pub fn lock(&self) -> io::Result<File> {
         let mut options = File::options();
         options.create(true).truncate(false).write(true);
@@ -140,7 +141,8 @@ impl Worker {
         Ok(file)
     }
 
-    /// Whether there is something for a consumer: a file that waits, or one that a dead owner left.
+    /// Checks whether there is work for a consumer: a waiting file, or a file that a dead owner
+    /// left.
     pub fn waits(&self, now: Timestamp) -> bool {
         let any = |part: &str, is: &dyn Fn(&OsStr) -> bool| {
             let entries = fs::read_dir(self.path(part));
@@ -155,7 +157,7 @@ impl Worker {
         any("queue", &files::is_job) || any("processing", &left)
     }
 
-    /// How many files are where.
+    /// Counts the job files in each folder.
     pub fn depths(&self) -> Depths {
         let count = |part: &str| names(&self.path(part)).map_or(0, |names| names.len() as u64);
         Depths {
@@ -198,8 +200,9 @@ impl Worker {
         self.return_as(&job)
     }
 
-    /// First there, then gone here: whoever dies in between leaves two files of one id, of which
-    /// [`Worker::recover`] removes the one that nobody works on.
+    /// Writes the job to `queue/` first and then removes it from `processing/`. A process that dies
+    /// in between leaves two files with one id; [`Worker::recover`] removes the one that nobody
+    /// works on.
     fn return_as(&self, job: &JobFile) -> io::Result<()> {
         let name = format!("{}.json", job.id);
         write_atomic(&self.file("queue", &name), &job.text(), 0o644).map_err(|it| it.source)?;
@@ -234,7 +237,7 @@ impl Worker {
     }
 }
 
-/// The name of this host.
+/// Returns the name of this host.
 pub fn host() -> String {
     let names = rustix::system::uname();
     names.nodename().to_string_lossy().into_owned()
@@ -286,7 +289,7 @@ fn foreign(folder: &Path) -> Option<String> {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             return Some("it is no folder".to_owned());
         }
-        // Whoever uses it reports this with the act that failed.
+        // The operation that uses the folder reports this error with its context.
         Err(_) => return None,
     };
     let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
@@ -305,7 +308,7 @@ fn foreign(folder: &Path) -> Option<String> {
     }
 }
 
-/// Whether a path is written as Windows has them: `D:\dream`, `\\host\share`.
+/// Checks whether a path has the form of a Windows path: `D:\dream`, `\\host\share`.
 pub fn is_windows(path: &str) -> bool {
     let bytes = path.as_bytes();
     let drive = bytes.len() >= 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':';

@@ -1,4 +1,4 @@
-//! Who works on a claimed file, and what becomes of those whose owner died.
+//! The owners of claimed files, and the recovery of files whose owner died.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use crate::curator::job::{CuratorJobKind, JobFile};
 /// An owner on another host is believed for so long.
 const ELSEWHERE: SignedDuration = SignedDuration::from_hours(1);
 
-/// Who has claimed a file.
+/// The process that has claimed a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ClaimHolder {
     #[serde(flatten)]
@@ -89,7 +89,7 @@ impl Worker {
         Ok(moved)
     }
 
-    /// Whether somebody works on it.
+    /// Checks whether the owner of a claimed file still works on it.
     pub(super) fn is_held(&self, owner: &Path, now: Timestamp) -> bool {
         let Some(holder) = holder(owner) else {
             return false;

@@ -1,7 +1,8 @@
-//! What was begun within the last hour: `logs/hour.jsonl`, a line for each start.
+//! The starts of the last hour: `logs/hour.jsonl`, one line for each start.
 //!
-//! It is written before a file is claimed. So the cap holds over restarts and consumers: a start that
-//! was noted and not used costs one place, never one too many.
+//! The line is written before a file is claimed. The cap therefore holds across restarts and
+//! consumers: a start that was recorded and not used costs one start of the cap, and the cap is
+//! never exceeded.
 
 use std::io;
 
@@ -20,7 +21,7 @@ pub(super) struct StartRecord {
     pub(super) id: String,
 }
 
-/// What was begun lately.
+/// The starts of the last hour.
 #[derive(Debug, Default)]
 pub(super) struct StartWindow {
     pub(super) list: Vec<StartRecord>,
@@ -31,15 +32,16 @@ pub(super) struct StartWindow {
 }
 
 impl Worker {
-    /// How many jobs were begun in the last 60 minutes.
+    /// Returns the number of jobs that were started in the last 60 minutes.
     ///
     /// # Errors
-    /// The record cannot be read.
+    /// Returns an error if the record cannot be read.
     pub fn started_within_hour(&self, now: Timestamp) -> io::Result<u32> {
         Ok(u32::try_from(self.starts(now)?.list.len()).unwrap_or(u32::MAX))
     }
 
-    /// The starts of the last hour. One that lies ahead, since the clock was set back, counts from now.
+    /// Reads the starts of the last hour. A start in the future, from before the clock was set
+    /// back, counts from now on.
     pub(super) fn starts(&self, now: Timestamp) -> io::Result<StartWindow> {
         let mut starts = StartWindow::default();
         let text = match read_no_link(self.path("logs/hour.jsonl"), DOCUMENT) {

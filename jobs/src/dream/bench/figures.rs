@@ -14,10 +14,10 @@ use crate::dream::proposal::IdeaStatus;
 use crate::dream::rule::{self, DoneThreshold};
 use crate::evidence::ProjectEvidence;
 
-/// What a false archive weighs against a true citation, where a threshold is chosen.
+/// The weight of a false archive against a true citation, for the choice of a threshold.
 const HARM: i64 = 2;
 
-/// What was said of what.
+/// The classes of labelled ideas, compared with the verdicts on them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Classes {
     /// How many ideas of a class (`open` where only that is known) were called what.
@@ -76,7 +76,7 @@ pub struct Past {
     pub rate: Option<f64>,
 }
 
-/// What one threshold for a plain idea does, the others moved along with it.
+/// The effect of one threshold for a plain idea; the other thresholds move along with it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
     /// The threshold.
@@ -87,7 +87,7 @@ pub struct Point {
     pub archived: usize,
 }
 
-/// What each threshold would do.
+/// Measures the effect of each threshold.
 pub(super) fn curve(room: &ProjectEvidence, cases: &[Case<'_>]) -> Vec<Point> {
     let all: Vec<&Case<'_>> = cases.iter().collect();
     let point = |threshold: f64| {
@@ -101,12 +101,12 @@ pub(super) fn curve(room: &ProjectEvidence, cases: &[Case<'_>]) -> Vec<Point> {
     bars().map(point).collect()
 }
 
-/// The thresholds that are tried.
+/// Returns the thresholds that are tried.
 fn bars() -> impl Iterator<Item = f64> {
     (6..=16).map(|step| f64::from(step * 5) / 100.0)
 }
 
-/// What a threshold does that was chosen on the other half of the ideas.
+/// The effect of a threshold that was chosen on the other half of the ideas.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeldOut {
     /// The threshold for a plain idea that was chosen for each half.
@@ -121,7 +121,7 @@ pub struct HeldOut {
     pub archived: usize,
 }
 
-/// What this bar makes of the past.
+/// Judges the ideas on the history before they were done, with the thresholds of `bar`.
 pub(super) fn past(cases: &[Case<'_>], bar: &DoneThreshold) -> Past {
     let mut past = Past::default();
     for case in cases {
@@ -160,7 +160,8 @@ pub(super) fn held_out(room: &ProjectEvidence, cases: &[Case<'_>]) -> HeldOut {
     all
 }
 
-/// What a threshold makes of these ideas; the other thresholds keep their distance from it.
+/// Measures the effect of a threshold for plain ideas on these cases. The other thresholds keep
+/// their distance from it.
 fn tried(room: &ProjectEvidence, cases: &[&Case<'_>], plain: f64) -> HeldOut {
     let usual = DoneThreshold::default();
     let moved = |bar: f64| (bar + plain - usual.plain).clamp(0.0, 0.99);

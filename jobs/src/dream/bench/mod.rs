@@ -29,13 +29,13 @@ use truth::Label;
 pub struct Figures {
     /// Ideas that were judged.
     pub ideas: usize,
-    /// Of them, those with a label.
+    /// Judged ideas that have a label.
     pub labelled: usize,
     /// Labels whose idea was not there.
     pub missing: Vec<String>,
     /// Known commits that are not in the history.
     pub unknown_commits: usize,
-    /// What was said of what.
+    /// The labels, compared with the verdicts.
     pub classes: Classes,
     /// Ideas known to be alive.
     pub live: usize,
@@ -61,7 +61,7 @@ pub struct Figures {
     pub past: Option<Past>,
     /// With a threshold chosen on other ideas.
     pub held_out: Option<HeldOut>,
-    /// What other thresholds would do; empty without the past.
+    /// The effect of other thresholds; empty without the past.
     pub curve: Vec<Point>,
 }
 
@@ -154,14 +154,14 @@ impl Figures {
     }
 }
 
-/// Whether this commit is one of those that are known to have done it.
+/// Checks whether this commit is one of those that are known to have implemented the idea.
 fn is_true(label: &Label, hash: &str) -> bool {
     label
         .commits()
         .any(|known| hash.starts_with(&known.to_ascii_lowercase()))
 }
 
-/// What there was about an idea before its first known commit.
+/// Returns the evidence about an idea before its first known commit.
 fn before(
     room: &ProjectEvidence,
     label: &Label,

@@ -1,8 +1,9 @@
-//! What is known of some ideas: the labels that a pass is measured against.
+//! The known facts about some ideas: the labels that a pass is measured against.
 //!
-//! A JSON array; each element has `idea` (a path), and one of `commits` (the hashes that did it, or
-//! objects with a `hash`), `status` (one of the five) and `open: true` (known to be alive). Other
-//! keys are passed over. Must never guess a label: what has none of them is not counted.
+//! The file is a JSON array. Each element has `idea` (a path) and at least one of `commits` (the
+//! hashes that implemented it, or objects with a `hash`), `status` (one of the five) and `open:
+//! true` (the idea is known to be alive). Other keys are ignored. This module must never guess a
+//! label: an idea with none of the three is not counted.
 
 use std::collections::BTreeSet;
 
@@ -10,18 +11,17 @@ use serde::Deserialize;
 
 use crate::dream::proposal::IdeaStatus;
 
-/// What is known of one idea.
+/// The known facts about one idea.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Label {
     /// Its path, relative to the project.
     pub idea: String,
-    /// What it is.
     #[serde(default)]
     status: Option<IdeaStatus>,
     /// It is alive: to archive it would be wrong.
     #[serde(default)]
     open: bool,
-    /// What did it.
+    /// The commits that implemented it.
     #[serde(default)]
     commits: Vec<Hash>,
 }
@@ -34,13 +34,13 @@ enum Hash {
 }
 
 impl Label {
-    /// What it is, where that is known.
+    /// Returns the idea's true status, if it is known.
     pub fn class(&self) -> Option<IdeaStatus> {
         self.status
             .or_else(|| (!self.commits.is_empty()).then_some(IdeaStatus::Implemented))
     }
 
-    /// Whether to archive it would be wrong.
+    /// Checks whether it would be wrong to archive the idea.
     pub fn is_live(&self) -> bool {
         self.open
             || matches!(
@@ -49,7 +49,7 @@ impl Label {
             )
     }
 
-    /// The hashes of the commits that did it, perhaps shortened.
+    /// Returns the hashes of the commits that implemented the idea. A hash may be shortened.
     pub fn commits(&self) -> impl Iterator<Item = &str> {
         self.commits.iter().map(|hash| match hash {
             Hash::Bare(hash) | Hash::Object { hash } => hash.as_str(),

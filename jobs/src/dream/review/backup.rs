@@ -1,11 +1,13 @@
-//! What an act replaced or removed, kept beside what it says of itself: `dreams/.undo/ID/RUN/`.
+//! The backup of an act: the content that it replaced or removed, next to its own record, in
+//! `dreams/.undo/ID/RUN/`.
 //!
 //! ```text
 //! act.json    which act this was, and what each file held before and after
 //! 0, 1, …     those contents, byte for byte
 //! ```
 //!
-//! Part of the act's own publication, so there is never an act without it. Never removed.
+//! The backup is part of the act's own publication, so no act exists without one. It is never
+//! removed.
 
 use runner_engine::digest::Digest;
 use runner_engine::scope::FileLook;
@@ -15,7 +17,7 @@ use super::super::decisions::Decision;
 use super::super::spec::DreamSpec;
 use super::plan::{ActionPlan, FileChange, Source};
 
-/// What a file held.
+/// The content of a file before an act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileContent {
     /// Its content.
@@ -38,7 +40,7 @@ pub(super) struct ChangedFile {
     pub after: Option<Digest>,
 }
 
-/// What `state.json` said of an idea.
+/// The state of an idea in `state.json` before an act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IdeaState {
     /// The idea.
@@ -63,12 +65,12 @@ pub(super) struct DecisionRecord {
 /// Where the backups of all acts lie, below the folder of the dreams, by proposal and run.
 pub const BACKUPS: &str = ".undo";
 
-/// Where the backups of all acts on a proposal lie.
+/// Returns the folder with the backups of all acts on a proposal.
 pub(super) fn folder(spec: &DreamSpec, id: &str) -> String {
     format!("{}/{BACKUPS}/{id}", spec.dreams)
 }
 
-/// The backup of a plan, and the contents that belong to it.
+/// Returns the backup record of a plan, and the contents that belong to it.
 pub(super) fn of<'p>(
     plan: &'p ActionPlan,
     decision: &Decision,

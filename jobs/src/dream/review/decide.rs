@@ -1,4 +1,4 @@
-//! Where a person's verdict becomes an act.
+//! Turns a person's verdict into an act.
 //!
 //! ```text
 //! undecided ──accept, amend──> the action is carried out ─┐
@@ -7,8 +7,8 @@
 //!     └── its ideas changed: refused unless forced
 //! ```
 //!
-//! `skipped` is the one decision that another may follow without an undo: it says "leave it", and a
-//! person may change their mind.
+//! `skipped` is the only decision that another may follow without an undo: it means "leave it", and
+//! a person may change their mind.
 
 use std::path::Path;
 
@@ -52,11 +52,11 @@ pub struct Decider<'a> {
     pub store: &'a mut Store,
     /// Hides secrets in notes.
     pub redactor: &'a Redactor,
-    /// Free bytes where it is placed.
+    /// Free bytes on the file system that the decision is written to.
     pub free_bytes: u64,
 }
 
-/// What a person decides.
+/// A person's verdict on a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecisionInput {
     /// Do it.
@@ -65,7 +65,7 @@ pub enum DecisionInput {
     Reject,
     /// Do this instead.
     Amend {
-        /// What.
+        /// The action to carry out instead.
         action: Action,
         /// The destination of a merge, where it is another or there was none.
         into: Option<String>,
@@ -75,7 +75,7 @@ pub enum DecisionInput {
 }
 
 impl DecisionInput {
-    /// As it stands in the decisions.
+    /// Returns the verdict as it is written in the decisions.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Accept => "accepted",
@@ -93,13 +93,13 @@ pub struct DecisionRequest<'a> {
     pub id: &'a str,
     /// The verdict.
     pub verdict: DecisionInput,
-    /// What the person says about it.
+    /// The person's note on the decision.
     pub note: Option<&'a str>,
     /// Also when an idea is not what was triaged.
     pub force: bool,
 }
 
-/// What was done.
+/// The result of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppliedDecision {
     /// The decision, as it was written.
@@ -110,7 +110,7 @@ pub struct AppliedDecision {
     pub changes: Vec<String>,
     /// Nothing: it was decided so before.
     pub already: bool,
-    /// The run that placed it.
+    /// The run that published the decision.
     pub run: Option<RunId>,
 }
 
@@ -123,7 +123,7 @@ pub enum ReviewError {
     /// Several begin so.
     #[error("{} proposals begin with {id}: {}", .found.len(), .found.join(", "))]
     Several {
-        /// What was given.
+        /// The given id.
         id: String,
         /// Those that begin so.
         found: Vec<String>,
@@ -154,7 +154,7 @@ pub enum ReviewError {
     /// A target was changed by somebody else in the midst of it.
     #[error("{0}")]
     Conflict(String),
-    /// It is half placed; whoever comes next finishes it.
+    /// The act is only partly published; the next command or tick completes it.
     #[error("run {run} is half published: {why}")]
     Unfinished {
         /// The act's run.
@@ -232,10 +232,10 @@ impl Decider<'_> {
         }
     }
 
-    /// What a verdict would do, as things are now.
+    /// Returns the changes that a verdict would make at present.
     ///
     /// # Errors
-    /// As for the act itself, but for what only shows when it is placed.
+    /// The same as for the act itself, except for errors that show only during publication.
     pub fn preview(
         &self,
         item: &ProposalItem,
@@ -246,10 +246,10 @@ impl Decider<'_> {
         Ok(plan)
     }
 
-    /// The text of an idea as it is now.
+    /// Returns the current text of an idea.
     ///
     /// # Errors
-    /// It is gone or cannot be read.
+    /// Returns an error if the idea is gone or cannot be read.
     pub fn text(&self, path: &str) -> Result<Vec<u8>, ReviewError> {
         Ok(source(&self.looker()?, path)?.bytes)
     }
@@ -261,7 +261,7 @@ impl Decider<'_> {
         }
     }
 
-    /// The action of a verdict, and what it does.
+    /// Returns the action of a verdict, and the plan that carries it out.
     fn planned(
         &self,
         item: &ProposalItem,
@@ -311,13 +311,13 @@ impl Decider<'_> {
             decision: verdict.as_str(),
             at: now,
         };
-        // Whatever lies there, a folder or a link too, is in the way.
+        // Anything at that path is in the way, including a folder or a link.
         let taken = |path: &str| self.root.join(path).symlink_metadata().is_ok();
         let plan = plan(action, &from, into.as_ref(), self.spec, stamp, taken);
         Ok((action, plan.map_err(ReviewError::Cannot)?))
     }
 
-    /// The don't-leak and canonical rules for everything that a plan writes.
+    /// Applies the don't-leak and canonical rules to every path that a plan writes.
     pub(super) fn guard(&self, plan: &ActionPlan) -> Result<(), ReviewError> {
         let (decisions, state) = (self.spec.decisions_path(), self.spec.state_path());
         let backup = format!("{}/.undo/act.json", self.spec.dreams);
@@ -359,7 +359,8 @@ fn found<'b>(book: &'b Proposals, id: &str) -> Result<&'b ProposalItem, ReviewEr
     })
 }
 
-/// A decision that was made before: the same is no mistake, another is.
+/// Compares a verdict with an earlier decision. The same verdict is accepted as already done; a
+/// different one is an error.
 fn stands(
     before: &Decision,
     verdict: &DecisionInput,
@@ -381,7 +382,7 @@ fn stands(
     })
 }
 
-/// An idea as it is now.
+/// Reads the current content of an idea.
 pub(super) fn source(scope: &Scope, path: &str) -> Result<Source, ReviewError> {
     match scope.inspect(path, LONGEST) {
         Ok(Some((bytes, looks))) => Ok(Source {

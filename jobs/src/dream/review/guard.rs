@@ -1,9 +1,10 @@
-//! What an act may write: the don't-leak and canonical rules (contracts/dream.md, rule 3), applied
-//! to a whole plan with two questions to git.
+//! The rules for the paths that an act may write: the don't-leak and canonical rules
+//! (contracts/dream.md, rule 3), applied to a whole plan with two questions to git.
 //!
-//! Stricter than a pass in one thing and looser in another: a file that git tracks is never touched;
-//! an idea need not be ignored, for it is the person's own and lies where they put it. But what git
-//! ignores must not go where git does not ignore it: that is the leak.
+//! The rules are stricter than those of a pass in one respect and looser in another. A file that
+//! git tracks is never touched. An idea need not be ignored, because it belongs to the person and
+//! is wherever they put it. But text that git ignores must not go to a path that git does not
+//! ignore: that would be the leak.
 
 use std::collections::BTreeSet;
 
@@ -25,10 +26,10 @@ pub(super) enum Refused {
     Git(#[from] GitError),
 }
 
-/// Whether all of `paths` may be written. `from` are the ideas whose text goes into them.
+/// Checks that all of `paths` may be written. `from` are the ideas whose text goes into them.
 ///
 /// # Errors
-/// [`Refused`]: the first that may not, why, and what mends it.
+/// Returns [`Refused`] with the first path that may not be written, the reason and the fix.
 pub(super) fn check(
     git: &Git,
     spec: &DreamSpec,

@@ -1,4 +1,5 @@
-//! The dream's human side: what is proposed, what a person decides, and what then becomes of ideas.
+//! The human side of the dream: the proposals, a person's decisions on them, and the resulting
+//! changes to ideas.
 //!
 //! ```text
 //! dreams/*/proposals.json ─┐
@@ -9,25 +10,27 @@
 //!   one publication: backup, new files, removals, state.json, the decision's line at the very end
 //! ```
 //!
-//! **An act is a run.** It is a person's and takes milliseconds, so a log of publications of its own
-//! was weighed: a file of manifests under the state folder, with a recovery that some command calls.
-//! That would be a second journal beside the one in the house, with its own rules for what a dead
-//! process leaves. Instead each act enters an occurrence manually of the project's job
-//! [`JOB`], is admitted with a budget of nothing, places, and is settled, all in the process that
-//! was asked and under that job's deciding lock. So the database has the manifest, every tick rolls a
-//! half-done act forward by the code that does so for all runs, and `runner runs show` tells what a
-//! decision did. The job is in no file, so no clock, queue or retry starts it, and lists of runs
-//! leave it out unless asked. It must never be performed by another process: who decides is there.
+//! **An act is a run.** An act is made by a person and takes milliseconds, so a separate log of
+//! publications was considered: a file of manifests under the state folder, with a recovery that
+//! some command calls. That would be a second journal beside the existing one, with its own rules
+//! for the remains of a dead process. Instead, each act manually enters an occurrence of the
+//! project's job [`JOB`], is admitted with an empty budget, publishes and is settled. All of this
+//! happens in the process that was asked, under that job's deciding lock. The database therefore
+//! has the manifest, every tick rolls a partly published act forward with the code that does so for
+//! all runs, and `runner runs show` reports what a decision did. The job is in no file, so no
+//! clock, queue or retry starts it, and lists of runs leave it out unless asked. Another process
+//! must never perform an act, because the person who decides is present in this one.
 //!
-//! **It takes no pass lock** (contracts/dream.md, rule 9). A pass and an act meet in two files:
-//! `state.json`, which both write, and the ideas. The lock at [`files_lock`] is held by an act for
-//! its whole short time and by a pass from its last look at the ideas until it is placed; nobody
-//! asks a model under it. Whoever does not get it goes on all the same: every file that is replaced
-//! or removed must still hold what was read (`Expect::Digest`), or nothing is placed.
+//! **An act takes no pass lock** (contracts/dream.md, rule 9). A pass and an act share two kinds of
+//! files: `state.json`, which both write, and the ideas. An act holds the lock at [`files_lock`]
+//! for its whole short duration; a pass holds it from its last check of the ideas until its
+//! publication. Neither asks a model under the lock. A process that does not get the lock goes on
+//! all the same: every file that is replaced or removed must still have the content that was read
+//! (`Expect::Digest`), or nothing is published.
 //!
-//! Must never decide, never touch what is tracked by git, canonical or behind a link, never take
-//! text from where git ignores it to where git does not, and never remove a byte of an idea that is
-//! not in a backup, in the archive, in a spec or in another idea.
+//! This module must never decide, never touch a file that is tracked by git, canonical or behind a
+//! link, never take text from a path that git ignores to one that git does not ignore, and never
+//! remove a byte of an idea that is not in a backup, in the archive, in a spec or in another idea.
 
 mod backup;
 mod decide;
@@ -49,7 +52,7 @@ pub const JOB: &str = "dream:review";
 /// Its kind.
 pub const KIND: &str = "act";
 
-/// The lock on a project's dream files, in its cache folder.
+/// Returns the path of the lock on a project's dream files, in its cache folder.
 pub fn files_lock(cache: &Path) -> PathBuf {
     cache.join("dream-files.lock")
 }

@@ -1,4 +1,5 @@
-//! What an action does to which files. Pure: texts in, changes out.
+//! The changes that an action makes to files. The module is pure: it takes texts and returns
+//! changes.
 
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
@@ -27,7 +28,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Of its content.
+    /// Returns the digest of the content.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.bytes)
     }
@@ -40,9 +41,9 @@ pub enum FileChange {
     Put {
         /// Where.
         path: String,
-        /// What.
+        /// The new content.
         bytes: Vec<u8>,
-        /// What it replaces.
+        /// The file that is replaced.
         over: Option<Source>,
         /// The looks of a file that is moved or comes back.
         looks: Option<FileLook>,
@@ -52,7 +53,7 @@ pub enum FileChange {
 }
 
 impl FileChange {
-    /// The file.
+    /// Returns the path of the changed file.
     pub fn path(&self) -> &str {
         match self {
             Self::Put { path, .. } => path,
@@ -61,7 +62,7 @@ impl FileChange {
     }
 }
 
-/// What a line of a preview is.
+/// The kind of a line in a preview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineKind {
     /// A file.
@@ -75,18 +76,18 @@ pub enum LineKind {
 /// A line of a preview.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreviewLine {
-    /// What it is.
+    /// The kind of the line.
     pub kind: LineKind,
     /// Its text, as it stands in the file: not safe for a terminal yet.
     pub text: String,
 }
 
-/// What is to be done.
+/// The changes that carry out an action.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ActionPlan {
     /// In this order.
     pub changes: Vec<FileChange>,
-    /// What `state.json` learns, by path.
+    /// The changes to `state.json`, by path.
     pub marks: Vec<(String, Mark)>,
     /// In a few words.
     pub says: String,
@@ -94,7 +95,7 @@ pub struct ActionPlan {
     pub preview: Vec<PreviewLine>,
 }
 
-/// Who acts: told in what is written.
+/// The origin of an act, which is recorded in the text that it writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
     /// The proposal.
@@ -105,10 +106,10 @@ pub struct Stamp<'a> {
     pub at: Timestamp,
 }
 
-/// Plans `action` on `source`, for a merge into `into`. `taken` says whether a path is in use.
+/// Plans `action` on `source`, for a merge into `into`. `taken` reports whether a path is in use.
 ///
 /// # Errors
-/// Why it cannot be done, for a person.
+/// Returns a message for a person if the action cannot be carried out.
 pub fn plan(
     action: Action,
     source: &Source,
@@ -165,7 +166,7 @@ pub fn plan(
 }
 
 impl ActionPlan {
-    /// A file goes elsewhere, perhaps with new lines before it.
+    /// Plans the move of a file, with new lines at its start if `bytes` has any.
     fn moves(&mut self, source: &Source, to: String, bytes: Vec<u8>) {
         self.preview.push(PreviewLine {
             kind: LineKind::File,
@@ -183,7 +184,7 @@ impl ActionPlan {
         self.changes.push(FileChange::Remove(source.clone()));
     }
 
-    /// A file gets more.
+    /// Plans the replacement of a file by a longer version of itself.
     fn grows(&mut self, source: &Source, bytes: Vec<u8>) {
         self.preview.push(PreviewLine {
             kind: LineKind::File,
@@ -198,7 +199,8 @@ impl ActionPlan {
         });
     }
 
-    /// The lines that come in, with a few around them. Acts only ever add one stretch.
+    /// Adds the new lines to the preview, with a few lines around them. An act only ever adds one
+    /// block of lines.
     fn compare(&mut self, old: &[u8], new: &[u8]) {
         const AROUND: usize = 2;
         let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
@@ -249,7 +251,7 @@ impl ActionPlan {
     }
 }
 
-/// A path below `folder` that nobody has: the idea's own, or with a number.
+/// Returns an unused path below `folder`: the idea's own path, or one with a number.
 fn free(
     folder: &str,
     source: &Source,
@@ -277,12 +279,12 @@ fn text(source: &Source) -> Result<&str, String> {
     std::str::from_utf8(&source.bytes).map_err(|_| format!("{} is not UTF-8", source.path))
 }
 
-/// How a text ends its lines.
+/// Returns the line ending that a text uses.
 fn newline(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// The bytes, with an end to their last line.
+/// Returns the bytes, with a line ending after the last line.
 fn ended(bytes: &[u8], end: &str) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     if bytes.last().is_some_and(|last| *last != b'\n') {
@@ -291,8 +293,8 @@ fn ended(bytes: &[u8], end: &str) -> Vec<u8> {
     bytes
 }
 
-/// The destination with the source's body under it. Front matter would be no front matter there;
-/// the archived source keeps it.
+/// Returns the destination with the source's body appended. The source's front matter is left out,
+/// because it would not be front matter there; the archived source keeps it.
 fn merged(source: &Source, into: &Source, stamp: Stamp<'_>) -> Result<Vec<u8>, String> {
     let (from, to) = (text(source)?, text(into)?);
     let end = newline(to);
@@ -310,7 +312,7 @@ fn merged(source: &Source, into: &Source, stamp: Stamp<'_>) -> Result<Vec<u8>, S
     Ok(bytes)
 }
 
-/// The source with where it is from in its front matter; every byte of it stays.
+/// Returns the source with its origin added to the front matter. Every byte of the source is kept.
 fn promoted(source: &Source, stamp: Stamp<'_>) -> Result<Vec<u8>, String> {
     let text = text(source)?;
     let end = newline(text);

@@ -1,7 +1,8 @@
-//! All proposals of all passes, the newest first, with how each stands.
+//! All proposals of all passes, the newest first, each with its status.
 //!
-//! Read leniently: one bad element, one damaged file or one foreign folder never hides the rest, and
-//! each is told. Must never trust a file: targets are paths below the ideas or the element is refused.
+//! The module reads leniently: one bad element, one damaged file or one foreign folder never hides
+//! the rest, and each is reported. It must never trust a file: an element whose targets are not
+//! paths below the ideas is refused.
 
 use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,12 +29,12 @@ pub enum Stale {
     Changed,
     /// A target is not there, or cannot be read.
     Gone,
-    /// Nothing says what was triaged.
+    /// No record shows which content was triaged.
     Unknown,
 }
 
 impl Stale {
-    /// In words.
+    /// Describes why the proposal is stale.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Changed => "it has changed since it was looked at",
@@ -48,7 +49,7 @@ impl Stale {
 pub struct ProposalItem {
     /// The folder of its pass, below the project.
     pub pass: String,
-    /// What was proposed; an empty `targets_hash` where the file has none.
+    /// The proposal; its `targets_hash` is empty if the file has none.
     pub proposal: Proposal,
     /// Why it is not about what is there now.
     pub stale: Option<Stale>,
@@ -59,7 +60,7 @@ pub struct ProposalItem {
 }
 
 impl ProposalItem {
-    /// The hash of what was triaged, if it is known.
+    /// Returns the hash of the triaged content, if it is known.
     pub fn hash(&self) -> Option<&str> {
         Some(self.proposal.targets_hash.as_str()).filter(|hash| !hash.is_empty())
     }
@@ -93,7 +94,7 @@ pub enum ProposalsError {
     Folder(String),
 }
 
-/// What a file may say of a proposal.
+/// The fields that a file may have for a proposal.
 #[derive(Deserialize)]
 struct ProposalFields {
     id: String,
@@ -186,15 +187,15 @@ impl Proposals {
         Ok(book)
     }
 
-    /// The undecided ones.
+    /// Returns the undecided proposals.
     pub fn undecided(&self) -> impl Iterator<Item = &ProposalItem> {
         self.items.iter().filter(|item| item.decision.is_none())
     }
 
-    /// The one whose id is this or, if only one does, begins like this; the others' ids otherwise.
+    /// Returns the proposal with this id, or the only one whose id begins with it.
     ///
     /// # Errors
-    /// The ids that begin so: none, or several.
+    /// Returns the ids that begin with `id`: none, or several.
     pub fn find(&self, id: &str) -> Result<&ProposalItem, Vec<&str>> {
         let exact = self.items.iter().find(|item| item.proposal.id == id);
         if let Some(item) = exact {
@@ -211,7 +212,7 @@ impl Proposals {
         }
     }
 
-    /// The elements of a pass's file.
+    /// Reads the elements of a pass's file.
     fn elements(&mut self, reader: &Reader, folder: &str) -> Vec<Result<Value, String>> {
         let path = format!("{folder}/proposals.json");
         let bytes = match reader.read(&path) {
@@ -240,10 +241,10 @@ impl Proposals {
     }
 }
 
-/// The decisions that stand.
+/// Reads the decisions in force.
 ///
 /// # Errors
-/// The file is there and cannot be read.
+/// Returns an error if the file exists and cannot be read.
 pub(super) fn decisions(reader: &Reader, spec: &DreamSpec) -> Result<Decisions, ProposalsError> {
     let path = spec.decisions_path();
     match reader.read(&path) {
@@ -253,7 +254,7 @@ pub(super) fn decisions(reader: &Reader, spec: &DreamSpec) -> Result<Decisions, 
     }
 }
 
-/// When a pass was, and its number within that second, by its folder's name.
+/// Parses the name of a pass's folder: the time of the pass and its number within that second.
 fn pass(name: &str) -> Option<(u64, u32, String)> {
     let (stamp, number) = match name.split_once("Z-") {
         Some((stamp, number)) => (stamp, number.parse().ok()?),
@@ -272,13 +273,13 @@ fn pass(name: &str) -> Option<(u64, u32, String)> {
     ))
 }
 
-/// Whether a text may be an id: it becomes the name of a folder.
+/// Checks whether a text may be an id. The id becomes the name of a folder.
 pub(super) fn good_id(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=64).contains(&id.len()) && id.bytes().all(plain)
 }
 
-/// An element as a proposal that can be acted on.
+/// Parses an element as a proposal that can be acted on.
 fn checked(value: Value, spec: &DreamSpec) -> Result<Proposal, String> {
     let ProposalFields {
         id,
@@ -324,10 +325,10 @@ fn checked(value: Value, spec: &DreamSpec) -> Result<Proposal, String> {
     })
 }
 
-/// Whether a path is where ideas are.
+/// Checks that a path is one where ideas are.
 ///
 /// # Errors
-/// Why it is not.
+/// Returns the reason why it is not.
 pub(super) fn idea(path: &str, spec: &DreamSpec) -> Result<(), String> {
     let rel = RelPath::new(path).map_err(|bad| bad.to_string())?;
     let within = |folder: &str| RelPath::new(folder).is_ok_and(|folder| rel.is_within(&folder));

@@ -1,13 +1,13 @@
-//! One plan, placed: an act of [`crate::manual_edit`] with the backup, the files, the state and the decision's
-//! line in it, under the lock of what a pass writes too.
+//! Publishes one plan: an act of [`crate::manual_edit`] that contains the backup, the files, the
+//! state and the decision's line, under the lock of the files that a pass writes too.
 //!
 //! ```text
-//! locks ──> bury the dead ──> read, plan (desk, undo) ──> act: stage ──> place ──> settled
+//! locks ──> recover stale runs ──> read, plan (decide, undo) ──> act: stage ──> publish ──> settled
 //!                                   │ refused: no trace      └──── settled, nothing placed
 //! ```
 //!
-//! Must never place without both looks: what a plan replaces or removes was read under the locks, and
-//! must still be there.
+//! This module must never publish without two checks: each file that a plan replaces or removes was
+//! read under the locks, and its content must still be the same.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Takes the locks and finishes what dead processes left half placed.
+    /// Takes the locks and completes the publications that dead processes left unfinished.
     pub(super) fn sit_down(&mut self) -> Result<ReviewLocks, ReviewError> {
         let act = self.hand().take(JOB)?;
         // A pass that holds it for long is waited for no longer: digests decide then.
@@ -85,7 +85,7 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// A scope that only looks.
+    /// Opens a scope that only reads.
     pub(super) fn looker(&self) -> Result<Scope, ReviewError> {
         Ok(Scope::open(
             self.root,
@@ -143,7 +143,7 @@ impl Decider<'_> {
 enum Unstaged {
     /// The scope refused.
     Scope(ScopeError),
-    /// What stands in the state file is none.
+    /// The content of the state file is not a valid state.
     State(String),
 }
 
@@ -153,7 +153,7 @@ impl From<ScopeError> for Unstaged {
     }
 }
 
-/// The backup, the changes, the state, and last of all the decision's line.
+/// Stages the backup, the changes, the state and, last of all, the decision's line.
 fn stage(
     spec: &DreamSpec,
     scope: &mut Scope,
@@ -169,7 +169,7 @@ fn stage(
         .map(|(path, mark)| (path.as_str(), mark.clone()));
     let marks: BTreeMap<&str, Mark> = marks.collect();
     let parsed = DreamState::parse(state_bytes).map_err(|bad| Unstaged::State(bad.to_string()));
-    // What is only noted there is no reason to hold up a decision that touches no idea.
+    // A bad state file is no reason to hold up a decision that changes no idea.
     let parsed = if marks.is_empty() {
         None
     } else {

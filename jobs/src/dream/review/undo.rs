@@ -77,7 +77,8 @@ impl Decider<'_> {
         }
     }
 
-    /// The decision that stands on the proposal of this id, or of the only one that begins so.
+    /// Returns the decision in force on the proposal with this id, or on the only one whose id
+    /// begins with it.
     fn decision(&self, id: &str) -> Result<Decision, ReviewError> {
         let reader = Reader::open(self.root, LONGEST).map_err(proposals::ProposalsError::from)?;
         let decisions = proposals::decisions(&reader, self.spec)?;
@@ -98,7 +99,7 @@ impl Decider<'_> {
         }
     }
 
-    /// The backup of a decision's act, and its folder.
+    /// Returns the backup of a decision's act, and its folder.
     fn act(&self, decision: &Decision) -> Result<Option<(String, DecisionRecord)>, ReviewError> {
         if !proposals::good_id(&decision.proposal_id) {
             return Ok(None);
@@ -127,7 +128,7 @@ impl Decider<'_> {
         Ok(None)
     }
 
-    /// What brings everything back.
+    /// Plans the changes that restore the state before an act.
     fn back(
         &self,
         folder: &str,
@@ -186,7 +187,7 @@ impl Decider<'_> {
         Ok(plan)
     }
 
-    /// Whether a path lies where acts put files.
+    /// Checks whether a path is in a folder that acts write to.
     fn own_place(&self, path: &str) -> bool {
         let Ok(path) = RelPath::new(path) else {
             return false;
@@ -222,7 +223,7 @@ impl Decider<'_> {
             return Err(ReviewError::Changed(why));
         }
         let Some(held) = &touched.before else {
-            // What somebody made of our file is theirs.
+            // A file that an act created and somebody changed since belongs to that person.
             let ours = holds == touched.after;
             return Ok(now.filter(|_| ours).map(FileChange::Remove));
         };
@@ -240,7 +241,7 @@ impl Decider<'_> {
     }
 }
 
-/// Whether a decision did something to files.
+/// Checks whether a decision changed any files.
 fn acted(decision: &Decision) -> bool {
     let carried_out = matches!(decision.decision.as_str(), "accepted" | "amended");
     // A mark that was there already did nothing.

@@ -129,7 +129,7 @@ fn notes_stories_and_twins_have_their_places() {
     );
 }
 
-/// A commit of a small room, so many seconds after the first.
+/// Returns a commit of a small project, `seconds` after the first one.
 fn at(seconds: i64, subject: &str, paths: &[&str]) -> Commit {
     Commit {
         hash: format!("{seconds:040x}"),
@@ -314,7 +314,7 @@ mod properties {
         })
     }
 
-    /// An idea's name and text, with some of what a rule looks at.
+    /// Generates an idea's name and text, with some of the features that the rule checks.
     fn idea() -> impl Strategy<Value = (String, String)> {
         let line = prop_oneof![
             words(12),

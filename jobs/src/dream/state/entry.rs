@@ -17,13 +17,13 @@ use super::{IdeaUpdate, Mark};
 pub(super) struct Keys<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Keys<'a> {
-    /// Those of an entry that [`State::parse`] has read.
+    /// Returns the keys of an entry that [`State::parse`] has read.
     pub(super) fn of(entry: &'a str) -> Self {
         // Both pass over what they need not know in the same way, so what one reads the other does.
         serde_json::from_str(entry).expect("the entry was read as an object before")
     }
 
-    /// A key's value, as it is written.
+    /// Returns the value of a key, as it is written.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         let named =
             |name: &str| serde_json::from_str::<Cow<'_, str>>(name).is_ok_and(|name| name == key);
@@ -99,7 +99,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Keys<'a> {
     }
 }
 
-/// One element as it stands in the array, indented by two.
+/// Formats one element of the array after a pass, indented by two spaces.
 pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &IdeaUpdate) -> String {
     let known = !keys.0.is_empty();
     keys.set("path", path.into(), !known);
@@ -125,7 +125,7 @@ pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &IdeaUpdate) -> St
     written(&keys)
 }
 
-/// One element after an act.
+/// Formats one element of the array after an act.
 pub(super) fn marked_element(mut keys: Keys<'_>, path: &str, mark: &Mark) -> String {
     if keys.0.is_empty() {
         let never = Timestamp::UNIX_EPOCH.to_string();
@@ -143,7 +143,7 @@ pub(super) fn marked_element(mut keys: Keys<'_>, path: &str, mark: &Mark) -> Str
     written(&keys)
 }
 
-/// An element's lines, indented by two.
+/// Formats the lines of an element, indented by two spaces.
 fn written(keys: &Keys<'_>) -> String {
     let lines: Vec<String> = (keys.0.iter())
         .map(|(key, value)| format!("    {key}: {value}"))

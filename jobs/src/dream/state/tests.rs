@@ -1,4 +1,4 @@
-//! What the state file keeps, and what it is refused for.
+//! Tests for the content that the state file keeps, and the content for which it is refused.
 
 use serde_json::Map;
 

@@ -1,6 +1,7 @@
-//! One change of a board, read, decided and placed under one lock.
+//! Reads, decides and publishes one change of a board under one lock.
 //!
-//! Must never place a board without its line of history, nor the line without the board.
+//! This module must never publish a board without its line of history, or the line without the
+//! board.
 
 use std::io;
 
@@ -34,10 +35,10 @@ pub enum BoardError {
         /// Why.
         why: String,
     },
-    /// What was asked for cannot be done on this board.
+    /// The request cannot be carried out on this board.
     #[error("{0}")]
     Cannot(String),
-    /// It could not be placed.
+    /// The change could not be published.
     #[error(transparent)]
     Act(#[from] ManualEditError),
     /// The change would not be what was meant.
@@ -45,12 +46,12 @@ pub enum BoardError {
     Internal {
         /// The file, below the project.
         path: String,
-        /// What would have happened.
+        /// The unintended effect that was prevented.
         why: String,
     },
 }
 
-/// What is to be done.
+/// A request to change a board.
 #[derive(Clone, Copy, Debug)]
 pub enum BoardRequest<'w> {
     /// The verdicts of an entry, if they were not applied before.
@@ -63,12 +64,12 @@ pub enum BoardRequest<'w> {
     Done(&'w str),
 }
 
-/// What was done.
+/// The result of requests to a board.
 #[derive(Clone, Debug, Default)]
 pub struct BoardChange {
-    /// What was recorded, in order; nothing where nothing was to be done.
+    /// The recorded history lines, in order; empty if there was nothing to do.
     pub records: Vec<HistoryRecord>,
-    /// The run that placed it.
+    /// The run that published the change.
     pub run: Option<RunId>,
     /// Entries that were applied before, with when.
     pub before: Vec<HistoryRecord>,
@@ -78,7 +79,7 @@ pub struct BoardChange {
 
 /// The board of a project, and who works on it for which agent.
 pub struct BoardEditor<'d> {
-    /// Who acts.
+    /// The actor that makes the changes.
     pub hand: EditActor<'d>,
     /// The board, below the project.
     pub board: &'d str,
@@ -86,7 +87,7 @@ pub struct BoardEditor<'d> {
     pub agent: &'d str,
 }
 
-/// What was read under the lock.
+/// The board and its history, as they were read under the lock.
 struct BoardSnapshot {
     text: String,
     digest: Digest,
@@ -105,7 +106,7 @@ impl BoardEditor<'_> {
         loop {
             looks += 1;
             match self.once(&mut held, wishes) {
-                // An editor saved it in between: what it says now counts.
+                // An editor saved the board in between, so it is read again.
                 Err(BoardError::Act(ManualEditError::Changed(_))) if looks < LOOKS => {}
                 done => return done,
             }
@@ -166,7 +167,7 @@ impl BoardEditor<'_> {
         Ok(done)
     }
 
-    /// A line of history; when and by which run is filled in when it is placed.
+    /// Creates a line of history. The time and the run are filled in at publication.
     fn record(
         &self,
         what: HistoryEvent,
@@ -254,7 +255,7 @@ impl BoardEditor<'_> {
     }
 }
 
-/// What happened, in one line.
+/// Summarises the records in one line.
 fn headline(records: &[HistoryRecord]) -> String {
     let parts = records.iter().map(|record| match record.what {
         HistoryEvent::Apply => format!(
@@ -277,7 +278,7 @@ fn headline(records: &[HistoryRecord]) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// The same at length: what moved, and what did not and why.
+/// Describes the records in full: the tasks that moved, and those that did not, with the reason.
 pub fn lines(records: &[HistoryRecord]) -> Vec<String> {
     let mut out = Vec::new();
     for record in records {
@@ -298,10 +299,10 @@ pub fn lines(records: &[HistoryRecord]) -> Vec<String> {
     out
 }
 
-/// The text of a board that is only looked at.
+/// Reads the text of a board without the right to change it.
 ///
 /// # Errors
-/// [`BoardError::Missing`], [`BoardError::Unreadable`].
+/// Returns [`BoardError::Missing`] or [`BoardError::Unreadable`].
 pub fn read(root: &std::path::Path, path: &str) -> Result<String, BoardError> {
     let unreadable = |why: String| BoardError::Unreadable {
         path: path.to_owned(),
@@ -312,10 +313,10 @@ pub fn read(root: &std::path::Path, path: &str) -> Result<String, BoardError> {
     read_in(&scope, path)
 }
 
-/// The same through a scope.
+/// Reads the text of a board through a scope.
 ///
 /// # Errors
-/// Those of [`read`].
+/// The same as for [`read`].
 pub fn read_in(scope: &Scope, path: &str) -> Result<String, BoardError> {
     let unreadable = |why: String| BoardError::Unreadable {
         path: path.to_owned(),
@@ -329,10 +330,10 @@ pub fn read_in(scope: &Scope, path: &str) -> Result<String, BoardError> {
     }
 }
 
-/// The history of a project's board.
+/// Reads the history of a project's board.
 ///
 /// # Errors
-/// The file is there and cannot be read.
+/// Returns an error if the file exists and cannot be read.
 pub fn history(root: &std::path::Path) -> io::Result<BoardHistory> {
     match runner_engine::files::read_in(root, history::PATH, DOCUMENT) {
         Ok(bytes) => Ok(BoardHistory::parse(&bytes)),

@@ -1,4 +1,4 @@
-//! What was done to a board: one line of JSON each, placed together with the board.
+//! The history of a board: one line of JSON for each change, published together with the board.
 
 use jiff::Timestamp;
 use runner_text::org::Keyword;
@@ -10,7 +10,7 @@ pub const PATH: &str = ".runner/board.jsonl";
 /// is never asked for again.
 const KEPT: usize = 5000;
 
-/// What was done.
+/// The kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HistoryEvent {
@@ -65,25 +65,25 @@ pub struct Unresolved {
 pub struct HistoryRecord {
     /// When.
     pub ts: Timestamp,
-    /// The run that placed it.
+    /// The run that published the change.
     pub run: String,
     /// The agent whose journal or run it was; empty for the one without a name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub agent: String,
     /// The board, below the project.
     pub board: String,
-    /// What was done.
+    /// The kind of change.
     pub what: HistoryEvent,
     /// The entry whose verdicts these were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
-    /// What moved.
+    /// The tasks that moved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<TaskMove>,
-    /// What was understood and moved nothing.
+    /// The verdicts that were understood and moved no task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<UnappliedVerdict>,
-    /// What could not be understood.
+    /// The verdicts that could not be understood.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<Unresolved>,
 }
@@ -118,7 +118,7 @@ impl BoardHistory {
         }
     }
 
-    /// When the verdicts of an agent's entry were applied.
+    /// Returns the record of the change that applied the verdicts of an agent's entry.
     pub fn applied(&self, agent: &str, entry: &str) -> Option<&HistoryRecord> {
         self.records.iter().rev().find(|record| {
             record.what == HistoryEvent::Apply

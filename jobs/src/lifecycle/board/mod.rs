@@ -1,4 +1,4 @@
-//! The board of a project, and what dreams and runs do to it.
+//! The board of a project, and the changes that dreams and runs make to it.
 //!
 //! ```text
 //! newest entry ─verdicts─┐                      ┌─> the board's text, by ranges
@@ -6,9 +6,10 @@
 //! history: applied before? ─────────────────────┴─> one more line of the history ─┘
 //! ```
 //!
-//! The board is the project's file; the history is ours, `.runner/board.jsonl`: which entry was
-//! applied stands there and nowhere else, and both are placed together, so that a verdict is applied
-//! once whatever dies when. Must never guess what a verdict means, and never remove a task.
+//! The board is the project's file; the history, `.runner/board.jsonl`, is runner's. Only the
+//! history records which entry was applied. Both are published together, so a verdict is applied
+//! exactly once, even if a process dies. This module must never guess the meaning of a verdict, and
+//! never remove a task.
 
 mod change;
 mod history;

@@ -7,25 +7,26 @@ use runner_text::org::{self, Board, Edit, Keyword, Resolved, Task, fold};
 use super::history::{TaskMove, UnappliedVerdict, Unresolved};
 use crate::lifecycle::entry::{Verdict, VerdictMove};
 
-/// What becomes of a board.
+/// The changes to a board.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BoardEdit {
-    /// What changes in its text.
+    /// The edits of the board's text.
     pub edits: Vec<Edit>,
-    /// What moves.
+    /// The tasks that move.
     pub moves: Vec<TaskMove>,
-    /// What was understood and moves nothing.
+    /// The verdicts that were understood and move no task.
     pub kept: Vec<UnappliedVerdict>,
-    /// What names no one task.
+    /// The verdicts that do not name exactly one task.
     pub unresolved: Vec<Unresolved>,
 }
 
 impl BoardEdit {
-    /// The text with the change. That the board then says what was meant, and nothing else moved, is
-    /// looked at here once more.
+    /// Returns the text with the change applied. Checks once more that the board then has the
+    /// intended content and that no other task moved.
     ///
     /// # Errors
-    /// It would not, in words: a fault of ours that must not reach a file.
+    /// Returns a message if the result is not the intended one: a bug in runner that must not reach
+    /// a file.
     pub fn text(&self, before: &str, board: &Board) -> Result<String, String> {
         let after = org::apply(before, self.edits.clone()).map_err(|error| error.to_string())?;
         let new = Board::read(&after, board.form());
@@ -34,7 +35,7 @@ impl BoardEdit {
             return Err("the board would gain or lose a task".to_owned());
         }
         let moved: BTreeSet<usize> = self.moves.iter().map(|it| it.line).collect();
-        // What is added may stand between others: those are held by their number alone.
+        // An added task may be between others, so the other tasks are checked by their number only.
         let pairs = board.tasks.iter().zip(&new.tasks).filter(|_| added == 0);
         for (old, new) in pairs {
             let same = old.heading == new.heading && old.keyword == new.keyword;
@@ -104,7 +105,8 @@ pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
     change
 }
 
-/// Why nothing on the board is meant; one that runner does not move is named.
+/// Returns the reason why a name matches no task on the board. A task with a keyword that runner
+/// does not move is named.
 fn unknown(board: &Board, said: &str) -> String {
     let wanted = fold(said);
     let odd = board.odd.iter().find(|odd| {

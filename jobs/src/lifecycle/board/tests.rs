@@ -8,14 +8,14 @@ use super::{
 };
 use crate::lifecycle::entry::{Verdict, VerdictMove, parse_sections};
 
-/// The verdicts of a dream that says this below its heading.
+/// Returns the verdicts of a dream that has these lines below its verdicts heading.
 fn said(lines: &str) -> Vec<Verdict> {
     let text =
         format!("* tale\nx\n* goals\n* blue sky\n* fears\n* verdicts\n{lines}\n* carry\n- x\n");
     parse_sections(&text).unwrap().verdicts
 }
 
-/// Applies them: what the board says then, and the change.
+/// Applies the verdicts, and returns the new text of the board and the change.
 fn after(board: &str, form: BoardForm, lines: &str) -> (String, BoardEdit) {
     let read = Board::read(board, form);
     let change = apply(&read, &said(lines));

@@ -1,13 +1,14 @@
 //! One entry of the journal under `rem/`: six sections in org, parsed strictly and rendered so that
-//! no text in it can pass for a heading (contracts/lifecycle.md, "The entry").
+//! no text in it can be mistaken for a heading (contracts/lifecycle.md, "The entry").
 //!
 //! ```text
 //! org text ──parse──> Entry ──render──> org text          parse(render(e)) == e
 //!              └────> Malformed{line, why}                 discarded whole, nothing is salvaged
 //! ```
 //!
-//! A broken heading discards; a broken count of words or lines only warns. Must never guess what a
-//! verdict means: a line that is none is kept aside and told.
+//! A broken heading discards the entry; a wrong number of words or lines only causes a warning.
+//! This module must never guess the meaning of a verdict: a line that is not a verdict is kept
+//! separately and reported.
 
 mod parse;
 mod render;
@@ -33,18 +34,18 @@ pub struct Entry {
     pub id: String,
     /// `rem — 2026-06-10 14:30 UTC`.
     pub title: String,
-    /// Who dreamt it.
+    /// The model that wrote the entry.
     pub model: String,
-    /// What it says.
+    /// The six sections of the entry.
     pub sections: Sections,
 }
 
 /// The six sections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sections {
-    /// What happened, in plain past tense. Its lines as they stand, joined by `\n`.
+    /// The events, in plain past tense. The lines are kept as they are, joined by `\n`.
     pub tale: String,
-    /// What is next, one line each.
+    /// The next goals, one line each.
     pub goals: Vec<String>,
     /// Larger ideas.
     pub blue_sky: Vec<String>,
@@ -52,7 +53,7 @@ pub struct Sections {
     pub fears: Vec<String>,
     /// Moves on the board.
     pub verdicts: Vec<Verdict>,
-    /// Lines below `verdicts` that are none: told, never applied.
+    /// Lines below `verdicts` that are not verdicts. They are reported and never applied.
     pub unread: Vec<String>,
     /// Where the next waking run goes on.
     pub carry: Vec<String>,
@@ -66,7 +67,7 @@ pub struct Verdict {
     /// The task as the line names it, up to the first dash between spaces; `None` for
     /// [`VerdictMove::KeepCourse`]. Headings hold such dashes too, so what decides is [`Verdict::said`].
     pub task: Option<String>,
-    /// Why. What follows the first dash; empty when nothing does.
+    /// The reason: the text after the first dash, or empty if there is no dash.
     pub why: String,
     /// All that follows the act: the task's heading, then the reason. To be resolved against the
     /// board as an exact heading, then as the longest heading that it begins with.
@@ -91,7 +92,7 @@ impl VerdictMove {
     /// All of them, in the contract's order.
     pub const ALL: [Self; 4] = [Self::PickUp, Self::PutDown, Self::Cancel, Self::KeepCourse];
 
-    /// The words in an entry.
+    /// Returns the wording that an entry uses for the move.
     pub fn describe(self) -> &'static str {
         match self {
             Self::PickUp => "pick up",
@@ -103,7 +104,7 @@ impl VerdictMove {
 }
 
 impl Verdict {
-    /// A verdict on `task`, for those that are made and not read.
+    /// Creates a verdict on `task`, for verdicts that are made rather than read.
     pub fn new(act: VerdictMove, task: Option<&str>, why: &str) -> Self {
         let (task, why) = (task.map(render::one_line), render::one_line(why));
         let task = task.filter(|it| !it.is_empty() && act != VerdictMove::KeepCourse);
@@ -122,7 +123,8 @@ impl Verdict {
 }
 
 impl Sections {
-    /// What of the limits on words and lines it does not keep, one line each.
+    /// Returns the limits on words and lines that the sections exceed or do not reach, one line
+    /// each.
     pub fn warnings(&self) -> Vec<String> {
         let mut reported = Vec::new();
         let words = self.tale.split_whitespace().count();
@@ -152,7 +154,7 @@ impl Sections {
 }
 
 impl Entry {
-    /// What the carry says was verified, one claim each, for an audit to look at again.
+    /// Returns the claims that the carry lists as verified, one each, for an audit to check again.
     pub fn claims(&self) -> Vec<String> {
         let verified = self.sections.carry.iter().filter_map(|line| {
             let head = line.get(.."verified".len())?;

@@ -17,7 +17,7 @@ const DASHES: [&str; 4] = [" — ", " – ", " -- ", " - "];
 pub struct Malformed {
     /// From 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The error at that line.
     pub why: String,
 }
 
@@ -91,15 +91,15 @@ pub fn parse_sections(text: &str) -> Result<Sections, Malformed> {
     Ok(sections)
 }
 
-/// What a heading of org says: stars from the first column on, then a blank. Whatever its level, it
-/// counts as one; no other line does.
+/// Returns the name of an org heading: a line that begins with stars in the first column, followed
+/// by a blank. Every such line counts as one heading, whatever its level; no other line does.
 pub(super) fn heading(line: &str) -> Option<&str> {
     let rest = line.trim_start_matches('*');
     let stars = line.len() - rest.len();
     if stars == 0 {
         return None;
     }
-    // A deeper one is none of the six, whatever it says.
+    // A deeper heading is none of the six, whatever its name.
     let name = rest.strip_prefix([' ', '\t'])?.trim();
     if stars == 1 {
         Some(name)
@@ -108,15 +108,15 @@ pub(super) fn heading(line: &str) -> Option<&str> {
     }
 }
 
-/// The lines as they stand, without blank ones around them.
+/// Joins the lines as they are, without the blank lines around them.
 pub(super) fn prose<'t>(lines: impl IntoIterator<Item = &'t str>) -> String {
     let text = lines.into_iter().map(|line| clean(line).trim().to_owned());
     let text: Vec<String> = text.collect();
     text.join("\n").trim_matches('\n').to_owned()
 }
 
-/// One text for each list item; an indented line goes on with the item before it, any other begins
-/// one of its own.
+/// Returns one text for each list item. An indented line continues the item before it; any other
+/// line begins an item of its own.
 fn items(lines: &[&str]) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     let mut goes_on = false;
@@ -143,7 +143,7 @@ fn items(lines: &[&str]) -> Vec<String> {
     items.filter(|item| !item.is_empty()).collect()
 }
 
-/// A line below `verdicts`, read by its first words; `None` when it is no verdict.
+/// Parses a line below `verdicts` by its first words. Returns `None` if the line is not a verdict.
 fn verdict(item: &str) -> Option<Verdict> {
     let (act, rest) = VerdictMove::ALL.into_iter().find_map(|act| {
         let head = item.get(..act.describe().len())?;

@@ -1,12 +1,12 @@
-//! An entry to org text.
+//! Renders an entry as org text.
 //!
-//! Whatever a section's text says, it stays in its section: an item is one line that begins with a
-//! hyphen, a line of the tale never begins with a star or a keyword.
+//! The text of a section always stays in its section: an item is one line that begins with a
+//! hyphen, and a line of the tale never begins with a star or a keyword.
 
 use super::parse::prose;
 use super::{Entry, HEADINGS, VerdictMove};
 
-/// The entry as a file.
+/// Returns the content of the entry's file.
 pub fn render(entry: &Entry) -> String {
     let sections = &entry.sections;
     let mut out = format!(
@@ -61,8 +61,8 @@ fn tale(out: &mut String, text: &str) {
     }
 }
 
-/// One line without control characters, its blanks single and none around it; nor may it begin as a
-/// list item does, for it will be one.
+/// Converts a text to one line without control characters, with single blanks and none at the ends.
+/// The line must not begin like a list item, because it becomes one.
 pub(super) fn one_line(text: &str) -> String {
     let clean = clean(text);
     let words: Vec<&str> = clean.split_whitespace().collect();
@@ -76,7 +76,7 @@ pub(super) fn one_line(text: &str) -> String {
     text
 }
 
-/// Control characters, and those that reorder a line before a reader's eyes, as blanks.
+/// Replaces control characters, and characters that reorder a line on display, with blanks.
 pub(super) fn clean(text: &str) -> String {
     let hidden = |c: char| {
         c.is_control()

@@ -34,7 +34,7 @@ fn sections(text: &str) -> Result<Sections, Malformed> {
     parse_sections(text)
 }
 
-/// The entry with one line put before the line that is `before`.
+/// Returns the entry with `line` inserted before the line `before`.
 fn with(before: &str, line: &str) -> String {
     ENTRY.replacen(
         &format!("\n{before}\n"),
@@ -322,7 +322,7 @@ proptest! {
     }
 }
 
-/// What was read once is written and read again the same.
+/// Checks that a parsed entry stays the same when it is written and read again.
 fn settles(entry: &Entry) -> Result<(), TestCaseError> {
     let _ = (entry.claims(), entry.sections.warnings());
     let text = render(entry);

@@ -1,7 +1,8 @@
-//! What an entry must stand before it counts (contracts/lifecycle.md, "The entry").
+//! The checks that an entry must pass before it counts (contracts/lifecycle.md, "The entry").
 //!
-//! Every commit hash that it names is in what the sleeper saw; every verdict that names a task resolves
-//! to exactly one; its tale is not the previous one again. Must never mend an entry.
+//! Every commit hash that the entry names is in the sources that the sleeper saw; every verdict
+//! that names a task resolves to exactly one; the tale does not repeat the previous one. This
+//! module must never fix an entry.
 
 use runner_text::near::{Sets, jaccard};
 use runner_text::org::{Board, Resolved};
@@ -12,21 +13,21 @@ use super::gather::Slice;
 /// From this similarity on, a tale repeats the previous one.
 pub const PARROT: f64 = 0.8;
 
-/// How alike two tales are, from 0 to 1.
+/// Returns the similarity of two tales, from 0 to 1.
 pub fn likeness(tale: &str, previous: &str) -> f64 {
     jaccard(&Sets::of(tale), &Sets::of(previous))
 }
 
-/// Whether a tale is the previous one again.
+/// Checks whether a tale repeats the previous one.
 pub fn is_parrot(tale: &str, slice: &Slice) -> bool {
     let previous = slice.previous.as_ref();
     previous.is_some_and(|it| likeness(tale, &it.entry.sections.tale) >= PARROT)
 }
 
-/// The first thing that keeps an entry from counting.
+/// Checks that an entry may count.
 ///
 /// # Errors
-/// What it is.
+/// Returns the first reason why it may not.
 pub fn check(sections: &Sections, slice: &Slice) -> Result<(), String> {
     if let Some(line) = sections.unread.first() {
         return Err(format!("{line:?} stands below verdicts and is none"));
@@ -97,8 +98,8 @@ impl NamedHash<'_> {
     }
 }
 
-/// The words of a text that look like hashes. `1048576` and `defaced` are none unless the text calls
-/// them commits.
+/// Returns the words of a text that look like hashes. `1048576` and `defaced` do not, unless the
+/// text calls them commits.
 fn named(text: &str) -> impl Iterator<Item = NamedHash<'_>> {
     let mut called = false;
     text.split(|c: char| !c.is_alphanumeric())

@@ -1,4 +1,5 @@
-//! What the sleeper sees: four hard sources, no transcript, no self-report (contracts/lifecycle.md).
+//! Gathers the input of the sleeper: four hard sources, no transcript, no self-report
+//! (contracts/lifecycle.md).
 //!
 //! ```text
 //! git log -12 --oneline ─┐
@@ -7,7 +8,7 @@
 //! newest entry, 2,500 ───┘
 //! ```
 //!
-//! Must never read anything else, and never more of these.
+//! This module must never read anything else, and never more of these.
 
 use jiff::Timestamp;
 use runner_engine::outcome::Class;
@@ -58,9 +59,9 @@ pub struct Previous {
     pub listed: Listed,
     /// The beginning of its text.
     pub text: String,
-    /// What it says.
+    /// The parsed entry.
     pub entry: Entry,
-    /// What its claims came to.
+    /// The audit of the entry's claims, if there was one.
     pub audit: Option<Audit>,
 }
 
@@ -79,7 +80,7 @@ pub struct Slice {
     pub previous: Option<Previous>,
     /// The list of entries, to be replaced.
     pub listed: ReadManifest,
-    /// What could not be read, for the report.
+    /// The sources that could not be read, for the report.
     pub reported: Vec<String>,
 }
 
@@ -155,24 +156,24 @@ fn commits(ctx: &Context<'_>) -> Result<Vec<Commit>, JobError> {
     Ok(commits.collect())
 }
 
-/// The first so many characters.
 fn beginning(text: &str, characters: usize) -> String {
     text.chars().take(characters).collect()
 }
 
 impl Slice {
-    /// When the newest entry was dreamt.
+    /// Returns the time at which the newest entry was dreamt.
     pub fn since(&self) -> Option<Timestamp> {
         self.listed.manifest.entries.first()?.ts
     }
 
-    /// The commits after that.
+    /// Returns the commits after the newest entry.
     pub fn new_commits(&self) -> impl Iterator<Item = &Commit> {
         let since = self.since().map_or(i64::MIN, Timestamp::as_second);
         self.commits.iter().filter(move |it| it.at > since)
     }
 
-    /// The tools that were used after that; a row without a time counts.
+    /// Returns the tools that were used after the newest entry. A row without a time counts as
+    /// newer.
     pub fn new_steps(&self) -> impl Iterator<Item = &ToolStep> {
         let since = self.since();
         self.steps.iter().filter(move |it| {
@@ -181,8 +182,8 @@ impl Slice {
         })
     }
 
-    /// The four sources as they are shown, each with what it is; without the newest entry where it
-    /// must not be repeated.
+    /// Returns the four sources as they are shown, each with its label. `with_previous` is false if
+    /// the newest entry must not be repeated; it is then left out.
     pub fn sources(&self, with_previous: bool) -> Vec<(String, String)> {
         let lines = |lines: Vec<String>| match lines.is_empty() {
             true => "(none)".to_owned(),

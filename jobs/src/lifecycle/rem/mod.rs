@@ -9,7 +9,8 @@
 //!                        └────────────────┴──> failed (malformed): nothing is placed
 //! ```
 //!
-//! No agent writes an entry: this does. A discarded answer is a failure that is seen, and never mended.
+//! Only this module writes entries; agents do not. A discarded answer is a visible failure and is
+//! never fixed.
 
 pub mod checks;
 pub mod gather;
@@ -47,9 +48,9 @@ pub enum AnswerForm {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RemSpec {
-    /// Whose journal: a named agent's, or the default one's.
+    /// The agent whose journal it is: a named agent, or the default one.
     pub agent: Option<String>,
-    /// What its verdicts move, below the project.
+    /// The board that its verdicts change, relative to the project.
     pub board: String,
     /// Only when an `audit:` commit is newer than the newest entry.
     pub after_audit: bool,
@@ -57,7 +58,7 @@ pub struct RemSpec {
     pub interval_minutes: u32,
     /// How the answer is given.
     pub answer: AnswerForm,
-    /// What the project's own settings say of files and commits.
+    /// The project's settings for files and commits.
     #[serde(skip)]
     pub files: Files,
 }
@@ -103,7 +104,7 @@ pub fn of_cycle(ctx: &mut Context<'_>, cycle: &CycleSpec) -> Result<Finished, Jo
     dream(ctx, &spec, &slice)
 }
 
-/// Whether a dream that nobody asked for manually is due.
+/// Checks that a dream is due that was not started manually.
 fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
     let last = slice.since();
     let interval = SignedDuration::from_mins(i64::from(spec.interval_minutes));
@@ -128,10 +129,10 @@ fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
     Ok(())
 }
 
-/// What a dream would be asked.
+/// Builds the question that a dream would ask.
 ///
 /// # Errors
-/// A source cannot be read.
+/// Returns an error if a source cannot be read.
 pub(crate) fn question(
     ctx: &Context<'_>,
     spec: &RemSpec,
@@ -175,13 +176,13 @@ fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finishe
             return Err(malformed(why.to_owned()));
         }
     }
-    // What is checked is what is placed.
+    // The checks must see the text that is published.
     let sections = clean(&sections, |text| ctx.redactor.redact(text).into_owned());
     checks::check(&sections, slice).map_err(malformed)?;
     publish_entry(ctx, spec, slice, sections, by_rule, reported)
 }
 
-/// The sections of an answer, and whether it is the one by rule.
+/// Returns the sections of an answer, and whether it is the answer by rule.
 fn read(reply: &Reply, slice: &Slice) -> Result<(Sections, bool), String> {
     let text = |text: &str| {
         let sections = entry::parse_sections(text).map_err(|error| error.to_string())?;
@@ -199,8 +200,8 @@ fn read(reply: &Reply, slice: &Slice) -> Result<(Sections, bool), String> {
     }
 }
 
-/// Each verdict of an answer as data names its task exactly: as org text, with its reason behind it, it
-/// must name no other.
+/// Checks that each verdict of an answer in data form names its task exactly: written as org text,
+/// with its reason after it, it must not name another task.
 fn same_tasks(sections: &Sections, board: &org::Board) -> Result<(), String> {
     for verdict in sections
         .verdicts
@@ -220,7 +221,7 @@ fn same_tasks(sections: &Sections, board: &org::Board) -> Result<(), String> {
     Ok(())
 }
 
-/// The same with every text gone through.
+/// Returns the sections with `text` applied to every text.
 fn clean(sections: &Sections, text: impl Fn(&str) -> String) -> Sections {
     let all = |lines: &[String]| lines.iter().map(|line| text(line)).collect();
     let mut out = Sections {
@@ -308,7 +309,7 @@ fn publish_entry(
     })
 }
 
-/// A tale's first line, short.
+/// Returns the first line of a tale, cut to 160 characters.
 fn first_line(tale: &str) -> String {
     let line = tale.lines().find(|line| !line.trim().is_empty());
     line.unwrap_or_default().trim().chars().take(160).collect()

@@ -44,7 +44,7 @@ pub struct Frame<'a> {
     pub with_previous: bool,
 }
 
-/// The question.
+/// Builds the question of a dream.
 pub fn build(frame: &Frame<'_>, slice: &Slice) -> Request {
     let by_rule = Entry {
         sections: rule::sections(slice),
@@ -90,12 +90,12 @@ pub fn build(frame: &Frame<'_>, slice: &Slice) -> Request {
     }
 }
 
-/// Whether an answer is the answer by rule.
+/// Checks whether an answer is the answer by rule.
 pub fn is_rule(answer: &Value) -> bool {
     answer == BY_RULE
 }
 
-/// The headings of open tasks that name one task each, and hold no secret.
+/// Returns the headings of open tasks that name one task each and contain no secret.
 fn headings(slice: &Slice, redactor: &Redactor) -> BTreeSet<String> {
     let open = slice
         .board
@@ -226,10 +226,10 @@ struct Carry {
     verified: Vec<String>,
 }
 
-/// The sections of an answer as data.
+/// Returns the sections of an answer in data form.
 ///
 /// # Errors
-/// It has not the schema's form.
+/// Returns an error if the answer does not match the schema.
 pub fn sections_of(answer: &Value) -> Result<Sections, String> {
     let data: Data = serde_json::from_value(answer.clone())
         .map_err(|error| format!("the answer has not the asked form: {error}"))?;

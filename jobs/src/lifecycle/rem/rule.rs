@@ -1,7 +1,7 @@
 //! The entry by rule: facts alone, so that a night without a model still leaves a carry.
 //!
-//! What was committed, what failed, what is next. It has no ideas and says so. Must never say that
-//! something was done which no source shows.
+//! The facts are the commits, the failures and the next task. The entry has no ideas and states so.
+//! It must never claim work that no source shows.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const LOOKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
 /// From so many changes on, a file is worked on again and again.
 const OFTEN: usize = 4;
 
-/// The entry's sections.
+/// Builds the sections of the entry.
 pub fn sections(slice: &Slice) -> Sections {
     let task = |keyword| slice.board.first(keyword).map(|it| it.heading.clone());
     let doing = task(Keyword::Doing);
@@ -161,7 +161,6 @@ fn were(used: usize) -> String {
     }
 }
 
-/// At most so many words.
 fn limit_words(text: &str, most: usize) -> String {
     let mut words = text.split_whitespace();
     let mut out: Vec<&str> = words.by_ref().take(most).collect();

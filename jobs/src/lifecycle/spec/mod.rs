@@ -30,7 +30,7 @@ pub use parse::{LARGEST, parse};
 /// The cycle that a project has when it names none of its own.
 pub const DEFAULT: &str = include_str!("../../../../config/lifecycle.org");
 
-/// What happens in a state.
+/// The work that is done in a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateKind {
@@ -49,7 +49,7 @@ impl StateKind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Wake, Self::Audit, Self::Rem, Self::Plan];
 
-    /// As it is written.
+    /// Returns the kind as it is written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Wake => "wake",
@@ -59,7 +59,7 @@ impl StateKind {
         }
     }
 
-    /// What an agent is told where nobody says anything else; nothing for the dream.
+    /// Returns the default prompt of an agent; empty for the dream.
     pub fn prompt(self) -> &'static str {
         match self {
             Self::Wake => include_str!("../../../../config/prompts/wake.md"),
@@ -81,7 +81,7 @@ impl fmt::Display for StateKind {
 pub struct CycleState {
     /// Its heading.
     pub name: String,
-    /// What happens in it.
+    /// The work that is done in the state.
     pub kind: StateKind,
     /// The state that follows.
     pub next: String,
@@ -91,13 +91,13 @@ pub struct CycleState {
     pub min_interval: Option<SignedDuration>,
     /// A file of the project, or the words themselves.
     pub prompt: Option<String>,
-    /// Who answers, instead of the job's own backend.
+    /// The backend that answers, instead of the job's own.
     pub backend: Option<String>,
-    /// What replaces parts of the job's own budget.
+    /// The parts of the budget that replace those of the job's own.
     pub budget: Budget,
     /// How long one run may take, instead of the job's own.
     pub timeout: Option<Duration>,
-    /// What stands below the properties.
+    /// The text below the properties.
     pub about: String,
     /// The line of its heading, from 1.
     pub line: usize,
@@ -111,12 +111,12 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// The state of a name.
+    /// Returns the state with this name.
     pub fn state(&self, name: &str) -> Option<&CycleState> {
         self.states.iter().find(|state| state.name == name)
     }
 
-    /// Where it begins.
+    /// Returns the state in which the cycle begins.
     pub fn first(&self) -> &CycleState {
         &self.states[0]
     }
@@ -127,7 +127,7 @@ impl Spec {
 pub struct SpecError {
     /// Where, from 1.
     pub line: usize,
-    /// What, and what would be right.
+    /// The mistake, and the correct form.
     pub why: String,
 }
 

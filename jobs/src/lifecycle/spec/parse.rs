@@ -88,7 +88,7 @@ struct Property<'t> {
 
 type DrawerParts<'a, 't> = (Vec<Property<'t>>, &'a [Line<'t>]);
 
-/// The drawer right below an org heading, and what follows it.
+/// Returns the drawer directly below an org heading, and the lines after it.
 fn drawer<'a, 't>(
     body: &'a [Line<'t>],
     mistakes: &mut Vec<SpecError>,
@@ -124,7 +124,8 @@ fn drawer<'a, 't>(
     Some((out, &[]))
 }
 
-/// The list below a markdown heading, if its first item is a property; and what follows it.
+/// Returns the list below a markdown heading, if its first item is a property, and the lines after
+/// it.
 fn items<'a, 't>(body: &'a [Line<'t>]) -> Option<DrawerParts<'a, 't>> {
     let blank = |line: &&Line<'_>| line.text.trim().is_empty();
     let skipped = body.iter().take_while(blank).count();
@@ -134,7 +135,7 @@ fn items<'a, 't>(body: &'a [Line<'t>]) -> Option<DrawerParts<'a, 't>> {
         let item = line.text.trim().strip_prefix(['-', '*', '+']);
         let pair = item.and_then(|item| item.split_once(':'));
         let key = pair.map(|(key, value)| (key.trim().trim_matches('`'), value.trim()));
-        // What is written like a key is meant as one: a list of sentences is prose.
+        // An item that looks like a key is meant as a key: a list of sentences is prose.
         let meant = |key: &str| {
             !key.is_empty()
                 && key
@@ -260,7 +261,7 @@ fn near(word: &str, known: &[&str]) -> String {
         .map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
 
-/// "10m", "1h30m"; at most ten years.
+/// Parses a duration such as "10m" or "1h30m"; at most ten years.
 fn duration(value: &str) -> Result<SignedDuration, String> {
     let known: Option<SignedDuration> = value.parse().ok();
     let fits = |span: &SignedDuration| {
@@ -271,7 +272,7 @@ fn duration(value: &str) -> Result<SignedDuration, String> {
         .ok_or_else(|| format!("{value:?} is not a duration (like 10m, 50m or 1h30m)"))
 }
 
-/// "calls=3 money=0.50": units of a budget with their amounts.
+/// Parses a budget such as "calls=3 money=0.50": units of a budget with their amounts.
 fn budget(value: &str) -> Result<Budget, String> {
     let mut budget = Budget::default();
     for pair in value.split([' ', ',', '\t']).filter(|it| !it.is_empty()) {

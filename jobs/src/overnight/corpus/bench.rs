@@ -116,7 +116,7 @@ const QUESTIONS: [(&str, &[&str]); 24] = [
 /// A question of a fixture.
 #[derive(Clone, Debug, Deserialize)]
 pub struct JudgedQuestion {
-    /// What is asked.
+    /// The text of the question.
     pub query: String,
     /// The ids of the nodes that answer it.
     pub relevant: Vec<String>,
@@ -125,11 +125,11 @@ pub struct JudgedQuestion {
 /// One question's answers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answered {
-    /// What was asked.
+    /// The text of the question.
     pub query: String,
     /// How many nodes answer it.
     pub relevant: usize,
-    /// Of the first three answers (or of as many as there are), how many do.
+    /// Share of relevant nodes among the first three answers, or among as many as there are.
     pub precision_at_3: f64,
     /// One over the rank of the first that does; 0 beyond ten.
     pub reciprocal_rank: f64,

@@ -1,4 +1,5 @@
-//! A brief for a goal: what the corpus knows of it, each sentence with the node that says it.
+//! A brief for a goal: the corpus's knowledge about it, each sentence with the node that supports
+//! it.
 
 use jiff::civil::Date;
 use runner_text::markdown;
@@ -34,9 +35,9 @@ pub struct Cited {
 pub struct Brief {
     /// The form of this document.
     pub schema_version: u32,
-    /// What it is for.
+    /// The goal that the brief is for.
     pub goal: String,
-    /// What it rests on, best first.
+    /// The nodes that the brief cites, best first.
     pub nodes: Vec<Cited>,
     /// The brief as markdown; every line of it cites a node.
     pub text: String,

@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::links::{Links, has_evidence};
 use super::{Changes, Corpus, MOST, Maturity, Node, NodeKind};
 
-/// The fewest words of a text that says something.
+/// Minimum number of words in a node's body.
 const WORDS: usize = 20;
 /// The use from which a node needs no evidence besides.
 const USEFUL: f64 = 0.7;
@@ -30,9 +30,7 @@ const TRIAL_DAYS: i32 = 7;
 pub struct Promotion {
     /// Its file.
     pub path: String,
-    /// What it was.
     pub from: Maturity,
-    /// What it is.
     pub to: Maturity,
 }
 
@@ -41,7 +39,7 @@ pub struct Promotion {
 pub struct HeldBack {
     /// Its file.
     pub path: String,
-    /// What its gate still asks for.
+    /// The requirement that the node does not meet yet.
     pub why: String,
 }
 
@@ -54,7 +52,6 @@ pub struct CloseLoop {
     pub threshold_hours: u64,
     /// How many were looked at.
     pub considered: usize,
-    /// Who passed.
     pub promoted: Vec<Promotion>,
     /// How many more passed than are promoted at once; the next iteration goes on.
     pub left_over: usize,
@@ -115,7 +112,7 @@ pub fn close_loop(corpus: &Corpus, date: Date, threshold_hours: u64) -> (CloseLo
     (report, changes)
 }
 
-/// The first gate.
+/// Checks the first gate, from provisional to candidate.
 fn gate(node: &Node, date: Date, threshold_hours: u64) -> Result<(), &'static str> {
     if markdown::word_count(node.body()) < WORDS {
         return Err("its text is too short to say anything");
@@ -136,7 +133,7 @@ fn gate(node: &Node, date: Date, threshold_hours: u64) -> Result<(), &'static st
     Ok(())
 }
 
-/// The second one.
+/// Checks the second gate, from candidate to established.
 fn trial(node: &Node, date: Date, known: bool) -> Result<(), &'static str> {
     if !known {
         return Err("nothing cites it yet, and it has not helped");

@@ -96,7 +96,7 @@ fn text(subject: &str, slug: &str, nodes: &[&Node], date: Date) -> String {
     out
 }
 
-/// A subject as part of a file's name.
+/// Returns a subject as part of a file name: at most 40 lower-case letters, digits and hyphens.
 pub fn slug(text: &str) -> String {
     let words: Vec<String> = text
         .split(|c: char| !c.is_ascii_alphanumeric())

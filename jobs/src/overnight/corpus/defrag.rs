@@ -1,10 +1,10 @@
 //! Defragmentation: repetitions, staleness, oscillation.
 //!
-//! *Dedup*: of two nodes with the very same bytes one goes; of two that say nearly the same the worse
-//! one stays and says which supersedes it. *Prune*: what is past its time to live is set aside, not
-//! removed. *Oscillation sweep*: a file that nights add and remove in turns is left alone. A node that
-//! cannot be edited without guessing is left as it is. Must never remove what is not, byte for byte,
-//! still there under another name.
+//! *Dedup*: when two nodes have exactly the same bytes, one is removed; when two nodes have nearly
+//! the same text, the worse one stays and names the node that supersedes it. *Prune*: a node past
+//! its time to live is set aside, not removed. *Oscillation sweep*: a file that nights add and
+//! remove in turns is left alone. A node that cannot be edited without guessing is left as it is.
+//! Nothing is removed unless the same bytes still exist under another name.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::health::repeats;
 use super::oscillation::FileHistory;
 use super::{Changes, Corpus, Node};
 
-/// What is to be done.
+/// The steps that a defragmentation runs, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Set aside what is stale.
@@ -117,7 +117,7 @@ pub fn defrag(
             let (Some(node), Some(better)) = (corpus.at(&path), corpus.at(&of)) else {
                 continue;
             };
-            // A node that says for whom it was set aside is found again by its id.
+            // Record the id of the better node, so that a reader of the superseded one can find it.
             let text = edit::set(&node.text, "superseded_by", &better.id);
             if change(&mut changes, &mut report, node, text, options.most) {
                 report.superseded.push(Repeat { path, of });

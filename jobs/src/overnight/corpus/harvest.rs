@@ -1,9 +1,10 @@
-//! Harvest: new learnings from commits, closed work and session notes, each with where it is from.
+//! Harvest: new learnings from commits, closed work and session notes, each with its source.
 //!
-//! A source gives a learning only where somebody wrote one down: a line `Learned:` or `Root cause:` in
-//! a commit's message, a note on work that was closed, a list under a heading like "What we learned".
-//! What runner wrote itself is never a source, what was harvested before is known by its key, and what
-//! the corpus says already is left out. Must never phrase anything: the words are the source's.
+//! A source gives a learning only where a person or an agent wrote one down: a line `Learned:` or
+//! `Root cause:` in a commit's message, a note on work that was closed, a list under a heading like
+//! "What we learned". Text that runner wrote itself is never a source, an earlier harvest is
+//! recognised by its key, and a learning that the corpus already contains is left out. The harvest
+//! never phrases anything: it copies the source's own text.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ use super::{Changes, Corpus};
 
 /// The fewest words of a learning.
 const WORDS: usize = 8;
-/// What the corpus has nearly word for word is not new.
+/// Similarity from which a text counts as already known to the corpus.
 const KNOWN: f64 = 0.7;
 /// A neighbour with so much of its words is named as related.
 const RELATED: f64 = 0.4;
@@ -38,7 +39,7 @@ pub struct CommitSource {
     pub subject: String,
     /// The rest.
     pub body: String,
-    /// What it touched.
+    /// The files that the commit touched.
     pub paths: Vec<String>,
 }
 
@@ -58,7 +59,7 @@ pub struct Sources {
     pub commits: Vec<CommitSource>,
     /// By path.
     pub notes: Vec<NoteSource>,
-    /// What was not looked at, and why.
+    /// The sources that were not read, each with the reason.
     pub left_out: Vec<String>,
 }
 
@@ -84,13 +85,12 @@ pub struct Harvest {
     pub closed_items: usize,
     /// Files of notes.
     pub notes: usize,
-    /// What is new.
     pub added: Vec<Harvested>,
     /// How much was found again.
     pub known: usize,
     /// How much more there is than is added at once.
     pub left_over: usize,
-    /// What was not looked at, and why.
+    /// The sources that were not read, each with the reason.
     pub left_out: Vec<String>,
 }
 

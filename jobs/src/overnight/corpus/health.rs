@@ -1,8 +1,9 @@
-//! Fitness: named metrics from 0 to 1, each the better the higher, with a floor; and their composite.
+//! Fitness: named metrics from 0 to 1, where higher is better, each with a minimum, and their
+//! composite.
 //!
-//! Definitions are data here and prose in `docs/guide/corpus.md`; a test holds the two together. A
-//! metric that has nothing to measure is absent and counts for nothing. Must never look at a clock or
-//! at anything outside of the corpus that it is given.
+//! The definitions are data here and prose in `docs/guide/corpus.md`; a test keeps the two
+//! consistent. A metric without anything to measure is absent and does not count. This module never
+//! reads a clock or anything outside the given corpus.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +23,7 @@ pub const MAX_DROP: f64 = 0.05;
 /// How many paths a list in the report names.
 const NAMED: usize = 50;
 
-/// One metric: name, weight in the composite, floor, definition.
+/// The metrics, each with its name, its weight in the composite, its minimum and its definition.
 pub const METRICS: [(&str, f64, f64, &str); 9] = [
     (
         "maturity",
@@ -102,9 +103,7 @@ pub struct Metric {
     pub floor: f64,
     /// How much it may fall in one iteration.
     pub max_drop: f64,
-    /// Whether it is below its floor.
     pub below_floor: bool,
-    /// What it is.
     pub definition: &'static str,
 }
 
@@ -133,7 +132,7 @@ pub struct Health {
     pub stale: Vec<String>,
     /// Nodes that nothing connects.
     pub orphans: Vec<String>,
-    /// What could not be read.
+    /// The files that could not be read.
     pub troubles: Vec<CorpusProblem>,
 }
 
@@ -264,8 +263,8 @@ pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
     })
 }
 
-/// Every active node that a better one of its kind repeats, with that one. Linear but for crowds, whose
-/// size is bounded.
+/// Returns each active node that repeats a better one of its kind, with that better node. The run
+/// time is linear, except within groups of similar nodes, whose size is limited.
 pub fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
     let mut repeated = BTreeMap::new();
     for kind in [
@@ -301,7 +300,7 @@ pub fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
     repeated
 }
 
-/// The metrics that fell by more than they may, with how much, by name.
+/// Returns the metrics that fell by more than `max_drop`, each with its name and its drop.
 pub fn regressions(before: &Fitness, after: &Fitness, max_drop: f64) -> Vec<(String, f64)> {
     let fell = |(name, was): (&String, &f64)| {
         let now = after.metrics.get(name)?;
@@ -311,12 +310,12 @@ pub fn regressions(before: &Fitness, after: &Fitness, max_drop: f64) -> Vec<(Str
     before.metrics.iter().filter_map(fell).collect()
 }
 
-/// The names of all metrics.
+/// Returns the names of all metrics.
 pub fn names() -> BTreeSet<&'static str> {
     METRICS.iter().map(|(name, ..)| *name).collect()
 }
 
-/// The word for a maturity that a report uses; kept here so that the mix and the metric agree.
+/// Returns the weight of a maturity. It is kept here so that the maturity mix and the metric agree.
 pub fn weight_of(maturity: Maturity) -> f64 {
     maturity.weight()
 }

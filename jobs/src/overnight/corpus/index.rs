@@ -77,10 +77,10 @@ impl<'a> Index<'a> {
         Ok(Self { db, nodes, date })
     }
 
-    /// The nodes that answer best, best first.
+    /// Returns the nodes that answer the question best, the best first.
     ///
     /// # Errors
-    /// [`IndexError`].
+    /// Returns an [`IndexError`] if the search fails.
     pub fn search(&self, question: &str, limit: usize) -> Result<Vec<Hit<'a>>, IndexError> {
         let mut asked = terms(question);
         asked.sort_unstable();
@@ -135,7 +135,8 @@ impl<'a> Index<'a> {
     }
 }
 
-/// 1 for a node of this day, half of that after [`HALF_LIFE_DAYS`]; 0.5 for one without a date.
+/// Returns a node's freshness on `date`: 1 for a node of that day, half of it after
+/// [`HALF_LIFE_DAYS`], and 0.5 for a node without a date.
 pub fn freshness_of(node: &Node, date: Date) -> f64 {
     let Some(from) = node.date.max(node.last_cited) else {
         return 0.5;

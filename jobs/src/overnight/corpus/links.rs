@@ -1,4 +1,4 @@
-//! Who cites whom, and what counts as evidence in a node's words.
+//! Citations between nodes, and the evidence that a node's text contains.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -53,14 +53,14 @@ impl Links {
         links
     }
 
-    /// Whether anything cites it that runner did not write itself.
+    /// Returns true if anything that runner did not write itself cites the node.
     pub fn is_cited(&self, corpus: &Corpus, at: usize) -> bool {
         let by_others = self.cited_by[at].iter();
         self.in_work[at] || by_others.into_iter().any(|it| !corpus.nodes[*it].generated)
     }
 }
 
-/// What in a text might name a node.
+/// Returns the words of a text that might name a node.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     strip_marks(text).map(|word| {
         let name = word.rsplit('/').next().unwrap_or(word);
@@ -69,7 +69,7 @@ fn names(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The words of a text without what surrounds them.
+/// Returns the words of a text without the punctuation around them.
 fn strip_marks(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| c.is_whitespace() || "()[]{}<>\"'`,;|*".contains(c))
         // A dot in front is a path's.
@@ -77,7 +77,7 @@ fn strip_marks(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// The paths that a text names: something with a folder and an ending, as people write them.
+/// Returns the paths that a text names: words with a folder and a file extension.
 pub fn paths(text: &str) -> impl Iterator<Item = &str> {
     strip_marks(text)
         .filter(|word| {
@@ -94,7 +94,8 @@ pub fn paths(text: &str) -> impl Iterator<Item = &str> {
         .map(|word| word.trim_start_matches("./"))
 }
 
-/// The commits that a text names: at least seven hexadecimal digits with a digit and a letter.
+/// Returns the commits that a text names: at least seven hexadecimal digits, with at least one
+/// digit and one letter.
 pub fn commits(text: &str) -> impl Iterator<Item = &str> {
     strip_marks(text).filter(|word| {
         (7..=40).contains(&word.len())
@@ -106,7 +107,7 @@ pub fn commits(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether a node says what it rests on: in its front matter, by a path, or by a commit.
+/// Returns true if a node names its evidence: in its front matter, by a path, or by a commit.
 pub fn has_evidence(node: &Node) -> bool {
     node.sourced || paths(node.body()).next().is_some() || commits(node.body()).next().is_some()
 }

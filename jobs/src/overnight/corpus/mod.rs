@@ -1,14 +1,14 @@
-//! The corpus: what a project's agents have learned, as files below `.agents/`.
+//! The corpus: the learnings of a project's agents, as files below `.agents/`.
 //!
 //! ```text
 //! read ──> Corpus ──> close_loop | defrag | compile | harvest ──> Changes ──> staging, or a publication
 //!            └──────> health, bench, brief                       (data only: nothing here writes)
 //! ```
 //!
-//! Every step is a pure function of a corpus, a date and what it is told; the same three give the
-//! same bytes. Must never write a file, never follow a link, never believe what a node says of
-//! itself further than its front matter, and never lose a node that it cannot read: that one is
-//! told of and left alone.
+//! Every step is a pure function of a corpus, a date and its arguments; the same input gives the
+//! same bytes. No step writes a file, follows a link, or trusts a node's description of itself
+//! beyond its front matter. A node that cannot be read is never lost: it is reported and left
+//! alone.
 
 pub mod bench;
 pub mod brief;
@@ -49,7 +49,7 @@ pub const NEXT_WORK: &str = "rpi/next-work.jsonl";
 /// The most files that one step changes at once: a commit moves them one by one.
 pub const MOST: usize = 2_000;
 
-/// What becomes of files below [`FOLDER`]: new content, or `None` for a removal.
+/// Changes to files below [`FOLDER`]: a file's new content, or `None` to remove it.
 pub type Changes = BTreeMap<String, Option<Vec<u8>>>;
 
 /// Something that could not be read, or not be understood; it was left as it is.
@@ -57,7 +57,6 @@ pub type Changes = BTreeMap<String, Option<Vec<u8>>>;
 pub struct CorpusProblem {
     /// The file, below [`FOLDER`].
     pub path: String,
-    /// What is wrong with it.
     pub what: String,
 }
 
@@ -68,7 +67,7 @@ pub struct Corpus {
     pub nodes: Vec<Node>,
     /// The work to do, as the file has it.
     pub work: work::WorkFile,
-    /// What was left out, by path.
+    /// The files that were left out, by path.
     pub troubles: Vec<CorpusProblem>,
     /// Files below the five paths that are no nodes and are only kept.
     pub others: usize,
@@ -77,12 +76,12 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// The nodes that count: neither superseded nor set aside.
+    /// Returns the active nodes: those that are neither superseded nor set aside.
     pub fn active(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| node.is_active())
     }
 
-    /// The node at a path.
+    /// Returns the node at a path.
     pub fn at(&self, path: &str) -> Option<&Node> {
         let at = self
             .nodes
@@ -90,7 +89,7 @@ impl Corpus {
         at.ok().map(|at| &self.nodes[at])
     }
 
-    /// The same corpus after some changes, as if it were read again.
+    /// Applies changes, with the same result as if the corpus were read again.
     pub fn apply(&mut self, changes: &Changes) {
         if changes.is_empty() {
             return;
@@ -109,7 +108,7 @@ impl Corpus {
     }
 }
 
-/// A number that prints the same everywhere: six digits.
+/// Rounds a number to six decimal places, so that it prints the same everywhere.
 pub fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }

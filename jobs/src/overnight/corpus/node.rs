@@ -16,14 +16,14 @@ pub enum NodeKind {
     Learning,
     /// Something that was found wrong.
     Finding,
-    /// What several of those have in common.
+    /// A property that several learnings or findings have in common.
     Pattern,
     /// Anything else worth knowing.
     Knowledge,
 }
 
 impl NodeKind {
-    /// The kind of a file, by its folder; `None` where it is no node.
+    /// Returns the kind of a file by its folder, or `None` if the file is no node.
     pub fn of(path: &str) -> Option<Self> {
         let (folder, rest) = path.split_once('/')?;
         if !rest.ends_with(".md") {
@@ -54,7 +54,7 @@ pub enum Maturity {
 }
 
 impl Maturity {
-    /// How much it counts in the maturity mix, from 0 to 1.
+    /// Returns the weight in the maturity mix, from 0 to 1.
     pub fn weight(self) -> f64 {
         match self {
             Self::Unknown => 0.0,
@@ -64,7 +64,7 @@ impl Maturity {
         }
     }
 
-    /// The word in front matter.
+    /// Returns the name that front matter uses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -89,10 +89,10 @@ const EVIDENCE: [&str; 10] = [
     "compiled_from",
 ];
 
-/// Who writes this into front matter is runner itself.
+/// The value of `generated_by` in the front matter of nodes that runner writes.
 pub const GENERATOR: &str = "runner";
 
-/// Whether `generated_by` names a part of runner: `runner`, `runner curator`.
+/// Returns true if `generated_by` names a part of runner, such as `runner` or `runner curator`.
 pub fn is_own(generated_by: &str) -> bool {
     generated_by.split_whitespace().next() == Some(GENERATOR)
 }
@@ -104,7 +104,7 @@ pub struct Node {
     pub path: String,
     /// Which folder it is in.
     pub kind: NodeKind,
-    /// What it calls itself, or the stem of its file.
+    /// The id in its front matter, or the stem of its file name.
     pub id: String,
     /// Its title.
     pub title: String,
@@ -114,7 +114,7 @@ pub struct Node {
     pub digest: Digest,
     /// How far it has proved itself.
     pub maturity: Maturity,
-    /// Its state, as it says.
+    /// The status in its front matter.
     pub status: String,
     /// How useful it was found, from 0 to 1.
     pub utility: Option<f64>,
@@ -122,24 +122,24 @@ pub struct Node {
     pub date: Option<Date>,
     /// When it was last cited.
     pub last_cited: Option<Date>,
-    /// After how many days it is stale, when it says so.
+    /// Number of days after which the node is stale, if its front matter states one.
     pub ttl_days: Option<i64>,
-    /// What it is about, in lower case: tags, scope tags and category.
+    /// The subjects in lower case: tags, scope tags and category.
     pub subjects: BTreeSet<String>,
     /// How often it helped.
     pub helpful: u64,
     /// How often it misled.
     pub harmful: u64,
-    /// The node that says it better.
+    /// The better node that replaces this one.
     pub superseded_by: Option<String>,
     /// Whether runner wrote it.
     pub generated: bool,
-    /// Whether its front matter says where it is from.
+    /// True if the front matter names a source.
     pub sourced: bool,
 }
 
 impl Node {
-    /// Reads what a file says.
+    /// Parses the content of a file.
     pub fn parse(path: &str, kind: NodeKind, text: String) -> Self {
         let doc = front_matter::split(&text);
         let stem = stem_of(path);
@@ -190,7 +190,7 @@ impl Node {
         }
     }
 
-    /// Neither superseded nor set aside.
+    /// Returns true if the node is neither superseded nor set aside.
     pub fn is_active(&self) -> bool {
         self.superseded_by.is_none()
             && !matches!(
@@ -199,17 +199,18 @@ impl Node {
             )
     }
 
-    /// The text after the front matter.
+    /// Returns the text after the front matter.
     pub fn body(&self) -> &str {
         front_matter::split(&self.text).body()
     }
 
-    /// One value of its front matter.
+    /// Returns one value of the front matter.
     pub fn value(&self, key: &str) -> Option<&str> {
         front_matter::split(&self.text).get(key)
     }
 
-    /// On which day it becomes stale, unless something cites it later; `None`: never.
+    /// Returns the day on which the node becomes stale unless something cites it later, or `None`
+    /// if it never does.
     pub fn stale_after(&self) -> Option<Date> {
         let days = self.ttl_days.or(match self.maturity {
             Maturity::Established => None,
@@ -221,7 +222,7 @@ impl Node {
         from.checked_add(span).ok()
     }
 
-    /// Which part of the metadata that a node should have is there, from 0 to 1.
+    /// Returns the share of the expected metadata that the node has, from 0 to 1.
     pub fn completeness(&self) -> f64 {
         let has = [
             !self.title.is_empty(),
@@ -234,8 +235,8 @@ impl Node {
         has.iter().filter(|it| **it).count() as f64 / has.len() as f64
     }
 
-    /// Of two that say the same, the one that stays: the more mature, the more useful, the one that
-    /// was not generated, the older, the first by path.
+    /// Returns the key that ranks equivalent nodes. The node that sorts first stays: the more
+    /// mature, the more useful, the one that was not generated, the older, the first by path.
     pub fn standing(&self) -> impl Ord + use<> {
         let useful = (self.utility.unwrap_or(0.0).clamp(0.0, 1.0) * 1000.0) as i64;
         (
@@ -248,13 +249,13 @@ impl Node {
     }
 }
 
-/// The stem of a file's name.
+/// Returns the stem of a file name.
 pub fn stem_of(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.strip_suffix(".md").unwrap_or(name)
 }
 
-/// The title without the word that says what kind of file it is.
+/// Returns the title without the prefix that names the kind of file, such as `Learning:`.
 fn title_of(text: &str, stem: &str) -> String {
     let title = markdown::title(text, stem);
     for kind in ["Learning:", "Finding:", "Pattern:"] {
@@ -265,7 +266,7 @@ fn title_of(text: &str, stem: &str) -> String {
     title
 }
 
-/// The civil date at the beginning of a text.
+/// Parses the civil date at the beginning of a text.
 pub fn day(text: &str) -> Option<Date> {
     text.get(..10)?.parse().ok()
 }

@@ -1,7 +1,7 @@
-//! What came and went: a file that nights add and remove in turns is left alone.
+//! The history of files that nights add and remove in turns; such files are left alone.
 //!
-//! Kept beside the corpus, `.agents/overnight/oscillation.json`; a damaged history is begun anew, for
-//! it only ever holds something back.
+//! The history lies beside the corpus, in `.agents/overnight/oscillation.json`. A damaged history
+//! is started anew, because its only use is to hold changes back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ pub const TURNS: usize = 3;
 /// How many acts are remembered of one file.
 const KEPT: usize = 8;
 
-/// What happened to a file.
+/// One addition or removal of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEvent {
     /// In which iteration.
@@ -52,7 +52,7 @@ impl FileHistory {
         }
     }
 
-    /// The files that were added and removed in turns.
+    /// Returns the files that were added and removed in turns.
     pub fn oscillating(&self) -> BTreeSet<&str> {
         let turns = |acts: &[FileEvent]| {
             acts.windows(2)

@@ -9,7 +9,7 @@ use runner_text::front_matter;
 use super::{Corpus, CorpusProblem, NEXT_WORK, Node, NodeKind, SUBPATHS, work::WorkFile};
 use runner_engine::files::read_in;
 
-/// The longest node that is read, in bytes; a longer one is kept and told of.
+/// Maximum length of a node in bytes. A longer node is kept and reported.
 pub const LONGEST: u64 = 1024 * 1024;
 /// The longest file of work.
 const LONGEST_WORK: u64 = 64 * 1024 * 1024;
@@ -26,11 +26,11 @@ pub struct ReadError {
     pub source: io::Error,
 }
 
-/// Reads the five paths below `folder`, which is `.agents` or a staged copy of it. What is not there
-/// is empty.
+/// Reads the five paths below `folder`, which is `.agents` or a staged copy of it. A missing path
+/// counts as empty.
 ///
 /// # Errors
-/// A folder is there and cannot be listed.
+/// Returns an error if a folder exists and cannot be listed.
 pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
     let mut corpus = Corpus::default();
     for file in files(folder, &mut corpus.troubles)? {
@@ -125,10 +125,11 @@ pub struct Plain {
     pub length: u64,
 }
 
-/// Every plain file below the five paths, by path. Links and whatever else is no file are told of.
+/// Lists every plain file below the five paths, ordered by path. Links and other entries that are
+/// no plain files are reported in `troubles`.
 ///
 /// # Errors
-/// A folder is there and cannot be listed.
+/// Returns an error if a folder exists and cannot be listed.
 pub fn files(folder: &Path, troubles: &mut Vec<CorpusProblem>) -> Result<Vec<Plain>, ReadError> {
     let mut found = Vec::new();
     for subpath in SUBPATHS {
@@ -189,7 +190,7 @@ fn walk(
         for entry in fs::read_dir(&full).map_err(fail(&full))? {
             let entry = entry.map_err(fail(&full))?;
             match entry.file_name().to_str() {
-                // What editors and unfinished copies leave.
+                // Editors and unfinished copies leave such files.
                 Some(name) if name.starts_with('.') => {}
                 Some(name) if !name.chars().any(char::is_control) => {
                     walk(

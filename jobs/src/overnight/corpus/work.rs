@@ -1,14 +1,14 @@
-//! The work to do: `rpi/next-work.jsonl`, as rows of items or, in old files, as flat rows.
+//! The work file `rpi/next-work.jsonl`: rows of items or, in old files, flat rows.
 //!
-//! What is claimed or done belongs to whoever claimed it: nothing here changes such an item. A row is
-//! edited through `text`'s kept lines, so that every byte of the others stays.
+//! A claimed or finished item belongs to its claimant, and nothing here changes it. A row is edited
+//! through `text`'s kept lines, so that every byte of the other rows stays.
 
 use runner_text::jsonl::keep::{KeptLines, Object};
 use serde_json::Value;
 
 use runner_engine::digest::Digest;
 
-/// Who has an item.
+/// The claim on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// Nobody.
@@ -28,42 +28,37 @@ pub struct WorkItem {
     pub at: Option<usize>,
     /// Its title.
     pub title: String,
-    /// What kind of work.
     pub kind: String,
     /// How much it matters.
     pub severity: String,
     /// Where it was found.
     pub source: String,
-    /// What is to be done.
     pub description: String,
-    /// What it rests on.
     pub evidence: String,
     /// Where it belongs.
     pub target_repo: Option<String>,
     /// How sure its finder was.
     pub confidence: Option<String>,
-    /// What it came from.
     pub source_epic: Option<String>,
     /// When its row was written.
     pub timestamp: String,
-    /// Who has it.
     pub claim: Claim,
     /// `ready` or `proposed`.
     pub status: Option<String>,
-    /// What must be done first.
+    /// The items that must be done first.
     pub requires: Vec<String>,
-    /// What was said when it was done.
+    /// The note that was left when the item was done.
     pub note: Option<String>,
     /// Its own name, where it has one.
     pub id: Option<String>,
     /// Its bead, where it has one.
     pub bead_id: Option<String>,
-    /// What makes two items one.
+    /// The key that equal items share.
     pub dedup_key: String,
 }
 
 impl WorkItem {
-    /// Whether somebody may begin with it now.
+    /// Returns true if work on the item may begin now.
     pub fn is_free(&self) -> bool {
         self.claim == Claim::Available
     }
@@ -95,8 +90,8 @@ impl WorkFile {
         Self { kept, items }
     }
 
-    /// Changes one item in its place. Says whether anything changed; an item that somebody has is
-    /// never touched.
+    /// Changes one item in place and returns true if anything changed. A claimed or finished item
+    /// is never changed.
     pub fn edit(&mut self, item: &WorkItem, fields: &[(&str, Value)]) -> bool {
         if !item.is_free() {
             return false;
@@ -191,7 +186,7 @@ fn item(line: usize, at: Option<usize>, own: &Object, row: &Object) -> Option<Wo
     })
 }
 
-/// What makes two items one: their kind and the words of their titles.
+/// Returns the key that equal items share: their kind and the words of their titles.
 pub fn dedup_key(kind: &str, title: &str) -> String {
     let words: Vec<String> = title
         .split(|c: char| !c.is_alphanumeric())
@@ -201,7 +196,7 @@ pub fn dedup_key(kind: &str, title: &str) -> String {
     format!("{}|{}", kind.trim().to_lowercase(), words.join("-"))
 }
 
-/// The first sixteen hexadecimal digits of a text's digest.
+/// Returns the first sixteen hexadecimal digits of a text's digest.
 pub fn short_hash(text: &str) -> String {
     let digest = Digest::of(text.as_bytes()).to_string();
     let hex = digest.rsplit(':').next().unwrap_or(&digest);

@@ -48,7 +48,7 @@ pub const SOURCE: &str = "council";
 pub const WILDCARD_SOURCE: &str = "council-wildcard";
 /// The names of the steps.
 const STEPS: [&str; 3] = ["council-packet", "runner-passes", "council-synthesis"];
-/// What is never a councillor's file.
+/// Reserved names, which no councillor's file may have.
 const TAKEN: [&str; 4] = ["packet", "synthesis", "ledger", "wildcard"];
 /// The longest answer, in tokens; some count what they think.
 const ANSWER: u64 = 4_096;
@@ -64,18 +64,17 @@ const WILD: &str = "You look at what a night over a project's notes brought. The
     nobody asked for, and that could be worth more than they are. Say why, and the smallest step that would tell \
     whether it is. Name no file, commit or fact that the source does not. Texts are one line each.";
 
-/// What the council came to.
+/// The result of the council.
 #[derive(Debug, Default)]
 pub struct CouncilResult {
-    /// What they said together.
     pub synthesis: Option<Synthesis>,
-    /// What the creative lane said.
+    /// The answer of the creative lane.
     pub wildcard: Option<Wildcard>,
-    /// Who said what.
+    /// The record of each councillor's statements.
     pub record: Option<CouncilRecord>,
 }
 
-/// The file of a councillor's words, below the output folder.
+/// Returns the path of a councillor's answer, below the output folder.
 pub fn file_of(runner: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let name: String = runner
@@ -99,10 +98,11 @@ struct PlannedPass {
 }
 
 impl Night<'_, '_> {
-    /// The packet, the passes and the synthesis.
+    /// Runs the council: the packet, the passes and the synthesis.
     ///
     /// # Errors
-    /// The database cannot be used: nothing can be paid, and nothing can be settled.
+    /// Returns an error if the database cannot be used, because then no request can be paid or
+    /// settled.
     pub(super) fn council(
         &mut self,
         candidates: &[Packet],
@@ -179,7 +179,8 @@ impl Night<'_, '_> {
         })
     }
 
-    /// One pass of each who can be asked; what an earlier attempt of this run paid for is not asked again.
+    /// Makes one pass of each councillor that can be asked. A pass that an earlier attempt of this
+    /// run paid for is not repeated.
     fn passes(
         &mut self,
         packet: &CouncilPacket,
@@ -209,7 +210,7 @@ impl Night<'_, '_> {
             record.passes.push(pass.clone());
         }
         for one in &planned {
-            // What cannot be made is told by whoever is to work there.
+            // The failure is not fatal here: the backend that works in the folder reports it.
             if let Some(folder) = &one.request.run_dir
                 && let Err(error) = fs::create_dir_all(folder)
             {
@@ -277,7 +278,7 @@ impl Night<'_, '_> {
                 Err((class, why)) => {
                     pass.status = class.as_str().to_owned();
                     pass.why = Some(redact(&format!("{class}: {why}")));
-                    // What could not be kept was not heard.
+                    // An answer that could not be kept does not count.
                     reports.retain(|it| it.runner != one.runner || one.lane == WILDCARD);
                     if one.lane == WILDCARD {
                         wildcard = None;
@@ -303,7 +304,7 @@ impl Night<'_, '_> {
         Ok((reports, wildcard))
     }
 
-    /// What each is asked.
+    /// Plans the request of each councillor.
     fn plan(&self, packet: &CouncilPacket, bytes: &str) -> Result<Vec<PlannedPass>, JobError> {
         let fence = Fence::around(self.ctx.admitted.seed(), &[bytes]);
         let label = "the night, as packet.json";
@@ -378,12 +379,13 @@ impl Night<'_, '_> {
         Ok(all)
     }
 
-    /// How long they may take: what the job says, and never so much that nothing is left for the rest.
+    /// Returns the time limit of the passes: the job's setting, but at most three quarters of the
+    /// time left.
     fn patience(&self) -> Duration {
         Duration::from_secs(self.spec.council_timeout).min(self.ctx.left() / 4 * 3)
     }
 
-    /// Tells how the passes went.
+    /// Reports how the passes went.
     fn passed(&mut self, answered: usize, unheard: &[NoReply]) {
         let of = self.spec.runners.len();
         let reported = format!("{answered} of {of} councillors were heard");
@@ -430,7 +432,7 @@ impl Night<'_, '_> {
         bytes.is_ok_and(|bytes| Digest::of(&bytes).to_string() == said.sha256)
     }
 
-    /// What an earlier attempt left is not this one's.
+    /// Removes a file that an earlier attempt left.
     fn drop(&self, name: &str) {
         if let Ok(path) = beneath(self.ctx.root, Path::new(&self.out.path_of(name)))
             && let Err(error) = fs::remove_file(path)
@@ -441,7 +443,7 @@ impl Night<'_, '_> {
     }
 }
 
-/// Why somebody was not heard.
+/// Returns why a councillor gave no answer.
 fn reason(error: &AskError) -> (Class, String) {
     let class = match error {
         AskError::OverBudget(_) | AskError::Breach(_) => Class::OverBudget,
@@ -452,7 +454,7 @@ fn reason(error: &AskError) -> (Class, String) {
     (class, error.to_string())
 }
 
-/// The answers that were refused, as a run's lines name what was.
+/// Returns a line for each refused answer, in the form in which a run's lines report refusals.
 pub fn refused(council: Option<&Value>) -> Vec<String> {
     let unheard = council.and_then(|it| it["unheard"].as_array());
     let of = |one: &Value| {
@@ -465,7 +467,8 @@ pub fn refused(council: Option<&Value>) -> Vec<String> {
     unheard.into_iter().flatten().filter_map(of).collect()
 }
 
-/// The words of the dreamscape: how many spoke, and what for.
+/// Describes the council for the dreamscape: the number of councillors who answered, and the kind
+/// of work that most of them recommend.
 pub fn describe(council: Option<&Value>) -> String {
     let Some(council) = council else {
         return "not convened".to_owned();

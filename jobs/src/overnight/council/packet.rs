@@ -1,9 +1,9 @@
-//! What every councillor is shown: the night's figures and what could be begun with, each thing with its
-//! evidence, and nothing that was not looked up.
+//! The packet that every councillor is shown: the night's figures and the candidates to begin with,
+//! each with its evidence, and nothing that was not looked up.
 //!
-//! The answer by rule is made of it too, so that a councillor without a model has something true to
-//! say. Must never hold more than fits a small model, and never a moment: the same corpus on the same
-//! day gives the same packet.
+//! The answer by rule is made from it too, so that a councillor without a model has a true answer
+//! to give. The packet fits a small model and holds no time of day: the same corpus on the same day
+//! gives the same packet.
 
 use runner_engine::digest::Digest;
 use serde::{Deserialize, Serialize};
@@ -21,14 +21,12 @@ const LINES: usize = 8;
 /// The longest line, in characters.
 const LONGEST: usize = 280;
 
-/// What is shown.
+/// The packet that every councillor is shown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CouncilPacket {
     /// The form of this document.
     pub schema_version: u32,
-    /// Of which run.
     pub run_id: String,
-    /// What the night was for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
     /// The night's date.
@@ -38,20 +36,18 @@ pub struct CouncilPacket {
     /// By how much the night changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitness_delta: Option<f64>,
-    /// Metrics below their floor.
     pub below_floor: Vec<String>,
     /// How many iterations were committed, and how many were not.
     pub iterations: Iterations,
-    /// Why the loop ended, where it says so.
+    /// The reason why the loop ended, if it states one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// What was less than was wanted.
+    /// Soft failures of the night.
     pub degraded: Vec<String>,
-    /// What the corpus knows of the goal.
+    /// Knowledge in the corpus about the goal.
     pub brief: Vec<String>,
-    /// What could be begun with, best first by rule.
+    /// Candidates to begin with, the best first by rule.
     pub candidates: Vec<Candidate>,
-    /// What an answer may choose from.
     pub offer: Offer,
 }
 
@@ -69,7 +65,6 @@ pub struct Iterations {
 pub struct Candidate {
     /// As the morning packets name it.
     pub id: String,
-    /// What is to be done.
     pub title: String,
     /// Which kind of work.
     #[serde(rename = "type")]
@@ -82,13 +77,12 @@ pub struct Candidate {
     pub why_now: String,
     /// At more length.
     pub description: String,
-    /// What it rests on.
     pub evidence: Vec<String>,
     /// The files that it is about.
     pub target_files: Vec<String>,
 }
 
-/// What an answer may choose from.
+/// The values that an answer may choose from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// Kinds of work.
@@ -100,7 +94,7 @@ pub struct Offer {
 }
 
 impl CouncilPacket {
-    /// Out of what the night has found so far.
+    /// Makes the packet from the night's results so far.
     pub fn of(summary: &Summary, measured: &Measured, date: &str, candidates: &[Packet]) -> Self {
         let line = |text: &str| clean(text, LONGEST);
         let lines = |all: &[String]| all.iter().take(LINES).map(|it| line(it)).collect();
@@ -167,8 +161,8 @@ impl CouncilPacket {
         }
     }
 
-    /// The digest of what is asked about. How the night went is not part of it: a night that goes on
-    /// after it died has more to tell of itself, and the same things to begin with.
+    /// Returns the digest of the question. The course of the night is not part of it: a night that
+    /// resumes after it died has more to report about itself, but the same candidates.
     pub fn question(&self) -> String {
         let about = (
             &self.run_id,
@@ -181,7 +175,7 @@ impl CouncilPacket {
         Digest::of(pretty(&about).as_bytes()).to_string()
     }
 
-    /// The report that rules give without any model.
+    /// Returns the report that rules give without any model.
     pub fn by_rule(&self) -> Value {
         let first = self.candidates.first();
         let kind = match first {
@@ -222,7 +216,7 @@ impl CouncilPacket {
     }
 }
 
-/// Which of the council's kinds a packet's type is.
+/// Returns the council's kind for a packet's type.
 fn kind_of(kind: &str) -> &'static str {
     match kind.to_lowercase().as_str() {
         "bug" | "fix" | "repair" | "improvement" | "tech-debt" => "repair",

@@ -1,9 +1,10 @@
-//! Who said what: `council/ledger.json`, from each packet of the morning back to its evidence and its
-//! voices.
+//! The council's record, `council/ledger.json`: it traces each packet of the morning to its
+//! evidence and its councillors.
 //!
-//! Each pass that was made or not made is an entry, with the request that the accounts know it by and
-//! the digest of the artifact that holds its words; each packet names who backs it. A pass whose question
-//! and artifact still have the digests that stand here is not made again by a night that goes on.
+//! Each pass that was made or not made is an entry, with the request under which its budget usage
+//! is recorded and the digest of the artifact that holds the answer; each packet names the
+//! councillors who support it. A night that resumes does not repeat a pass if the question and the
+//! artifact still have the digests in this record.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +21,8 @@ pub const LEDGER: &str = "council/ledger.json";
 pub struct CouncilRecord {
     /// The form of this document.
     pub schema_version: u32,
-    /// Of which run.
     pub run_id: String,
-    /// What all of them were shown.
+    /// The packet that all councillors were shown.
     pub packet: ShownArtifact,
     /// The digest of what they were asked about: of the packet without how the night went so far.
     pub question: String,
@@ -37,14 +37,13 @@ pub struct CouncilRecord {
 pub struct ShownArtifact {
     /// Below the output folder.
     pub artifact: String,
-    /// Of its bytes.
+    /// Digest of the artifact's bytes.
     pub sha256: String,
 }
 
 /// One pass of one councillor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pass {
-    /// Who.
     pub runner: String,
     /// `council`, or `wildcard` for the creative lane.
     pub lane: String,
@@ -62,7 +61,7 @@ pub struct Pass {
     /// The request, as the run's events name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// What it was charged in tokens, where that was stated.
+    /// The tokens that the pass was charged, if they were stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// Where its words are.
@@ -77,21 +76,18 @@ pub struct TracedPacket {
     pub id: String,
     /// Its place.
     pub rank: u64,
-    /// What is to be done.
     pub title: String,
     /// Where it was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// What it rests on.
     pub evidence: Vec<String>,
-    /// Who speaks for it, each with the artifact of its words.
+    /// The councillors who support the packet, each with the artifact of the answer.
     pub voices: Vec<CouncillorText>,
 }
 
 /// A voice and its words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CouncillorText {
-    /// Who.
     pub runner: String,
     /// Below the output folder.
     pub artifact: String,
@@ -147,7 +143,8 @@ impl CouncilRecord {
         voices.iter().filter_map(own).collect()
     }
 
-    /// The pass of an earlier attempt of this run over the very same question, with its artifact.
+    /// Returns the pass that an earlier attempt of this run made over exactly the same question,
+    /// with its artifact.
     pub fn again(
         &self,
         question: &str,

@@ -1,12 +1,13 @@
-//! What one councillor said, once it was checked.
+//! The report of one councillor after its check.
 //!
 //! ```text
 //! answer ──its form──> what it names was shown? ──> cut, cleaned, redacted ──> Report
 //!             └── malformed ──┘
 //! ```
 //!
-//! A model's words are data: who it is, we say; what it chooses is of the offer or the whole answer is
-//! refused; its texts are one line each and short. Must never be mended.
+//! A model's text is data: the program sets the councillor's name, every choice must come from the
+//! offer or the whole answer is refused, and each text is one short line. An answer is never
+//! repaired.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use super::packet::CouncilPacket;
 use crate::dream::proposal::clean;
 
-/// What may be recommended.
+/// The kinds of work that may be recommended.
 pub const KINDS: [&str; 6] = [
     "research",
     "implement",
@@ -36,45 +37,40 @@ const BACKS: usize = 3;
 /// One report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Report {
-    /// Who said it, as the configuration names it.
+    /// The councillor's name in the configuration.
     pub runner: String,
     /// In a line.
     pub headline: String,
     /// One of [`KINDS`].
     pub recommended_kind: String,
-    /// What to do first.
     pub recommended_first_action: String,
-    /// What could go wrong.
     pub risks: Vec<String>,
-    /// What could be won.
     pub opportunities: Vec<String>,
     /// One of [`CONFIDENCES`].
     pub confidence: String,
-    /// What nobody asked for.
+    /// An unsolicited idea.
     pub wildcard_idea: String,
     /// The candidates that it speaks for, by id.
     #[serde(default)]
     pub backs: Vec<String>,
 }
 
-/// What the creative lane said.
+/// The answer of the creative lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Wildcard {
-    /// Who said it.
     pub runner: String,
     /// Always `wildcard`.
     pub lane: String,
-    /// What nobody asked for.
     pub wildcard_idea: String,
     /// Why it might be worth it.
     pub why: String,
     /// The smallest step that would tell.
     pub first_step: String,
-    /// What could go wrong.
     pub risks: Vec<String>,
 }
 
-/// The form of a report, for one packet: strict, for some refuse any other.
+/// Returns the JSON schema of a report on one packet. The schema is strict, because some models
+/// refuse any other.
 pub fn schema(packet: &CouncilPacket) -> Value {
     let text = json!({"type": "string"});
     let ids = &packet.offer.backs;
@@ -95,7 +91,7 @@ pub fn schema(packet: &CouncilPacket) -> Value {
     strict(properties)
 }
 
-/// The form of the creative lane's answer.
+/// Returns the JSON schema of the creative lane's answer.
 pub fn wildcard_schema() -> Value {
     let text = json!({"type": "string"});
     strict(json!({

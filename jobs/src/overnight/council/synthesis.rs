@@ -1,4 +1,4 @@
-//! What the councillors said together: where they agree, where they do not, and what that is about.
+//! The synthesis of the councillors' reports: their agreement, their disagreement and its subject.
 //!
 //! ```text
 //! reports, in any order ──sort──> positions by kind ──most voices first──> agreement
@@ -6,9 +6,9 @@
 //! wildcards ──> at the end, marked, outside of every count
 //! ```
 //!
-//! Pure: the same reports in any order give the same bytes. Nobody is outvoted out of it: each position
-//! stays with its voices and their words. Must never weigh a wildcard, and never call one voice an
-//! agreement.
+//! Pure: the same reports in any order give the same bytes. An outvoted position is never dropped:
+//! each position stays with its councillors and their texts. A wildcard has no weight, and one
+//! councillor alone is never called an agreement.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,41 +27,39 @@ const QUOTE: usize = 110;
 pub struct Synthesis {
     /// The form of this document.
     pub schema_version: u32,
-    /// Of which run.
     pub run_id: String,
-    /// Who was heard, by name.
+    /// Names of the councillors who answered.
     pub voices: Vec<String>,
-    /// Who was not, and why.
+    /// Councillors who did not answer, each with the reason.
     pub unheard: Vec<NoReply>,
-    /// What most of them would do.
+    /// The kind of work that most councillors recommend.
     pub recommended_kind: String,
     /// In the words of one of them.
     pub recommended_first_action: String,
-    /// Whose words.
+    /// The councillor who wrote that text.
     pub said_by: String,
     /// How sure the leading position is: as its least sure voice.
     pub confidence: String,
     /// How many of all that were heard take the leading position.
     pub agreement: Agreement,
-    /// What they do not agree on.
+    /// The points on which the councillors disagree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tension: Option<String>,
     /// Every position, the one with most voices first.
     pub positions: Vec<Position>,
     /// The candidates that anybody backs, with who does.
     pub backed: Vec<BackedCandidate>,
-    /// What could go wrong, with who says so.
+    /// Risks, each with the councillors who named it.
     pub risks: Vec<Statement>,
-    /// What could be won, with who says so.
+    /// Opportunities, each with the councillors who named it.
     pub opportunities: Vec<Statement>,
-    /// What nobody asked for: last, and in no count.
+    /// Unsolicited ideas, which come last and are in no count.
     pub wildcards: Vec<WildcardIdea>,
 }
 
 /// Somebody who was asked in vain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NoReply {
-    /// Who.
     pub runner: String,
     /// Why.
     pub why: String,
@@ -72,31 +70,28 @@ pub struct NoReply {
 pub struct Agreement {
     /// So many take the leading position.
     pub voices: u64,
-    /// Of so many.
+    /// Number of all councillors who answered.
     pub of: u64,
 }
 
 /// One position.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// What they would do.
     pub recommended_kind: String,
-    /// Who takes it, in their own words.
+    /// The councillors who take the position, in their own words.
     pub voices: Vec<PositionVote>,
 }
 
 /// One voice of a position.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionVote {
-    /// Who.
     pub runner: String,
     /// How sure.
     pub confidence: String,
     /// In a line.
     pub headline: String,
-    /// What to do first.
     pub recommended_first_action: String,
-    /// What it speaks for.
+    /// The candidates that the councillor supports.
     pub backs: Vec<String>,
 }
 
@@ -105,25 +100,22 @@ pub struct PositionVote {
 pub struct BackedCandidate {
     /// Which.
     pub id: String,
-    /// Who.
+    /// The councillors who support the candidate.
     pub voices: Vec<String>,
 }
 
 /// Something that was said, and by whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statement {
-    /// What.
     pub text: String,
-    /// Who.
+    /// The councillors who made the statement.
     pub voices: Vec<String>,
 }
 
 /// Something that nobody asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct WildcardIdea {
-    /// What.
     pub text: String,
-    /// Who.
     pub runner: String,
     /// `council`, or `wildcard` for the creative lane.
     pub lane: String,
@@ -241,7 +233,8 @@ fn positions(reports: &[&Report]) -> Vec<Position> {
     positions
 }
 
-/// What they do not agree on, in words: what to do; where to begin; how sure that is.
+/// Describes the disagreement: about the kind of work, about the first step, or about the
+/// confidence.
 fn tension(positions: &[Position]) -> Option<String> {
     let quote = |it: &PositionVote| clean(&it.recommended_first_action, QUOTE);
     if positions.len() > 1 {
@@ -312,7 +305,7 @@ fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// What was said, once each, what most say first.
+/// Merges equal statements and puts the most frequent first.
 fn merge_statements(reports: &[&Report], of: impl Fn(&Report) -> &Vec<String>) -> Vec<Statement> {
     let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for report in reports {

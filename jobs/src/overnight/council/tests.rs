@@ -40,7 +40,7 @@ fn an_answer_is_whole_and_of_the_offer_or_it_is_refused() {
         check(&serde_json::to_value(&good).unwrap(), "council-report"),
         []
     );
-    // Nobody says who he is.
+    // An answer cannot set its own author.
     let mut posing = answer();
     posing["runner"] = json!("codex");
     assert_eq!(
@@ -273,7 +273,7 @@ proptest! {
     }
 }
 
-/// Nobody is lost, nobody is counted twice, and no wildcard counts.
+/// Checks that no report is lost or counted twice, and that no wildcard counts.
 fn told_whole(reported: &Synthesis, reports: &[Report]) -> Result<(), TestCaseError> {
     let voices: usize = reported.positions.iter().map(|it| it.voices.len()).sum();
     prop_assert_eq!(voices, reports.len());

@@ -1,7 +1,7 @@
 //! Packets as beads, through `bd` where that is installed; each packet once.
 //!
-//! `bd` is asked with words of ours alone, behind the run's sandbox, and with a short time. Soft: whatever
-//! it says or does not say only degrades the report. Must never be asked twice for one packet.
+//! `bd` gets only runner's own text, runs inside the run's sandbox and has a short time limit. Its
+//! failures are soft: they only degrade the report. `bd` is never asked twice for one packet.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const PROGRAM: &str = "bd";
 /// How long one question may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where `bd` is, if it is installed.
+/// Returns the path of `bd`, if it is installed.
 pub fn program(ctx: &Context<'_>) -> Option<PathBuf> {
     let path = ctx.env.get("PATH").map_or("", String::as_str);
     find_program(Path::new(PROGRAM), ctx.root, path).ok()

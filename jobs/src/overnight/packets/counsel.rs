@@ -1,20 +1,22 @@
-//! What councillors said, among the packets: voices for what was found without them, one packet where
-//! they would do something else, and the wildcard behind all others.
+//! The councillors' answers among the packets: their support for packets that were found without
+//! them, one packet of their own if they recommend something else, and the wildcard behind all
+//! others.
 //!
-//! Their words are looked up like anybody's: a file or commit that they name counts only where it is
-//! there. Must never let a wildcard be the first.
+//! The councillors' texts are checked like any other: a file or commit that they name counts only
+//! if it exists. A wildcard is never the first packet.
 
 use super::{Candidate, MOST, Packet, PacketSources, dedup_key, id_of};
 use crate::dream::proposal::clean;
 use crate::overnight::council::{self, SOURCE, WILDCARD_SOURCE};
 
-/// What one voice for a packet is worth; three of them are a step of severity.
+/// Score that one councillor's support adds to a packet; the support of three is a step of
+/// severity.
 const VOICE: f64 = 4.0;
 /// The longest title, in characters.
 const TITLE: usize = 120;
 
 impl PacketSources<'_> {
-    /// What voices for a packet add to its score.
+    /// Returns the score that the councillors' support adds to a packet.
     pub(super) fn weight_of_voices(&self, id: &str) -> f64 {
         let synthesis = self.counsel.synthesis.as_ref();
         let mut backed = synthesis.into_iter().flat_map(|it| &it.backed);
@@ -24,7 +26,8 @@ impl PacketSources<'_> {
         voices as f64 * VOICE
     }
 
-    /// What most of them would do first, where none of those speaks for a packet that is there.
+    /// Returns the first action that most councillors recommend, if none of those councillors
+    /// supports an existing packet.
     pub(super) fn of_council(&self) -> Option<Candidate> {
         let synthesis = self.counsel.synthesis.as_ref()?;
         let leading = synthesis.positions.first()?;
@@ -58,15 +61,16 @@ impl PacketSources<'_> {
         let score = self.ground(&mut packet, action, said.collect());
         Some(Candidate {
             packet,
-            // One voice is a proposal; with each more it is less of one.
+            // The recommendation of one councillor is only a proposal; each further councillor
+            // makes it less of one.
             score: score - 3.0 + VOICE * (synthesis.agreement.voices as f64 - 1.0),
             timestamp: String::new(),
             pinned: false,
         })
     }
 
-    /// The creative lane's packet, behind those that are there; none without any, for it would be the
-    /// first.
+    /// Returns the creative lane's packet, which comes after the packets in `before`. Without any
+    /// of those there is none, because it would be the first.
     pub(super) fn wildcard(&self, before: &[Packet]) -> Option<Packet> {
         let wildcard = self.counsel.wildcard.as_ref()?;
         if before.is_empty() || before.len() >= MOST {
@@ -98,7 +102,8 @@ impl PacketSources<'_> {
     }
 }
 
-/// A model's words as a title; it begins with a letter or digit, so that no program takes it for a flag.
+/// Makes a title from a model's text. The title begins with a letter or digit, so that no program
+/// takes it for a flag.
 fn title(text: &str) -> Option<String> {
     let text = text.trim_start_matches(|c: char| !c.is_alphanumeric());
     let title = clean(text, TITLE);

@@ -46,7 +46,6 @@ pub struct Packet {
     pub id: String,
     /// From 1.
     pub rank: u64,
-    /// What is to be done.
     pub title: String,
     /// Which kind of work.
     #[serde(rename = "type")]
@@ -59,7 +58,6 @@ pub struct Packet {
     /// Where it was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// What it came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_epic: Option<String>,
     /// Where it belongs.
@@ -67,7 +65,7 @@ pub struct Packet {
     pub target_repo: Option<String>,
     /// Why it is here.
     pub why_now: String,
-    /// What it rests on; each line was looked up.
+    /// The evidence; each line was looked up.
     pub evidence: Vec<String>,
     /// The files that it is about.
     pub target_files: Vec<String>,
@@ -84,10 +82,10 @@ pub struct Packet {
     /// Its own file, below the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_path: Option<String>,
-    /// What makes two of them one; not in the artifact, for `id` stands for it.
+    /// The key that equal packets share. It is not in the artifact, because `id` represents it.
     #[serde(skip)]
     pub dedup_key: String,
-    /// What is to be done, at length; for the work file and for beads.
+    /// The full description of the work, for the work file and for beads.
     #[serde(skip)]
     pub description: String,
 }
@@ -95,7 +93,6 @@ pub struct Packet {
 /// The index of a morning's packets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PacketIndex {
-    /// Of which run.
     pub run_id: String,
     /// In which project.
     pub repo_root: String,
@@ -105,7 +102,7 @@ pub struct PacketIndex {
     pub packets: Vec<Packet>,
 }
 
-/// What packets are made from.
+/// The sources from which packets are made.
 pub struct PacketSources<'a> {
     /// The project.
     pub root: &'a Path,
@@ -113,11 +110,9 @@ pub struct PacketSources<'a> {
     pub corpus: &'a Corpus,
     /// Its health.
     pub health: &'a Health,
-    /// What git says.
     pub facts: &'a Facts,
-    /// What the operator pinned.
+    /// The items that the operator pinned.
     pub pinned: &'a [Pinned],
-    /// What the night was for.
     pub goal: &'a str,
     /// The night's date.
     pub date: Date,
@@ -127,7 +122,6 @@ pub struct PacketSources<'a> {
     pub index: Option<&'a Index<'a>>,
     /// How to begin: `{title}`, `{packet}` and `{id}` are put in, each as one word of a shell.
     pub command: &'a str,
-    /// What councillors said.
     pub counsel: &'a CouncilResult,
 }
 
@@ -139,7 +133,7 @@ struct Candidate {
 }
 
 impl PacketSources<'_> {
-    /// The packets, by rank.
+    /// Returns the packets, ordered by rank.
     pub fn packets(&self) -> Vec<Packet> {
         let mut found: Vec<Candidate> = self.pinned.iter().map(|it| self.of_pinned(it)).collect();
         let free: Vec<&WorkItem> = self
@@ -211,7 +205,7 @@ impl PacketSources<'_> {
         packets
     }
 
-    /// Nobody has it, and what it waits for is done.
+    /// Returns true if the item is not claimed and the items that it requires are done.
     fn is_ready(&self, item: &WorkItem) -> bool {
         let done = |title: &String| {
             let mut all = self.corpus.work.items.iter();
@@ -427,7 +421,6 @@ impl PacketSources<'_> {
     }
 }
 
-/// How much a severity weighs.
 fn weight(severity: &str) -> f64 {
     match severity.trim().to_lowercase().as_str() {
         "critical" | "p0" | "blocker" => 4.0,
@@ -437,7 +430,7 @@ fn weight(severity: &str) -> f64 {
     }
 }
 
-/// The id of a thing.
+/// Returns the packet id for a key.
 pub fn id_of(key: &str) -> String {
     format!("dream-{}", short_hash(key))
 }
@@ -447,12 +440,12 @@ fn is_packet_id(id: &str) -> bool {
     hex.is_some_and(|hex| hex.len() == 16 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as one word of a shell command.
 pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// The index as markdown.
+/// Formats the index as markdown.
 pub fn markdown(index: &PacketIndex) -> String {
     let mut out = format!("# Morning packets\n\nRun {}\n", one_line(&index.run_id));
     if index.packets.is_empty() {

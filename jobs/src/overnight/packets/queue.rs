@@ -17,7 +17,6 @@ pub struct Pinned {
     pub description: String,
     /// The files that it names.
     pub files: Vec<String>,
-    /// How much it matters, where it says so.
     pub severity: Option<String>,
 }
 

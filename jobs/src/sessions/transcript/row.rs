@@ -67,7 +67,7 @@ struct Block {
     content: Content,
 }
 
-/// What a tool is used on, under the names that tools have for it.
+/// The input of a tool, under the names that tools use for it.
 #[derive(Default, Deserialize)]
 struct Input {
     #[serde(default, deserialize_with = "lenient")]
@@ -88,7 +88,7 @@ struct Input {
     description: Option<String>,
 }
 
-/// A value of the expected form, or none: one odd field costs no row.
+/// Reads a value if it has the expected form, so that one odd field does not cost the whole row.
 fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     let raw = <&serde_json::value::RawValue>::deserialize(from)?;
     Ok(serde_json::from_str(raw.get()).ok())
@@ -181,7 +181,7 @@ fn cut(text: &str) -> String {
     text[..end].to_owned()
 }
 
-/// The events of a row; `None` for what is no row of the program's.
+/// Returns the events of a row, or `None` if the row is none of the program's.
 pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
     let row: Row = serde_json::from_str(json).ok()?;
     let known = row.message.is_some()

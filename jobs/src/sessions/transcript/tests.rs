@@ -174,7 +174,7 @@ fn fifty_megabytes_with_a_line_of_twenty_pass_in_the_memory_of_a_line() {
     assert_eq!(tally.long_at, [0]);
     assert_eq!(events, tally.read / 2 * 3);
     let held = transcript.records.held();
-    // What grows does so by doubling.
+    // Buffers grow by doubling.
     assert!(held <= 2 * MAX_LINE, "{held} bytes are held");
 }
 

@@ -1,4 +1,5 @@
-//! The review as a state machine: a key goes in, effects come out, and what became of them goes in.
+//! The review as a state machine: a key goes in, effects come out, and the results of the effects
+//! go back in.
 //!
 //! ```text
 //!            enter, n, p            m                      2 (merge)
@@ -9,8 +10,8 @@
 //!     └── f: Filter, /: Text, c: Note, ?: Help; each goes back to where it was
 //! ```
 //!
-//! Pure: no terminal, no disk, no clock. Whatever is decided is decided when the effect is carried
-//! out, so leaving the review at any moment loses nothing.
+//! The module is pure: it uses no terminal, no disk and no clock. A decision takes effect when its
+//! effect is carried out, so a person can leave the review at any time without losing anything.
 
 use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
 use runner_jobs::dream::review::{DecisionInput, PreviewLine, ProposalItem};
@@ -33,15 +34,15 @@ pub enum Mode {
     Filter,
     /// Names a text to look for.
     Text(String),
-    /// Says something about the next decision.
+    /// Types a note for the next decision.
     Note(String),
-    /// Was told that an idea changed.
+    /// Sees that the idea changed and may force the decision.
     Confirm(DecisionInput),
     /// Reads about the keys.
     Help,
 }
 
-/// What is to be done outside.
+/// An action that the caller carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Decide.
@@ -50,7 +51,6 @@ pub enum Effect {
         id: String,
         /// The verdict.
         verdict: DecisionInput,
-        /// What the person says.
         note: Option<String>,
         /// Although it changed.
         force: bool,
@@ -61,7 +61,7 @@ pub enum Effect {
     Quit,
 }
 
-/// What became of an effect.
+/// The result of an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// It was decided so.
@@ -87,14 +87,14 @@ pub enum News {
     },
 }
 
-/// What is to be seen of the current proposal besides its words.
+/// Details of the current proposal, shown besides its own text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
     /// The proposal.
     pub id: String,
     /// The idea's text, line by line, safe.
     pub text: Vec<String>,
-    /// What accepting would do, and its preview; or why it would be refused.
+    /// The effect of accepting the proposal with its preview, or the reason for a refusal.
     pub plan: Result<(String, Vec<PreviewLine>), String>,
 }
 
@@ -120,7 +120,7 @@ impl Sieve {
             && (self.text.is_empty() || holds(item, &self.text))
     }
 
-    /// Whether anything may be left out.
+    /// Reports whether the filter may hide a proposal.
     pub fn is_on(&self) -> bool {
         *self != Self::default()
     }
@@ -131,7 +131,7 @@ impl Sieve {
 pub struct Review {
     /// All proposals, as they were read last.
     items: Vec<ProposalItem>,
-    /// What is to be seen of them.
+    /// The filter for the visible proposals.
     pub sieve: Sieve,
     /// Where the person is.
     pub mode: Mode,
@@ -141,20 +141,18 @@ pub struct Review {
     pub at: usize,
     /// The first line of the card to be seen.
     pub scroll: usize,
-    /// What was said last, and whether it is bad.
+    /// The last message, and whether it is an error.
     pub said: Option<(String, bool)>,
     /// For the next decision.
     pub note: Option<String>,
-    /// What was decided here, the last at the end.
+    /// The ids of the proposals decided in this review, the latest last.
     decided: Vec<String>,
-    /// What was decided last, while it is not known whether it was.
+    /// The last decision while its result is unknown.
     pending: Option<DecisionInput>,
-    /// Of the current one.
     pub detail: Option<Detail>,
 }
 
 impl Review {
-    /// Of these proposals.
     pub fn new(items: Vec<ProposalItem>, sieve: Sieve) -> Self {
         Self {
             items,
@@ -171,24 +169,24 @@ impl Review {
         }
     }
 
-    /// Those to be seen: undecided, through the sieve.
+    /// Returns the visible proposals: those that are undecided and pass the filter.
     pub fn shown(&self) -> Vec<&ProposalItem> {
         let open = |item: &&ProposalItem| item.decision.is_none() && self.sieve.lets(item);
         self.items.iter().filter(open).collect()
     }
 
-    /// How many are undecided, and how many were decided here.
+    /// Returns the number of undecided proposals and the number of proposals decided in this
+    /// review.
     pub fn counts(&self) -> (usize, usize) {
         let open = self.items.iter().filter(|item| item.decision.is_none());
         (open.count(), self.decided.len())
     }
 
-    /// The one that is looked at.
     pub fn current(&self) -> Option<&ProposalItem> {
         self.shown().get(self.at).copied()
     }
 
-    /// The one whose details are not known.
+    /// Returns the current proposal if its details must be loaded.
     pub fn wants_detail(&self) -> Option<&ProposalItem> {
         let wanted = !matches!(self.mode, Mode::List);
         let current = self.current().filter(|_| wanted)?;
@@ -198,7 +196,7 @@ impl Review {
             .then_some(current)
     }
 
-    /// The proposals as they are now; the person stays where they are.
+    /// Replaces the proposals with newly read ones and keeps the person's position.
     pub fn reload(&mut self, items: Vec<ProposalItem>) {
         let current = self.current().map(|item| item.proposal.id.clone());
         self.items = items;
@@ -214,7 +212,7 @@ impl Review {
         self.at = place.unwrap_or(self.at.min(last));
     }
 
-    /// A key.
+    /// Handles a key and returns the effect to carry out.
     #[must_use]
     pub fn update(&mut self, key: Input) -> Option<Effect> {
         match key {
@@ -280,7 +278,6 @@ impl Review {
         }
     }
 
-    /// What became of the last effect.
     pub fn handle_result(&mut self, news: News) {
         match news {
             News::Decided { id, says } => {
@@ -429,7 +426,6 @@ impl Review {
     }
 }
 
-/// What a line that is typed has come to.
 enum Typed {
     More(String),
     Done(String),
@@ -449,7 +445,7 @@ fn typed(mut text: String, key: Input) -> Typed {
     Typed::More(text)
 }
 
-/// The next of the choices; after the last one, none.
+/// Returns the choice after `now`, or `None` after the last one.
 fn turned<T: Copy + PartialEq>(now: Option<T>, all: &[T]) -> Option<T> {
     let next = now.map_or(0, |now| {
         all.iter()

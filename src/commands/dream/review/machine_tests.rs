@@ -33,7 +33,7 @@ pub(crate) fn three() -> Review {
     Review::new(items, Sieve::default())
 }
 
-/// Types; every key but the last may have no effect.
+/// Types the keys of `text`. Only the last one may have an effect.
 fn keys(review: &mut Review, text: &str) -> Option<Effect> {
     let mut last = None;
     for letter in text.chars() {
@@ -57,7 +57,7 @@ fn decide(id: &str, verdict: DecisionInput, force: bool) -> Option<Effect> {
     })
 }
 
-/// As the loop does it: the book is read again, then the news is told.
+/// Applies a decision as the loop does: it reloads the proposals, then passes the result.
 fn decided(review: &mut Review, id: &str) {
     let mut items = review.items.clone();
     let at = items.iter().position(|it| it.proposal.id == id).unwrap();

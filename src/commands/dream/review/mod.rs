@@ -1,5 +1,5 @@
-//! `runner dream review`: the loop around the state machine. Keys go in, effects are carried out one
-//! by one at the desk, what became of them goes back in.
+//! `runner dream review`: the loop around the state machine. It passes keys in, carries out the
+//! effects one by one and passes their results back.
 
 mod machine;
 mod view;
@@ -70,8 +70,8 @@ pub(super) fn run(room: &ReviewContext<'_>, filter: &Filter) -> Result<Exit, Fai
     })
 }
 
-/// Carries out what was decided. What stands in its way is news; what leaves a file half placed, or
-/// the database unusable, ends the review.
+/// Carries out an effect. A refusal is a result; an error that leaves a file half written or the
+/// database unusable ends the review.
 fn carry_out(room: &ReviewContext<'_>, tools: &mut Tools, effect: Effect) -> Result<News, Failure> {
     let mut desk = room.desk(tools);
     let done = match &effect {
@@ -120,7 +120,7 @@ fn carry_out(room: &ReviewContext<'_>, tools: &mut Tools, effect: Effect) -> Res
     }
 }
 
-/// The idea's text and what accepting would do.
+/// Loads the idea's text and the effect of accepting the proposal.
 fn detail(desk: &Decider<'_>, item: &ProposalItem) -> Detail {
     let text = match desk.text(&item.proposal.targets[0]) {
         Ok(bytes) => safe::lines(&bytes),

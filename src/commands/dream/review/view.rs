@@ -8,7 +8,7 @@ use super::machine::{Mode, Review};
 use crate::cli::safe;
 use crate::cli::screen::{CellStyle, Row};
 
-/// What a decision is made by, for wide and for narrow terminals.
+/// The keys for a decision, for wide and for narrow terminals.
 const CARD_KEYS: [&str; 2] = [
     "a accept · r reject · m amend · s skip · u undo · n p · f filter · ? · q quit",
     "a r m s · u · n p · f · ? · q",
@@ -33,7 +33,7 @@ q        quit; every decision is written as it is made
 An idea is never deleted: what an action replaces or removes is kept in
 the backup, and `runner dream undo ID` brings it back at any time.";
 
-/// All rows of the terminal.
+/// Renders all rows of the terminal.
 pub fn rows(review: &mut Review, width: usize, height: usize) -> Vec<Row> {
     let mut top = vec![bar(&title(review), width)];
     let mut bottom = bottom(review, width);
@@ -50,7 +50,7 @@ pub fn rows(review: &mut Review, width: usize, height: usize) -> Vec<Row> {
         Mode::Help => wrapped(CellStyle::Plain, HELP, width),
         _ => {
             let all = card(review, width);
-            // What is beyond the end is not scrolled to.
+            // Scrolling stops at the end of the text.
             review.scroll = review.scroll.min(all.len().saturating_sub(room));
             all.into_iter().skip(review.scroll).collect()
         }
@@ -87,7 +87,7 @@ fn title(review: &Review) -> String {
     title
 }
 
-/// What is asked or said, and the keys.
+/// Renders the prompt or message, and the keys.
 fn bottom(review: &Review, width: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     if let Some((said, bad)) = &review.said {
@@ -273,19 +273,18 @@ fn card(review: &Review, width: usize) -> Vec<Row> {
     rows
 }
 
-/// How many columns a text takes.
+/// Returns the width of a text in columns.
 fn columns(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// A bar over the whole width.
 fn bar(text: &str, width: usize) -> Row {
     let text = cut(text, width);
     let fill = width.saturating_sub(columns(&text));
     vec![(CellStyle::Bar, text + &" ".repeat(fill))]
 }
 
-/// As much of the text as fits, with a sign where there was more.
+/// Cuts a text to the width and marks the cut.
 fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -303,7 +302,7 @@ fn cut(text: &str, width: usize) -> String {
     short
 }
 
-/// The lines of a text, broken between words where they can be.
+/// Wraps a text into rows, between words where possible.
 fn wrapped(look: CellStyle, text: &str, width: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     for line in text.split('\n') {
@@ -320,7 +319,7 @@ fn wrapped(look: CellStyle, text: &str, width: usize) -> Vec<Row> {
     rows
 }
 
-/// The beginning of a line that fits, and what is left of it.
+/// Splits a line into the part that fits and the rest.
 fn broken(line: &str, width: usize) -> (&str, &str) {
     let mut used = 0;
     let mut space = None;

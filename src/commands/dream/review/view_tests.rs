@@ -1,4 +1,4 @@
-//! What is to be seen, at every size.
+//! Tests of the view at every terminal size.
 
 use runner_jobs::dream::proposal::Action;
 use runner_jobs::dream::review::PreviewLine;

@@ -1,4 +1,4 @@
-//! Who is asked to keep the machine awake for a run, and for what.
+//! The means that keeps the machine awake for a run, and the reason given to it.
 
 use runner_engine::awake::{InhibitRequest, Inhibitor, InhibitorCommand};
 

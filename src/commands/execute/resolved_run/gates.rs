@@ -1,7 +1,7 @@
-//! What a job's own policy makes of this moment: its quiet hours, its interval, its start deadline,
-//! the host's battery and load. Each is looked at only where the policy asks.
+//! The present conditions of a job's policy: its quiet hours, its interval, its start deadline, and
+//! the host's battery and load. Each is read only if the policy uses it.
 //!
-//! Must never decide: `admission` does.
+//! This module must never decide: `admission` does.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use runner_engine::store::{Origin, RunRow, Store};
 use crate::cli::Failure;
 use crate::config::Job;
 
-/// The facts that come of the policy of `job`; all others are left at their defaults.
+/// Collects the facts for the policy of `job`, and leaves all others at their defaults.
 pub(super) fn gates(
     job: &Job,
     row: &RunRow,
@@ -37,7 +37,7 @@ pub(super) fn gates(
         })?;
         facts.quiet_until = quiet.until(now, &zone);
     }
-    // What somebody put into the queue is wanted whenever its turn comes.
+    // A queued run is wanted whenever its turn comes, however late.
     if row.origin != Origin::Queue {
         if let Some(within) = policy.start_within
             && !store.began(&row.occurrence)?

@@ -24,7 +24,7 @@ use super::{NotAdmitted, ResolvedRun};
 use crate::cli::Failure;
 use crate::project::LoadedProject;
 
-/// The backends that a job asks for reports of their own, in order.
+/// Returns the backends that a job asks for reports of their own, in order.
 pub(super) fn panel_backends<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
     let KindSpec::Overnight(own) = &spec.kind else {
         return Vec::new();
@@ -43,7 +43,7 @@ pub(in super::super) struct Able {
     paid: bool,
 }
 
-/// Who may be asked, and who may not.
+/// The panel's backends that can be asked, and those that cannot.
 #[derive(Default)]
 pub(in super::super) struct Convened {
     able: Vec<Able>,
@@ -51,8 +51,8 @@ pub(in super::super) struct Convened {
 }
 
 impl ResolvedRun<'_> {
-    /// Those that can be asked as far as is known before the admission; for a run that is really
-    /// made, makes the folders that their children may write.
+    /// Determines the backends that can be asked, as far as is known before admission. For a real
+    /// run, it also creates the folders that their children may write.
     pub fn convene(
         &self,
         store: &Store,
@@ -109,7 +109,8 @@ impl ResolvedRun<'_> {
     ) -> Result<FallbackReservation, Failure> {
         let paid = convened.able.iter().any(|it| it.paid);
         if paid && first == "builtin" {
-            // What its own backend does not cost is for them.
+            // The built-in backend spends no tokens or money, so the job's budget of both is for
+            // the panel.
             let want = Budget {
                 tokens: self.spec.budget.tokens,
                 micros: self.spec.budget.micros,
@@ -140,7 +141,7 @@ impl ResolvedRun<'_> {
         Ok(held)
     }
 
-    /// As the run is lent them.
+    /// Creates the panel of the run from its convened backends.
     pub fn voices(&self, convened: Convened) -> Panel {
         Panel {
             ready: convened
@@ -157,7 +158,8 @@ impl ResolvedRun<'_> {
         }
     }
 
-    /// The sandbox of one: a folder and temporary files of its own, and nothing of the project.
+    /// Creates the sandbox of one backend, with its own folder and temporary files and no access to
+    /// the project.
     fn apart(
         &self,
         sandbox_start: &SandboxedStart,
@@ -186,7 +188,7 @@ fn describe_shortfall(short: &Shortfall) -> String {
 }
 
 impl Convened {
-    /// Who will not be asked, and why.
+    /// Returns the backends that will not be asked, each with the reason.
     pub fn absent(&self) -> &[(String, String)] {
         &self.absent
     }

@@ -34,7 +34,7 @@ const SOCKETS: [&str; 4] = [
 ];
 
 impl ResolvedRun<'_> {
-    /// What this run's children start behind; for a run that is really made, makes the folders that
+    /// Returns the sandbox of this run's children. For a real run, it also creates the folders that
     /// they may write.
     pub fn sandbox_start(&self, real_run: bool) -> Result<SandboxedStart, Failure> {
         let sandbox = match self.here.config.jobs.get(&self.row.job_name) {
@@ -83,7 +83,7 @@ impl ResolvedRun<'_> {
             sandbox.hide.extend(SOCKETS.map(|socket| home.join(socket)));
         }
         if let KindSpec::Overnight(_) = &self.spec.kind {
-            // What `bd` keeps; nothing else of the project.
+            // `bd` may write its own folder and nothing else of the project.
             let beads = self.here.root.join(".beads");
             if fs::symlink_metadata(&beads).is_ok_and(|data| data.is_dir()) {
                 sandbox.write.push(beads);

@@ -1,4 +1,4 @@
-//! What the councillors said, each in its own words; what nobody asked for stands last.
+//! The councillors' answers, each in its own words; unsolicited ideas come last.
 
 use crate::report::dreamscape::Dreamscape;
 use crate::report::html::write::{Page, put};

@@ -24,14 +24,15 @@ pub(super) const RANGE: f64 = 0.05;
 pub(super) struct Ground {
     /// The surface, from left to right: before the first iteration, then one for each.
     pub(super) surface: Vec<(f64, f64)>,
-    /// What was measured and not kept: its iteration in [`Dreamscape::land`], and where.
+    /// Measured points that were not kept: the index of the iteration in [`Dreamscape::land`], and
+    /// the position.
     pub(super) lost: Vec<(usize, (f64, f64))>,
     /// Where the surface is flat behind the last iteration.
     pub(super) end: f64,
 }
 
 impl Ground {
-    /// Of the figures; none without a single one.
+    /// Makes the ground from the figures, or returns `None` if there is no figure.
     pub(super) fn of(scape: &Dreamscape) -> Option<Self> {
         let measured: Vec<f64> = scape
             .before
@@ -74,13 +75,12 @@ impl Ground {
         })
     }
 
-    /// The last point of the surface.
     pub(super) fn last(&self) -> (f64, f64) {
         *self.surface.last().expect("it has its beginning")
     }
 }
 
-/// To a tenth of the picture's unit.
+/// Rounds a number to a tenth of the picture's unit.
 pub(super) fn tenth(number: f64) -> f64 {
     (number.clamp(-WIDTH, 2.0 * WIDTH) * 10.0).round() / 10.0
 }

@@ -60,7 +60,7 @@ pub(super) fn picture(page: &mut Page, scape: &Dreamscape, number: usize) {
         put!(page, "\n");
     }
     if failed {
-        // What ended it is the worst of the weather.
+        // The reason for the failure is drawn as the worst weather.
         let why = scape.ended.as_deref().unwrap_or("it failed");
         cloud(page, RIGHT - 62.0, 48.0, 1.5, DROPS, why);
     }
@@ -298,7 +298,7 @@ fn flags(page: &mut Page, packets: &[Packet], ground: f64) {
     }
 }
 
-/// How high a flag of a severity stands.
+/// Returns the height of a flag for a severity.
 fn height(severity: &str) -> f64 {
     match severity {
         "critical" => 74.0,

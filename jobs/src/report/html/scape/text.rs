@@ -4,13 +4,12 @@ use crate::report::dreamscape::{Dreamscape, Point};
 use crate::report::html::write::{Page, put};
 use runner_text::counted;
 
-/// A fitness, as exactly as it matters.
+/// Formats a fitness with two or three decimal places.
 pub(super) fn fine(fitness: f64) -> String {
     let text = format!("{fitness:.3}");
     text.strip_suffix('0').unwrap_or(&text).to_owned()
 }
 
-/// One iteration in words.
 pub(super) fn describe_iteration(point: &Point) -> String {
     let fitness = point.fitness.map_or_else(
         || "not measured".to_owned(),
@@ -19,7 +18,6 @@ pub(super) fn describe_iteration(point: &Point) -> String {
     format!("iteration {}: {fitness}, {}", point.index, point.status)
 }
 
-/// The whole picture in words.
 pub(super) fn describe(scape: &Dreamscape) -> String {
     let mut words = Vec::new();
     if let Some(before) = scape.before {
@@ -37,7 +35,6 @@ pub(super) fn describe(scape: &Dreamscape) -> String {
     words.join(". ")
 }
 
-/// What each thing in the picture means.
 pub(super) fn legend(page: &mut Page, scape: &Dreamscape) {
     let kept: Vec<f64> = scape
         .land
@@ -125,7 +122,6 @@ pub(super) fn legend(page: &mut Page, scape: &Dreamscape) {
     put!(page, "</figcaption>\n");
 }
 
-/// The figures as a table.
 pub(super) fn figures(page: &mut Page, scape: &Dreamscape) {
     put!(
         page,
@@ -169,7 +165,6 @@ pub(super) fn figures(page: &mut Page, scape: &Dreamscape) {
     );
 }
 
-/// The packets, each with its command.
 pub(super) fn packets(page: &mut Page, scape: &Dreamscape, number: usize) {
     if scape.packets.is_empty() {
         put!(page, "<p class=\"faint\">It left no packet.</p>\n");
