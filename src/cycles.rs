@@ -7,10 +7,12 @@ use std::path::Path;
 
 use jiff::SignedDuration;
 use runner_engine::store::Budget;
+use runner_jobs::JobSpec;
 use runner_jobs::lifecycle::cycle::{AgentPosition, CycleSpec, declared};
 use runner_jobs::lifecycle::position;
+use runner_jobs::lifecycle::rem::RemSpec;
 use runner_jobs::lifecycle::spec::{Spec, StateKind};
-use runner_jobs::{JobSpec, KindSpec};
+use runner_jobs::lifecycle::work::WorkSpec;
 
 use crate::cli::Failure;
 use crate::config::{Config, TriggerSpec};
@@ -63,14 +65,14 @@ fn interval() -> Result<Option<SignedDuration>, Failure> {
 /// Reads an agent's position in its cycle and applies the settings of the present state: its own,
 /// else those of the job of its kind that follows the lifecycle, else the cycle's own.
 pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), Failure> {
-    if let KindSpec::Rem(rem) = &mut job.kind {
+    if let Some(rem) = job.kind.of_mut::<RemSpec>() {
         if let Some(least) = interval()? {
             let minutes = (least.as_secs() + 59) / 60;
             rem.interval_minutes = u32::try_from(minutes).unwrap_or(u32::MAX);
         }
         dreamer(config, &job.backend);
     }
-    let KindSpec::Cycle(cycle) = &mut job.kind else {
+    let Some(cycle) = job.kind.of_mut::<CycleSpec>() else {
         return Ok(());
     };
     let spec = cycle_of(root, cycle)?;
@@ -85,17 +87,15 @@ pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), 
     };
     let state = now.state().clone();
     let follows = config.jobs.values().find(|it| {
-        let same = match &it.spec.kind {
-            KindSpec::Work(work) => work.agent == cycle.agent,
-            _ => true,
-        };
-        it.when == TriggerSpec::Lifecycle && it.spec.kind.as_str() == state.kind.as_str() && same
+        let work = it.spec.kind.of::<WorkSpec>();
+        let same = work.is_none_or(|work| work.agent == cycle.agent);
+        it.when == TriggerSpec::Lifecycle && it.spec.kind.name() == state.kind.as_str() && same
     });
     if let Some(follows) = follows {
         job.backend.clone_from(&follows.spec.backend);
         job.budget = follows.spec.budget;
         job.total = follows.spec.total;
-        if let KindSpec::Work(work) = &follows.spec.kind {
+        if let Some(work) = follows.spec.kind.of::<WorkSpec>() {
             now.prompt.clone_from(&work.prompt);
             cycle.writes.clone_from(&work.writes);
         }

@@ -19,8 +19,9 @@ use runner_engine::store::{
     CrashPoints, FileKind, LOG_CEILING, OldFile, PrunableFile, PrunePlan, Retention, Store,
     StoreError, StoreHealth,
 };
+use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::review;
-use runner_jobs::{KindSpec, recording, report};
+use runner_jobs::{recording, report};
 
 use crate::cli::Failure;
 use crate::config;
@@ -195,11 +196,8 @@ pub fn plan(
 }
 
 fn dreams_of(config: &config::Config) -> Vec<String> {
-    let dreams = config.jobs.values().filter_map(|job| match &job.spec.kind {
-        KindSpec::Dream(dream) => Some(dream.dreams.clone()),
-        _ => None,
-    });
-    dreams.collect()
+    let dreams = (config.jobs.values()).filter_map(|job| job.spec.kind.of::<DreamSpec>());
+    dreams.map(|dream| dream.dreams.clone()).collect()
 }
 
 fn logs(home: &Env, store: &Store, found: &mut Vec<PrunableFile>) -> Result<(), Failure> {

@@ -15,7 +15,8 @@ use runner_engine::error_chain::error_chain;
 use runner_engine::ids::ProjectId;
 use runner_engine::store::{Budget, JobRow, Node, Project, RunRow, Store, why_gone};
 use runner_engine::tick::REPORT_JOB;
-use runner_jobs::{JobSpec, KindSpec};
+use runner_jobs::JobSpec;
+use runner_jobs::report::kind::ReportSpec;
 use runner_text::nearest::nearest;
 
 use crate::cli::Failure;
@@ -113,7 +114,7 @@ impl LoadedProject {
         if row.kind == REPORT_JOB {
             return Ok(JobSpec {
                 name: REPORT_JOB.to_owned(),
-                kind: KindSpec::Report,
+                kind: Box::new(ReportSpec::default()),
                 backend: "builtin".to_owned(),
                 budget: Budget::default(),
                 total: Duration::from_secs(300),

@@ -22,7 +22,7 @@ use runner_engine::outcome::Outcome;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::recover::{BEGIN_LIMIT, Driver, Host, Recovered, recover};
 use runner_engine::store::{RunFilter, RunRow, RunState, RunSummary, Store};
-use runner_jobs::{KindSpec, failmark};
+use runner_jobs::{failmark, kinds};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -60,7 +60,7 @@ pub fn driver<'a>(home: &'a Env, me: &'a ProcessIdentity) -> Driver<'a> {
     Driver {
         world: Box::new(Host { state: &home.state }),
         me,
-        retries_lost: &KindSpec::retries_lost,
+        retries_lost: &kinds::retries_lost,
     }
 }
 

@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use jiff::SignedDuration;
 use runner_engine::outcome::Class;
 use runner_engine::process::{
     self, ChildSpec, Ended, ExitStatus, Limits, OutputVerdict, Reason, SpawnError, Stdin,
@@ -23,7 +24,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::context::OUT_FOLDER;
+use crate::dry_run::{DryRunPlan, PlannedChild};
+use crate::kind::{Asks, BadSetting, Kind, Targets, Works};
 use crate::output::Output;
+use crate::reserved;
 use crate::{Context, Finished, JobError};
 
 /// The names of the program's end, and of what it left, on a recording.
@@ -344,6 +348,80 @@ fn parses(to: &str, bytes: &[u8]) -> Result<(), JobError> {
             Err(error) => bad(format!("not UTF-8: {error}")),
         },
         _ => Ok(()),
+    }
+}
+
+impl Kind for CommandSpec {
+    fn name(&self) -> &'static str {
+        "command"
+    }
+
+    fn run(&self, ctx: &mut Context<'_>, _job: &str) -> Result<Finished, JobError> {
+        run(ctx, self)
+    }
+
+    fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
+        let child = PlannedChild::of(ctx, &self.program, &self.args, &self.env);
+        let mut checks = vec!["the program ends with 0, in time".to_owned()];
+        checks.extend(self.artifacts.iter().map(|artifact| {
+            let form =
+                form(&artifact.to).map_or_else(String::new, |form| format!(" and is {form}"));
+            format!("{} is there, is not empty{form}", artifact.from)
+        }));
+        let missing = child.found.is_none();
+        Ok(DryRunPlan {
+            notes: missing
+                .then(|| format!("there is no program {} to be found", self.program))
+                .into_iter()
+                .collect(),
+            child: Some(child),
+            checks,
+            ..DryRunPlan::default()
+        })
+    }
+
+    fn publishes(&self) -> Targets {
+        Targets::Files(self.artifacts.iter().map(|it| it.to.clone()).collect())
+    }
+
+    fn check(&self) -> Result<(), BadSetting> {
+        for artifact in &self.artifacts {
+            reserved::target(&artifact.to).map_err(|why| ("artifacts", why))?;
+        }
+        reserved::writes(self.writes.as_deref()).map_err(|why| ("writes", why))
+    }
+
+    fn default_timeout(&self) -> SignedDuration {
+        SignedDuration::from_hours(1)
+    }
+
+    fn is_unattended(&self) -> bool {
+        false
+    }
+
+    fn asks(&self) -> Asks {
+        Asks::Never
+    }
+
+    fn program(&self) -> Option<&str> {
+        Some(&self.program)
+    }
+
+    fn variables(&self) -> &[String] {
+        &self.env
+    }
+
+    fn works(&self) -> Option<Works<'_>> {
+        Some(Works::Program(self.writes.as_deref()))
+    }
+
+    fn paths(&self) -> Vec<(&'static str, String)> {
+        let targets = self.artifacts.iter();
+        targets.map(|it| ("artifacts", it.to.clone())).collect()
+    }
+
+    fn unchecked_targets(&self) -> Option<(&'static str, Vec<String>)> {
+        Some(("artifacts", self.publishes().paths()))
     }
 }
 

@@ -16,12 +16,8 @@ use runner_engine::publish::{LogError, PublishError, PublishLog as _};
 use runner_engine::scope::{FinishedScope, ScopeError};
 use runner_engine::store::{RunSummary, Store, StoreError};
 
-use crate::lifecycle::{cycle, work};
-use crate::lifecycle::{daydream, publish, rem};
-use crate::{
-    Context, Finished, JobError, JobSpec, KindSpec, command, curator, dream, overnight, prompt,
-    report,
-};
+use crate::lifecycle::publish;
+use crate::{Context, Finished, JobError, JobSpec};
 
 /// The result of a settled run.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,18 +47,7 @@ pub enum ExecuteError {
 /// # Errors
 /// Only when the run could not be settled; a job's failure is an outcome.
 pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, ExecuteError> {
-    let done = match &spec.kind {
-        KindSpec::Dream(own) => dream::run(&mut ctx, own),
-        KindSpec::Command(own) => command::run(&mut ctx, own),
-        KindSpec::Prompt(own) => prompt::run(&mut ctx, own),
-        KindSpec::Overnight(own) => overnight::run(&mut ctx, own),
-        KindSpec::Report => report::run(&mut ctx),
-        KindSpec::Rem(own) => rem::run(&mut ctx, own),
-        KindSpec::Daydream(own) => daydream::run(&mut ctx, own),
-        KindSpec::Cycle(own) => cycle::run(&mut ctx, own, &spec.name),
-        KindSpec::Work(own) => work::run(&mut ctx, own),
-        KindSpec::Curator(own) => curator::run(&mut ctx, own),
-    };
+    let done = spec.kind.run(&mut ctx, &spec.name);
     // A run that did nothing has nothing to replay.
     let take = match &done {
         Err(JobError::Nothing(_) | JobError::Wait { .. } | JobError::Cancelled { .. }) => None,
@@ -75,12 +60,12 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
             ([], false) => String::new(),
             (voices, _) => joined(voices.iter().map(|(name, _)| name)),
         },
-        containment: match (&spec.kind, &ctx.held) {
+        containment: match (spec.kind.program(), &ctx.held) {
             (_, Some((held, _))) => held.clone(),
             (_, None) if !ctx.voices().asked.is_empty() => {
                 joined(ctx.voices().asked.iter().map(|(_, held)| held))
             }
-            (KindSpec::Command(_), None) => "nothing was started".to_owned(),
+            (Some(_), None) => "nothing was started".to_owned(),
             (_, None) => described.containment.clone(),
         },
         awake: ctx.keeper.as_mut().map(Inhibitor::standing),

@@ -16,7 +16,7 @@ use runner_engine::ids::RunId;
 use runner_engine::outcome::{Class, Outcome};
 use serde::{Deserialize, Serialize};
 
-use crate::{JobSpec, KindSpec};
+use crate::JobSpec;
 
 /// The content of a failmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,10 +37,9 @@ pub struct Failmark {
 
 /// Returns the path of a job's failmark, relative to the project.
 pub fn path(spec: &JobSpec) -> PathBuf {
-    match &spec.kind {
-        KindSpec::Dream(dream) => Path::new(&dream.dreams).join(".failed"),
-        _ => of_job(&spec.name),
-    }
+    spec.kind
+        .failure_marker()
+        .unwrap_or_else(|| of_job(&spec.name))
 }
 
 /// Returns the path of the failmark of a job whose contract names no other place.
@@ -158,7 +157,7 @@ mod tests {
         let root = folder.path();
         let spec = JobSpec {
             name: "tidy".into(),
-            kind: KindSpec::Command(crate::command::CommandSpec::default()),
+            kind: Box::new(crate::command::CommandSpec::default()),
             backend: "builtin".into(),
             budget: Budget::default(),
             total: Duration::from_secs(1),

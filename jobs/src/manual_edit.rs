@@ -30,8 +30,6 @@ use runner_engine::store::{
 use runner_engine::time::Clock;
 use runner_text::redact::Redactor;
 
-use crate::KindSpec;
-
 /// The kind of all acts.
 pub const KIND: &str = crate::dream::review::KIND;
 /// Where an act stages that has no folder of its own.
@@ -153,7 +151,8 @@ impl EditActor<'_> {
         let driver = Driver {
             world: Box::new(Host { state: self.state }),
             me: self.me,
-            retries_lost: &KindSpec::retries_lost,
+            // A manual edit was a person's: they see that it is not decided, and decide again.
+            retries_lost: &|_| false,
         };
         for row in self.store.live()? {
             let ours = row.project == *self.project && row.job_name == job;

@@ -13,6 +13,9 @@ use runner_text::markdown;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::dry_run::{DryRunPlan, priced};
+use crate::kind::{BadSetting, Kind, Targets};
+use crate::reserved;
 use crate::{Context, Finished, JobError};
 
 /// The largest source, in bytes; longer ones are left out and named.
@@ -132,6 +135,59 @@ fn index(prompt: &str, texts: &[(&str, String)]) -> String {
         ));
     }
     out
+}
+
+impl Kind for PromptSpec {
+    fn name(&self) -> &'static str {
+        "prompt"
+    }
+
+    fn run(&self, ctx: &mut Context<'_>, _job: &str) -> Result<Finished, JobError> {
+        run(ctx, self)
+    }
+
+    fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
+        let PromptQuestion { request, left_out } = question(ctx, self)?;
+        Ok(DryRunPlan {
+            requests: vec![priced(ctx, request, 0)?],
+            notes: left_out
+                .iter()
+                .map(|why| format!("left out: {why}"))
+                .collect(),
+            checks: vec![
+                "the answer is not empty".to_owned(),
+                format!(
+                    "{} is a plain file, or not there, and does not change meanwhile",
+                    self.to
+                ),
+            ],
+            ..DryRunPlan::default()
+        })
+    }
+
+    fn publishes(&self) -> Targets {
+        Targets::Files(vec![self.to.clone()])
+    }
+
+    fn check(&self) -> Result<(), BadSetting> {
+        reserved::target(&self.to.replace("{date}", "date")).map_err(|why| ("to", why))
+    }
+
+    fn set_date(&mut self, date: &str) {
+        self.to = self.to.replace("{date}", date);
+    }
+
+    fn is_unattended(&self) -> bool {
+        false
+    }
+
+    fn paths(&self) -> Vec<(&'static str, String)> {
+        vec![("to", self.to.clone())]
+    }
+
+    fn unchecked_targets(&self) -> Option<(&'static str, Vec<String>)> {
+        Some(("to", vec![self.to.clone()]))
+    }
 }
 
 #[cfg(test)]

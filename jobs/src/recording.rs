@@ -10,11 +10,10 @@
 //! recording that cannot be written costs the record and never the run. A recording never holds a
 //! secret, and no decision depends on it.
 
-mod given;
-
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_backends::replay::file::{self, Content, FileError, RecordingLine};
@@ -26,15 +25,12 @@ use runner_engine::git::HEAD;
 use runner_engine::ids::{ProjectId, RunId};
 use runner_engine::outcome::Outcome;
 use runner_engine::recording::{InputRecording, RecordedArtifact, RecordingData};
-use runner_engine::store::Amounts;
+use runner_engine::store::{Amounts, Budget};
 use runner_text::redact::Redactor;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
-pub use given::GivenInputs;
-
-use crate::AskError;
-use crate::{Context, JobSpec};
+use crate::{AskError, Context, JobSpec};
 
 /// The folder of recordings, below the state folder.
 pub const FOLDER: &str = "recordings";
@@ -75,11 +71,8 @@ pub struct RecordingHeader {
     pub project: ProjectId,
     /// Where that lay.
     pub root: PathBuf,
-    /// The job, with all its settings.
-    pub spec: JobSpec,
-    /// The inputs that are not settings.
-    #[serde(default)]
-    pub given: GivenInputs,
+    /// The job.
+    pub spec: RecordedJob,
     /// The one `now` of the run.
     pub now: Timestamp,
     /// The seed of its choices, as text: not every reader of JSON has whole numbers of this size.
@@ -101,6 +94,40 @@ pub struct RecordingHeader {
     pub writes: Vec<String>,
     /// Where it stages.
     pub staging: String,
+}
+
+/// A job as a recording keeps it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RecordedJob {
+    /// The name within the project.
+    pub name: String,
+    /// The name of the kind.
+    pub kind: String,
+    /// The settings of the kind.
+    pub settings: Value,
+    /// The inputs that the program gave besides the settings.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub given: Value,
+    /// The backend that answered.
+    pub backend: String,
+    /// The most that the run could spend.
+    pub budget: Budget,
+    /// How long the run could take in all.
+    pub total: Duration,
+}
+
+impl RecordedJob {
+    fn of(spec: &JobSpec) -> serde_json::Result<Self> {
+        Ok(Self {
+            name: spec.name.clone(),
+            kind: spec.kind.name().to_owned(),
+            settings: spec.kind.settings()?,
+            given: spec.kind.given(),
+            backend: spec.backend.clone(),
+            budget: spec.budget,
+            total: spec.total,
+        })
+    }
 }
 
 /// A recording, read.
@@ -154,10 +181,8 @@ impl Recording {
         for line in lines {
             match line {
                 RecordingLine::Recording { of, .. } => {
-                    let mut of: RecordingHeader = serde_json::from_value(of)
+                    let of = serde_json::from_value(of)
                         .map_err(|error| not_one(format!("line 1: {error}")))?;
-                    (of.given.clone().give(&mut of.spec.kind))
-                        .map_err(|why| not_one(format!("line 1: {why}")))?;
                     head = Some(of);
                 }
                 RecordingLine::Read(read) => data.reads.push(read),
@@ -252,8 +277,7 @@ impl Context<'_> {
             run: self.admitted.run().clone(),
             project: recorder.project.clone(),
             root: self.root.to_owned(),
-            spec: spec.clone(),
-            given: GivenInputs::of(&spec.kind),
+            spec: RecordedJob::of(spec).ok()?,
             now: self.now,
             seed: self.admitted.seed(),
             by_hand: self.admitted.manual(),

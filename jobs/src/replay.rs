@@ -1,8 +1,8 @@
 //! A run, gone through again from its recording alone, and compared with what it made then.
 //!
 //! ```text
-//! Recording ──> scratch folder, database in memory, doors on a recording, recorded replies
-//!                    └──> perform, the same code ──> artifacts ──compared──> equal | drift
+//! Recording ──> scratch folder, database in memory, inputs from the recording, recorded replies
+//!                    └──> execute, the same code ──> artifacts ──compared──> equal | drift
 //! ```
 //!
 //! Must never ask a model, start a program, read the project or touch the user's database.
@@ -25,8 +25,8 @@ use runner_text::redact::Redactor;
 use serde::Serialize;
 
 use crate::context::{Tools, Workplace};
-use crate::recording::Recording;
-use crate::{Context, ExecuteError, Silent, execute};
+use crate::recording::{RecordedJob, Recording};
+use crate::{Context, ExecuteError, JobSpec, Silent, execute, kinds};
 
 /// The folders of a replay, of which none is the project's.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +85,24 @@ pub enum ReplayError {
     /// Something that every run is lent.
     #[error("cannot make a cancel token")]
     Cancel(#[source] std::io::Error),
+    /// The recorded job is not one that this version of the program knows.
+    #[error("the recording's job cannot be used: {0}")]
+    Job(String),
+}
+
+/// Restores the job of a recording.
+fn job(recorded: &RecordedJob) -> Result<JobSpec, String> {
+    let row = kinds::find_recorded(&recorded.kind)
+        .ok_or_else(|| format!("there is no kind {:?}", recorded.kind))?;
+    let mut kind = (row.restore)(recorded.settings.clone()).map_err(|error| error.to_string())?;
+    kind.give(recorded.given.clone())?;
+    Ok(JobSpec {
+        name: recorded.name.clone(),
+        kind,
+        backend: recorded.backend.clone(),
+        budget: recorded.budget,
+        total: recorded.total,
+    })
 }
 
 /// Goes through a recorded run again.
@@ -97,6 +115,7 @@ pub fn replay(
     clock: &Clock,
 ) -> Result<Replayed, ReplayError> {
     let head = &recording.head;
+    let spec = job(&head.spec).map_err(ReplayError::Job)?;
     let (mut store, admitted) = Store::again(&ReplayRun {
         run: &head.run,
         seed: head.seed,
@@ -104,7 +123,7 @@ pub fn replay(
         project: &head.project,
         root: scratch.root,
         job: &head.spec.name,
-        kind: head.spec.kind.as_str(),
+        kind: &head.spec.kind,
         started: head.now,
         boot: runner_engine::time::boot_time(),
         reserved: head.reserved,
@@ -141,7 +160,7 @@ pub fn replay(
     )
     .with_fallbacks(Vec::new(), head.passed.clone())
     .with_recording(inputs.clone());
-    let settled = execute(context, &head.spec)?;
+    let settled = execute(context, &spec)?;
     let artifacts = compare(&recording.data, &inputs.data());
     let mut drift = edited(recording);
     for one in backend.drift() {

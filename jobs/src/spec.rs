@@ -1,4 +1,4 @@
-//! The interface of a job: its specification, its end and its failure.
+//! A job as the configuration resolves it, what a run of it achieved, and why a run failed.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,22 +11,18 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::recording::UnrecordedInput;
 use runner_engine::scope::ScopeError;
 use runner_engine::store::Budget;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::lifecycle::cycle::CycleSpec;
-use crate::lifecycle::work::WorkSpec;
-use crate::lifecycle::{daydream::DaydreamSpec, rem::RemSpec};
-use crate::overnight::OvernightSpec;
-use crate::{command::CommandSpec, curator::CuratorSpec, dream::DreamSpec, prompt::PromptSpec};
+use crate::kind::Kind;
 
 /// A job, resolved from the configuration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct JobSpec {
-    /// Its name within the project.
+    /// The name within the project.
     pub name: String,
-    pub kind: KindSpec,
-    /// The backend that answers it.
+    /// The kind, with its settings.
+    pub kind: Box<dyn Kind>,
+    /// The backend that answers.
     pub backend: String,
     /// The most that one run may spend.
     pub budget: Budget,
@@ -34,90 +30,7 @@ pub struct JobSpec {
     pub total: Duration,
 }
 
-/// The kind of a job, with that kind's own settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum KindSpec {
-    /// The dream pass over changed ideas.
-    Dream(DreamSpec),
-    /// A program with declared artifacts.
-    Command(CommandSpec),
-    /// One question to a model, one file as the answer.
-    Prompt(PromptSpec),
-    /// A night over the corpus.
-    #[serde(skip)]
-    Overnight(OvernightSpec),
-    /// The report of a night.
-    Report,
-    /// The sleep between the runs: one entry of the journal.
-    Rem(RemSpec),
-    /// A line of mood after a run.
-    Daydream(DaydreamSpec),
-    /// One tick of an agent's cycle.
-    Cycle(CycleSpec),
-    /// An agent at work: wake, audit or plan.
-    Work(WorkSpec),
-    /// The curator's queue.
-    #[serde(skip)]
-    Curator(CuratorSpec),
-}
-
-impl KindSpec {
-    /// Returns the name in the configuration and in listings.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Dream(_) => "dream",
-            Self::Command(_) => "command",
-            Self::Prompt(_) => "prompt",
-            Self::Overnight(_) => crate::overnight::KIND,
-            Self::Report => "report",
-            Self::Rem(_) => "rem",
-            Self::Daydream(_) => "daydream",
-            Self::Cycle(_) => "lifecycle",
-            Self::Work(work) => work.kind.as_str(),
-            Self::Curator(_) => crate::curator::KIND,
-        }
-    }
-
-    /// Returns the work of the job's agent, if the job is of that kind or is a cycle whose current
-    /// state is work.
-    pub fn work(&self) -> Option<WorkSpec> {
-        match self {
-            Self::Work(work) => Some(work.clone()),
-            Self::Cycle(cycle) => {
-                let now = cycle.now.as_ref()?;
-                let works = now.state().kind != crate::lifecycle::spec::StateKind::Rem;
-                works.then(|| cycle.work(now))
-            }
-            _ => None,
-        }
-    }
-
-    /// Returns why runs of a kind are not recorded and therefore cannot be replayed. It is `None`
-    /// for most kinds.
-    pub fn unrecorded(word: &str) -> Option<&'static str> {
-        match word {
-            crate::overnight::KIND => Some(
-                "each of its iterations is published while it runs, and decides on a corpus of any size: \
-                 what it did stands in its own artifacts",
-            ),
-            "curator" => Some(
-                "each file of its queue is a piece of work of its own, begun and finished while it runs: \
-                 its events tell each",
-            ),
-            _ => None,
-        }
-    }
-
-    /// Returns true if a run whose process died without any model call is tried once more. A
-    /// command may have done half of something that must not be done twice.
-    pub fn retries_lost(word: &str) -> bool {
-        // An act was a person's: they see that it is not decided, and decide again.
-        !matches!(word, "command" | crate::dream::review::KIND)
-    }
-}
-
-/// The result of a run. Its artifacts are the files that the run staged through its scope.
+/// What a run achieved. The artifacts are what it staged through its scope.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finished {
     /// Why this is less than what was asked for; none means that it is all.
@@ -130,7 +43,7 @@ pub struct Finished {
     pub facts: Map<String, Value>,
 }
 
-/// The reason why a run published nothing.
+/// Why a run placed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// A backend gave no answer.
@@ -153,20 +66,21 @@ pub enum JobError {
     /// A person or a shutdown ended it.
     #[error("{why}")]
     Cancelled {
-        /// The person or event that cancelled the run.
+        /// Who or what.
         why: String,
     },
     /// Its total deadline passed.
     #[error("{why}")]
     TimedOut {
-        /// The work that was in progress.
+        /// What was going on.
         why: String,
     },
-    /// Any other failure, with the class that states who must act.
+    /// Any other failure, with the class that says who must act.
     #[error("{why}")]
     Failed {
+        /// Who must act.
         class: Class,
-        /// The failed action, its place and its cause.
+        /// What, where, why.
         why: String,
     },
     /// A file could not be read or staged.
@@ -191,7 +105,7 @@ pub enum JobError {
 }
 
 impl JobError {
-    /// Makes a failure of a class.
+    /// A failure of a class.
     pub fn failed(class: Class, why: impl Into<String>) -> Self {
         Self::Failed {
             class,
@@ -199,7 +113,7 @@ impl JobError {
         }
     }
 
-    /// Returns the outcome of a run that met this error.
+    /// How a run that met this ends.
     pub fn outcome(&self, now: Timestamp) -> Outcome {
         let why = self.whole();
         match self {
@@ -232,7 +146,7 @@ impl JobError {
         }
     }
 
-    /// Returns the error and all its causes in one line.
+    /// The error and all its causes in one line.
     pub fn whole(&self) -> String {
         whole(self)
     }
@@ -244,7 +158,7 @@ impl From<UnrecordedInput> for JobError {
     }
 }
 
-/// Returns true if the disk refused the write, and not the guard.
+/// Whether the disk refused, and not the guard.
 fn disk(error: &ScopeError) -> bool {
     matches!(error, ScopeError::Fs(_))
 }

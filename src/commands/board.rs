@@ -6,12 +6,13 @@ use std::path::Path;
 use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::store::Store;
-use runner_jobs::KindSpec;
 use runner_jobs::lifecycle::BOARD;
 use runner_jobs::lifecycle::board::{
     self, BoardChange, BoardEditor, BoardError, BoardRequest, HistoryRecord,
 };
+use runner_jobs::lifecycle::cycle::CycleSpec;
 use runner_jobs::lifecycle::newest::newest;
+use runner_jobs::lifecycle::work::WorkSpec;
 use runner_jobs::manual_edit::{EditActor, ManualEditError};
 use runner_text::org::{Board, BoardForm, Keyword};
 use serde::Serialize;
@@ -69,11 +70,10 @@ pub fn run(home: &Env, here: &Path, command: &BoardCommand, quiet: bool) -> Resu
 pub(super) fn path(here: &LoadedProject, which: &BoardArg) -> String {
     let of_agent = || {
         here.config.jobs.values().find_map(|job| {
-            let (agent, board) = match &job.spec.kind {
-                KindSpec::Cycle(cycle) => (&cycle.agent, &cycle.board),
-                KindSpec::Work(work) => (&work.agent, &work.board),
-                _ => return None,
-            };
+            let kind = &job.spec.kind;
+            let cycle = kind.of::<CycleSpec>().map(|it| (&it.agent, &it.board));
+            let work = || kind.of::<WorkSpec>().map(|it| (&it.agent, &it.board));
+            let (agent, board) = cycle.or_else(work)?;
             (*agent == which.agent).then(|| board.clone())
         })
     };

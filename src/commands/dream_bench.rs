@@ -11,12 +11,12 @@ use runner_engine::error_chain;
 use runner_engine::files::{read_text_host, read_text_proc};
 use runner_engine::git::Git;
 use runner_engine::outcome::Exit;
+use runner_jobs::Silent;
 use runner_jobs::dream::bench::{self, Figures, truth};
 use runner_jobs::dream::classify::judge_all;
 use runner_jobs::dream::inventory::{Reader, take_inventory};
 use runner_jobs::dream::{DreamSpec, rule};
 use runner_jobs::evidence::{HistoryLimits, ProjectEvidence};
-use runner_jobs::{KindSpec, Silent};
 use serde::Serialize;
 
 use crate::cli::args::Listing;
@@ -54,10 +54,7 @@ pub fn run(
         .config
         .jobs
         .values()
-        .find_map(|job| match &job.spec.kind {
-            KindSpec::Dream(dream) => Some(dream.clone()),
-            _ => None,
-        });
+        .find_map(|job| job.spec.kind.of::<DreamSpec>().cloned());
     let reported = measure(
         home,
         &project.root,

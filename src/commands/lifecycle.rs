@@ -10,7 +10,6 @@ use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::scope::{Expect, Scope};
 use runner_engine::store::RunFilter;
-use runner_jobs::KindSpec;
 use runner_jobs::failmark;
 use runner_jobs::lifecycle::cycle::{BUILT_IN, BadCycle, CycleSpec, declared};
 use runner_jobs::lifecycle::orient::orient;
@@ -98,14 +97,10 @@ pub fn run(
 /// Returns the job that is the cycle of an agent, and its settings. Without such a job it returns
 /// the settings of the built-in cycle.
 fn of_agent(here: &LoadedProject, agent: &str) -> (Option<String>, CycleSpec) {
-    let found = here
-        .config
-        .jobs
-        .iter()
-        .find_map(|(name, job)| match &job.spec.kind {
-            KindSpec::Cycle(cycle) if cycle.agent == agent => Some((name.clone(), cycle.clone())),
-            _ => None,
-        });
+    let found = here.config.jobs.iter().find_map(|(name, job)| {
+        let cycle = job.spec.kind.of::<CycleSpec>()?;
+        (cycle.agent == agent).then(|| (name.clone(), cycle.clone()))
+    });
     match found {
         Some((name, cycle)) => (Some(name), cycle),
         None => {
@@ -124,10 +119,7 @@ fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h Cycle
         here.config
             .jobs
             .iter()
-            .filter_map(|(name, job)| match &job.spec.kind {
-                KindSpec::Cycle(cycle) => Some((name.as_str(), cycle)),
-                _ => None,
-            })
+            .filter_map(|(name, job)| Some((name.as_str(), job.spec.kind.of::<CycleSpec>()?)))
     };
     if let Some(found) = cycles().find(|(_, cycle)| cycle.agent == agent) {
         return Ok(found);

@@ -82,7 +82,7 @@ pub fn with_steps(
                 ..NewOccurrence::manual(store.job(&project.id, name)?.id, key, now)
             };
             if let Recorded::New(run) = store.enter(&new, &me, now)? {
-                tracing::debug!(job = name, kind = job.spec.kind.as_str(), "recorded");
+                tracing::debug!(job = name, kind = job.spec.kind.name(), "recorded");
                 queue.push_back(run);
             }
         }

@@ -9,8 +9,8 @@ use jiff::tz::TimeZone;
 use runner_engine::ids::{OccurrenceId, RunId};
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::store::{NewOccurrence, Origin, Recorded, Store};
-use runner_jobs::KindSpec;
 use runner_jobs::dream::review;
+use runner_jobs::overnight::OvernightSpec;
 
 use super::overnight::own_output;
 use super::runs::{self, RunJson};
@@ -56,7 +56,7 @@ pub fn enqueue(
         wish.job,
         &settings,
     )?;
-    if let KindSpec::Overnight(own) = &changed.job(wish.job)?.spec.kind {
+    if let Some(own) = changed.job(wish.job)?.spec.kind.of::<OvernightSpec>() {
         own_output(&project.root, own)?;
     }
     let now = home.wall()?;

@@ -9,7 +9,7 @@ use runner_engine::error_chain::whole;
 use runner_engine::files::{RECORD, read_host, write_atomic};
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
-use runner_jobs::KindSpec;
+use runner_jobs::kinds;
 use runner_jobs::recording::{FOLDER, Recording, RecordingError, run_named};
 use runner_jobs::replay::{Replayed, Scratch, replay};
 use serde::Serialize;
@@ -25,7 +25,7 @@ struct ReplayJson<'a> {
     schema_version: u32,
     run: &'a RunId,
     job: &'a str,
-    kind: &'static str,
+    kind: &'a str,
     into: Option<&'a Path>,
     #[serde(flatten)]
     replayed: &'a Replayed,
@@ -53,7 +53,7 @@ pub fn run(home: &Env, here: &Path, args: &ReplayArgs, quiet: bool) -> Result<Ex
             schema_version: 1,
             run: &head.run,
             job: &head.spec.name,
-            kind: head.spec.kind.as_str(),
+            kind: &head.spec.kind,
             into: into.as_deref(),
             replayed: &replayed,
         });
@@ -135,12 +135,12 @@ fn find(home: &Env, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
 fn none(home: &Env, wanted: &str) -> Failure {
     let known = home.store_to_read().ok().flatten();
     match known.map(|store| runs::find(&store, wanted)) {
-        Some(Ok(row)) if KindSpec::unrecorded(&row.kind).is_some() => Failure::data(format!(
+        Some(Ok(row)) if kinds::unrecorded(&row.kind).is_some() => Failure::data(format!(
             "run {} ({}) is of kind {}, which cannot be gone through again: {}",
             row.id,
             row.job_name,
             row.kind,
-            KindSpec::unrecorded(&row.kind).unwrap_or_default()
+            kinds::unrecorded(&row.kind).unwrap_or_default()
         )),
         Some(Ok(row)) => Failure::data(format!(
             "run {} ({}) has no recording: only runs that did their work have one, as long as \

@@ -9,7 +9,7 @@ use runner_engine::ids::{OccurrenceId, RunId};
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::store::{NewOccurrence, Recorded, RunRow, Store};
-use runner_jobs::KindSpec;
+use runner_jobs::overnight::OvernightSpec;
 
 use super::overnight::own_output;
 use super::runs;
@@ -31,7 +31,7 @@ pub(super) fn run(
     how: RunArgs,
 ) -> Result<Exit, Failure> {
     let project = LoadedProject::load(home, here)?;
-    if let KindSpec::Overnight(own) = &project.config.job(job)?.spec.kind {
+    if let Some(own) = project.config.job(job)?.spec.kind.of::<OvernightSpec>() {
         own_output(&project.root, own)?;
     }
     once(home, &project, job, key, how)

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use runner_jobs::KindSpec;
+use runner_jobs::dream::DreamSpec;
 
 use super::{Config, Overrides, Stack, TriggerSpec, View, load, mistakes};
 use crate::cli::Failure;
@@ -45,7 +45,7 @@ fn its_keys_become_ours_between_user_and_project() {
         calls: 3\n    money: 0.5\n  executor: [my-model, --json]\nother: |\n  dream: no\n";
     let config = of(ctxrc, "").unwrap();
     let job = config.job("dream").unwrap();
-    let KindSpec::Dream(dream) = &job.spec.kind else {
+    let Some(dream) = job.spec.kind.of::<DreamSpec>() else {
         panic!("{job:?}")
     };
     assert_eq!(

@@ -7,12 +7,11 @@ use jiff::SignedDuration;
 use runner_engine::publish::RelPath;
 use runner_jobs::curator::CuratorSpec;
 use runner_jobs::curator::job::CuratorJobKind;
+use runner_jobs::reserved::{NEVER, reserved};
 use runner_text::nearest::nearest;
-use serde::Deserialize;
 use toml::Table;
 
-use super::job::{NEVER, folder};
-use super::paths;
+use super::job::folder;
 use super::section::Section;
 use super::sources::{ConfigMistake, Sources};
 use super::units;
@@ -30,14 +29,6 @@ pub struct Curator {
     pub keep: Option<SignedDuration>,
     /// The settings that its jobs share.
     pub spec: CuratorSpec,
-}
-
-/// The settings that only a job of this kind has.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CuratorJob {
-    batch: Option<u32>,
-    event: Option<String>,
 }
 
 /// Reads the table, whose every key the embedded default states.
@@ -113,21 +104,8 @@ pub fn kind(word: &str) -> Result<CuratorJobKind, String> {
 fn target(text: &str) -> Result<String, String> {
     let text = folder(text);
     RelPath::new(text).map_err(|error| error.to_string())?;
-    match paths::reserved(text, &NEVER) {
+    match reserved(text, &NEVER) {
         Some(never) => Err(format!("{text:?}: the curator places nothing in {never}")),
         None => Ok(text.to_owned()),
     }
-}
-
-/// Builds the specification of a curator job from its own settings and the shared ones.
-pub(super) fn job(own: CuratorJob, all: &Curator) -> Result<CuratorSpec, (&'static str, String)> {
-    let batch = own.batch.unwrap_or(all.spec.batch);
-    if batch == 0 {
-        return Err(("batch", "it must be 1 at least, it is 0".to_owned()));
-    }
-    Ok(CuratorSpec {
-        batch,
-        event: own.event,
-        ..all.spec.clone()
-    })
 }

@@ -4,66 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use runner_engine::publish::RelPath;
-use runner_jobs::KindSpec;
 use runner_jobs::lifecycle::cycle::CycleSpec;
+use runner_jobs::lifecycle::rem::RemSpec;
 use runner_jobs::lifecycle::spec::StateKind;
 use runner_jobs::lifecycle::work::WorkSpec;
 
-use super::job::{self, Job, JobContext, NEVER, target};
-use super::paths;
+use super::job::{self, Job, JobContext};
 use super::sources::{ConfigMistake, Sources, wrong};
 use super::trigger::TriggerSpec;
 use toml::Table;
-
-/// The longest name of an agent; it becomes a folder's.
-const LONGEST_NAME: usize = 40;
-
-/// Returns the state kind of an agent's work by its name. Dreams are not among them.
-pub(super) fn kind_of(word: &str) -> Option<StateKind> {
-    let works = |kind: &StateKind| *kind != StateKind::Rem && kind.as_str() == word;
-    StateKind::ALL.into_iter().find(works)
-}
-
-/// Checks the settings of a cycle. The error holds the key and the reason.
-pub(super) fn check_cycle(spec: &CycleSpec) -> Result<(), (&'static str, String)> {
-    if let Some(path) = &spec.cycle {
-        RelPath::new(path).map_err(|error| ("cycle", error.to_string()))?;
-    }
-    common(&spec.agent, &spec.board, spec.writes.as_deref())
-}
-
-/// Checks the settings of a working agent. The error holds the key and the reason.
-pub(super) fn check_work(spec: &WorkSpec) -> Result<(), (&'static str, String)> {
-    common(&spec.agent, &spec.board, spec.writes.as_deref())
-}
-
-/// Checks the agent and the board of a job that only dreams.
-pub(super) fn check_names(agent: &str, board: &str) -> Result<(), (&'static str, String)> {
-    common(agent, board, None)
-}
-
-fn common(
-    agent: &str,
-    board: &str,
-    writes: Option<&[String]>,
-) -> Result<(), (&'static str, String)> {
-    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
-    if agent.len() > LONGEST_NAME || !agent.chars().all(good) {
-        let why = format!(
-            "{agent:?} is no name of an agent (small letters, digits, - and _, {LONGEST_NAME} at most)"
-        );
-        return Err(("agent", why));
-    }
-    RelPath::new(board).map_err(|error| ("board", error.to_string()))?;
-    if let Some(never) = paths::reserved(board, &NEVER) {
-        return Err(("board", format!("{board:?}: no board lies in {never}")));
-    }
-    for path in writes.iter().copied().flatten().filter(|path| *path != ".") {
-        target(path).map_err(|why| ("writes", why))?;
-    }
-    Ok(())
-}
 
 /// Creates the implicit dreams: each job that wakes an agent with no cycle and no dream is followed
 /// by one. The dream is a run of its own, so it can neither delay nor fail that job.
@@ -77,15 +26,17 @@ pub(super) fn dreams_after(
             .map(str::to_owned)
     };
     let dreams = |agent: &str| {
-        jobs.values().any(|job| match &job.spec.kind {
-            KindSpec::Cycle(cycle) => cycle.agent == agent,
-            KindSpec::Rem(rem) => rem.agent == named(agent),
-            _ => false,
+        jobs.values().any(|job| {
+            let kind = &job.spec.kind;
+            let cycle = kind.of::<CycleSpec>();
+            let rem = kind.of::<RemSpec>();
+            cycle.is_some_and(|cycle| cycle.agent == agent)
+                || rem.is_some_and(|rem| rem.agent == named(agent))
         })
     };
     let mut out = Vec::new();
     for (name, job) in jobs.iter().filter(|(_, job)| job.enabled) {
-        let KindSpec::Work(work) = &job.spec.kind else {
+        let Some(work) = job.spec.kind.of::<WorkSpec>() else {
             continue;
         };
         let own = format!("{name}-rem");
@@ -111,8 +62,8 @@ pub(super) fn dreams_after(
 pub(super) fn check(jobs: &BTreeMap<String, Job>, sources: &Sources) -> Result<(), ConfigMistake> {
     let mut agents: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, job) in jobs {
-        match &job.spec.kind {
-            KindSpec::Cycle(cycle) => {
+        match job.spec.kind.of::<CycleSpec>() {
+            Some(cycle) => {
                 if job.when == TriggerSpec::Lifecycle {
                     let why = "a lifecycle is what ticks: give it a clock, like \"every 10m\"";
                     return Err(wrong(sources, &format!("jobs.{name}.trigger"), why));
@@ -125,7 +76,7 @@ pub(super) fn check(jobs: &BTreeMap<String, Job>, sources: &Sources) -> Result<(
                     return Err(wrong(sources, &format!("jobs.{name}"), &why));
                 }
             }
-            _ if job.when == TriggerSpec::Lifecycle && !in_cycle(job.spec.kind.as_str()) => {
+            _ if job.when == TriggerSpec::Lifecycle && !in_cycle(job.spec.kind.name()) => {
                 let why = "only jobs of the kinds wake, audit, rem and plan follow a lifecycle";
                 return Err(wrong(sources, &format!("jobs.{name}.trigger"), why));
             }

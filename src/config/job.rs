@@ -6,23 +6,15 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use runner_engine::policy::Policy;
-use runner_engine::publish::RelPath;
 use runner_engine::store::Budget;
-use runner_jobs::command::CommandSpec;
-use runner_jobs::dream::DreamSpec;
+use runner_jobs::kind::ProjectSettings;
+use runner_jobs::kinds::{self, KindRow};
 use runner_jobs::lifecycle::Files;
-use runner_jobs::lifecycle::cycle::CycleSpec;
-use runner_jobs::lifecycle::rem::RemSpec;
-use runner_jobs::lifecycle::work::WorkSpec;
-use runner_jobs::overnight::OvernightSpec;
-use runner_jobs::prompt::PromptSpec;
-use runner_jobs::{JobSpec, KindSpec};
+use runner_jobs::{JobSpec, Kind};
 use runner_text::nearest::nearest;
-use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::curator::{self, Curator, CuratorJob};
-use super::cycle;
+use super::curator::Curator;
 use super::keys::{self, Shape};
 use super::notify;
 use super::policy::{self, Defaults, Groups};
@@ -30,21 +22,7 @@ use super::sandbox::{self, SandboxSettings};
 use super::section::{Section, no_such};
 use super::sources::{ConfigMistake, Sources, unknown, wrong};
 use super::trigger::{TriggerSpec, trigger};
-use super::{Night, overnight, paths, units};
-
-pub(super) const KINDS: [&str; 11] = [
-    "dream",
-    "command",
-    "prompt",
-    "overnight",
-    "rem",
-    "daydream",
-    "lifecycle",
-    "wake",
-    "audit",
-    "plan",
-    "curator",
-];
+use super::{Night, paths, units};
 
 /// A configured job.
 #[derive(Clone, Debug)]
@@ -93,17 +71,7 @@ pub(super) fn job(
     let path = format!("jobs.{name}");
     let key = |key: &str| format!("{path}.{key}");
     let mut section = Section::of(&path, &mut table, sources);
-    let kind = section
-        .text("kind")?
-        .ok_or_else(|| section.wrong(&path, &format!("it has no kind ({})", KINDS.join(", "))))?;
-    if !KINDS.contains(&kind.as_str()) {
-        let near = nearest(&kind, KINDS)
-            .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-        return Err(section.wrong(
-            &key("kind"),
-            &format!("there is no kind {kind:?} ({}){near}", KINDS.join(", ")),
-        ));
-    }
+    let row = kind_row(&mut section, &path)?;
     let when = section
         .parsed("trigger", trigger)?
         .unwrap_or(TriggerSpec::Night);
@@ -119,11 +87,8 @@ pub(super) fn job(
             own.unwrap_or_else(|| around.defaults.zone.clone())
         }
     };
+    let own_retries = section.has("retries");
     let mut policy = around.defaults.policy.clone();
-    if kind == "lifecycle" {
-        // The next tick is its next attempt.
-        policy.retry.count = 0;
-    }
     policy::lay_over(&mut policy, &mut section, around.groups)?;
     let mut sandbox = around.defaults.sandbox.clone();
     sandbox::lay_over(&mut sandbox, &mut section)?;
@@ -133,9 +98,7 @@ pub(super) fn job(
     let backend = section
         .text("backend")?
         .unwrap_or_else(|| "builtin".to_owned());
-    let total = section
-        .parsed("timeout", units::duration)?
-        .unwrap_or_else(|| default_total(&kind));
+    let total = section.parsed("timeout", units::duration)?;
     let mut budget_table = section.table("budget")?.unwrap_or_default();
     let budget_path = key("budget");
     let mut budget_section = Section::of(&budget_path, &mut budget_table, sources);
@@ -147,7 +110,66 @@ pub(super) fn job(
     let day = caps_of(&mut day_section)?;
     day_section.finish()?;
     let known = section.known();
-    let mut rest = section.rest();
+    let rest = in_plain_units(section.rest(), &path, sources)?;
+    let mut kind = own(&path, row, rest, &known, sources)?;
+    kind.adopt(&ProjectSettings {
+        lifecycle: around.lifecycle,
+        curator: &around.curator.spec,
+    });
+    kind.check().map_err(|(own, why)| match own {
+        paths::OUTPUT => paths::refused(sources, &key(own), &why),
+        own => wrong(sources, &key(own), &why),
+    })?;
+    if let (Some(retries), false) = (kind.default_retries(), own_retries) {
+        policy.retry.count = retries;
+    }
+    budget.ideas = budget.ideas.or_else(|| kind.default_ideas());
+    let total = Duration::try_from(total.unwrap_or_else(|| kind.default_timeout()))
+        .map_err(|_| wrong(sources, &key("timeout"), "it is too long"))?;
+    budget.seconds = budget.seconds.or(Some(total.as_secs()));
+    let keep_awake = keep_awake
+        .or(around.defaults.keep_awake)
+        .unwrap_or_else(|| kind.is_unattended() || matches!(when, TriggerSpec::Night));
+    kind.set_keep_awake(keep_awake);
+    let spec = JobSpec {
+        name: name.to_owned(),
+        kind,
+        backend,
+        budget,
+        total,
+    };
+    Ok(Job {
+        success_within,
+        spec,
+        when,
+        enabled,
+        policy,
+        sandbox,
+        keep_awake,
+        zone,
+        day,
+    })
+}
+
+/// Reads the kind of a job.
+fn kind_row(section: &mut Section<'_>, path: &str) -> Result<&'static KindRow, ConfigMistake> {
+    let names = kinds::NAMES;
+    let kind = section
+        .text("kind")?
+        .ok_or_else(|| section.wrong(path, &format!("it has no kind ({})", names.join(", "))))?;
+    kinds::find(&kind).ok_or_else(|| {
+        let near = nearest(&kind, names)
+            .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        section.wrong(
+            &format!("{path}.kind"),
+            &format!("there is no kind {kind:?} ({}){near}", names.join(", ")),
+        )
+    })
+}
+
+/// Turns sizes and durations among the settings of a kind into bytes and seconds.
+fn in_plain_units(mut rest: Table, path: &str, sources: &Sources) -> Result<Table, ConfigMistake> {
+    let key = |key: &str| format!("{path}.{key}");
     // Serde would take a date for text.
     if let Some((dated, _)) = rest.iter().find(|(_, value)| has_date(value)) {
         let why = "no setting is a date; text stands in quotes";
@@ -171,130 +193,7 @@ pub(super) fn job(
         let seconds = seconds.map_err(|why| wrong(sources, &key(span), &why))?;
         rest.insert(span.to_owned(), Value::Integer(seconds));
     }
-    let kind = match kind.as_str() {
-        "dream" => KindSpec::Dream(own::<DreamSpec>((&path, "dream"), rest, &known, sources)?),
-        "command" => KindSpec::Command(own::<CommandSpec>(
-            (&path, "command"),
-            rest,
-            &known,
-            sources,
-        )?),
-        "overnight" => KindSpec::Overnight(own::<OvernightSpec>(
-            (&path, "overnight"),
-            rest,
-            &known,
-            sources,
-        )?),
-        "rem" => KindSpec::Rem(own::<RemSpec>((&path, "rem"), rest, &known, sources)?),
-        "daydream" => KindSpec::Daydream(own((&path, "daydream"), rest, &known, sources)?),
-        "lifecycle" => KindSpec::Cycle(own::<CycleSpec>(
-            (&path, "lifecycle"),
-            rest,
-            &known,
-            sources,
-        )?),
-        word if let Some(kind) = cycle::kind_of(word) => {
-            let work = own::<WorkSpec>((&path, word), rest, &known, sources)?;
-            KindSpec::Work(WorkSpec { kind, ..work })
-        }
-        "curator" => {
-            let own = own::<CuratorJob>((&path, "curator"), rest, &known, sources)?;
-            let own = curator::job(own, around.curator);
-            KindSpec::Curator(own.map_err(|(at, why)| wrong(sources, &key(at), &why))?)
-        }
-        _ => KindSpec::Prompt(own::<PromptSpec>((&path, "prompt"), rest, &known, sources)?),
-    };
-    let mut kind = in_project(kind, around.lifecycle);
-    match &kind {
-        KindSpec::Command(command) => {
-            for artifact in &command.artifacts {
-                target(&artifact.to).map_err(|why| wrong(sources, &key("artifacts"), &why))?;
-            }
-            for path in command.writes.iter().flatten().filter(|path| *path != ".") {
-                target(path).map_err(|why| wrong(sources, &key("writes"), &why))?;
-            }
-        }
-        KindSpec::Prompt(prompt) => {
-            let to = prompt.to.replace("{date}", "date");
-            target(&to).map_err(|why| wrong(sources, &key("to"), &why))?;
-        }
-        KindSpec::Dream(dream) => {
-            check_dream(dream).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
-        }
-        KindSpec::Cycle(own) => {
-            cycle::check_cycle(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
-        }
-        KindSpec::Work(own) => {
-            cycle::check_work(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
-        }
-        KindSpec::Overnight(own) => {
-            paths::output(own).map_err(|why| paths::refused(sources, &key(paths::OUTPUT), &why))?;
-            overnight::check(own).map_err(|(own, why)| wrong(sources, &key(own), &why))?;
-        }
-        KindSpec::Report | KindSpec::Curator(_) => {}
-        KindSpec::Rem(own) => {
-            let agent = own.agent.as_deref().unwrap_or_default();
-            cycle::check_names(agent, &own.board)
-                .map_err(|(own, why)| wrong(sources, &key(own), &why))?;
-        }
-        KindSpec::Daydream(own) => {
-            let agent = own.agent.as_deref().unwrap_or_default();
-            cycle::check_names(agent, "x").map_err(|(own, why)| wrong(sources, &key(own), &why))?;
-        }
-    }
-    if let (KindSpec::Dream(dream), None) = (&kind, budget.ideas) {
-        budget.ideas = Some(dream.max_ideas as u64);
-    }
-    let total =
-        Duration::try_from(total).map_err(|_| wrong(sources, &key("timeout"), "it is too long"))?;
-    budget.seconds = budget.seconds.or(Some(total.as_secs()));
-    let keep_awake = keep_awake
-        .or(around.defaults.keep_awake)
-        .unwrap_or_else(|| is_nightly(&kind, &when));
-    if let KindSpec::Overnight(own) = &mut kind {
-        own.keep_awake = keep_awake;
-    }
-    let spec = JobSpec {
-        name: name.to_owned(),
-        kind,
-        backend,
-        budget,
-        total,
-    };
-    Ok(Job {
-        success_within,
-        spec,
-        when,
-        enabled,
-        policy,
-        sandbox,
-        keep_awake,
-        zone,
-        day,
-    })
-}
-
-/// Reports whether the user is likely to be away while the job runs, judged by its kind. A command,
-/// prompt, report or curator job counts as nightly only if the night triggers it; in any other case
-/// its own setting must state it.
-fn is_nightly(kind: &KindSpec, when: &TriggerSpec) -> bool {
-    let by_day = matches!(
-        kind,
-        KindSpec::Command(_) | KindSpec::Prompt(_) | KindSpec::Report | KindSpec::Curator(_)
-    );
-    !by_day || matches!(when, TriggerSpec::Night)
-}
-
-/// Sets the paths of the project's lifecycle files in the kinds that use them.
-fn in_project(mut kind: KindSpec, lifecycle: &Files) -> KindSpec {
-    match &mut kind {
-        KindSpec::Rem(rem) => rem.files = lifecycle.clone(),
-        KindSpec::Daydream(daydream) => daydream.files = lifecycle.clone(),
-        KindSpec::Cycle(cycle) => cycle.files = lifecycle.clone(),
-        KindSpec::Work(work) => work.files = lifecycle.clone(),
-        _ => {}
-    }
-    kind
+    Ok(rest)
 }
 
 fn has_date(value: &Value) -> bool {
@@ -303,56 +202,6 @@ fn has_date(value: &Value) -> bool {
         Value::Array(items) => items.iter().any(has_date),
         Value::Table(table) => table.values().any(has_date),
         _ => false,
-    }
-}
-
-/// Checks a dream's own settings. The error holds the key and the reason.
-fn check_dream(dream: &DreamSpec) -> Result<(), (&'static str, String)> {
-    let path = |key, text: &str| match paths::reserved(text, &paths::NOT_OF_DREAMS) {
-        Some(never) => Err((key, format!("{text:?}: no dream job uses {never}"))),
-        None => RelPath::new(text).map_err(|error| (key, error.to_string())),
-    };
-    let ideas = path("ideas", &dream.ideas)?;
-    let dreams = path("dreams", &dream.dreams)?;
-    path("done", &dream.done)?;
-    path("specs", &dream.specs)?;
-    for file in &dream.canonical {
-        RelPath::new(file).map_err(|error| ("canonical", error.to_string()))?;
-    }
-    if ideas.is_within(&dreams) {
-        let why = format!("the ideas ({ideas}) lie where the dreams are written ({dreams})");
-        return Err(("ideas", why));
-    }
-    if dream.max_ideas == 0 {
-        return Err(("max_ideas", "it must be 1 at least, it is 0".to_owned()));
-    }
-    Ok(())
-}
-
-/// Paths that no job may write to: git's own files, runner's own files and the settings that it
-/// reads, the proposals and journals that accept only checked data, and the files that agents obey.
-pub const NEVER: [&str; 10] = [
-    ".git",
-    ".runner",
-    "runner.toml",
-    super::FOREIGN_FILE,
-    "dreams",
-    "rem",
-    "_steps.jsonl",
-    ".claude",
-    ".codex",
-    ".mcp.json",
-];
-
-/// Checks that a job may write to `to`.
-pub(super) fn target(to: &str) -> Result<(), String> {
-    RelPath::new(to).map_err(|error| error.to_string())?;
-    if to.contains(['{', '}']) {
-        return Err(format!("{to:?} has a placeholder that is not {{date}}"));
-    }
-    match paths::reserved(to, &NEVER) {
-        Some(never) => Err(format!("{to:?}: no job places anything in {never}")),
-        None => Ok(()),
     }
 }
 
@@ -378,16 +227,18 @@ pub(super) fn folder(text: &str) -> &str {
 
 /// Reads the settings that only this kind has. Errors use runner's own wording, because the
 /// deserializer's messages describe the program's internals.
-fn own<T: DeserializeOwned>(
-    (path, kind): (&str, &str),
+fn own(
+    path: &str,
+    row: &KindRow,
     mut table: Table,
     common: &[&str],
     sources: &Sources,
-) -> Result<T, ConfigMistake> {
+) -> Result<Box<dyn Kind>, ConfigMistake> {
+    let kind = row.name;
     for key in FOLDERS {
         table.get_mut(key).into_iter().for_each(as_folder);
     }
-    let error: toml::de::Error = match Value::Table(table.clone()).try_into() {
+    let error = match (row.read)(Value::Table(table.clone())) {
         Ok(own) => return Ok(own),
         Err(error) => error,
     };
@@ -402,7 +253,7 @@ fn own<T: DeserializeOwned>(
     // The deserializer does not name the key of a wrong value: it is found by trying each alone.
     let alone = |key: &str, value: &Value| {
         let table = Table::from_iter([(key.to_owned(), value.clone())]);
-        let error = Value::Table(table).try_into::<T>().err();
+        let error = (row.read)(Value::Table(table)).err();
         error.is_some_and(|error| {
             let missing = missing(&error);
             missing.is_none_or(|field| known.iter().all(|known| *known != field))
@@ -470,17 +321,6 @@ fn brief(value: &Value) -> String {
         return text;
     }
     text.chars().take(SHOWN).chain(['…']).collect()
-}
-
-fn default_total(kind: &str) -> SignedDuration {
-    match kind {
-        "dream" => SignedDuration::from_mins(30),
-        "command" => SignedDuration::from_hours(1),
-        "rem" | "daydream" => SignedDuration::from_mins(5),
-        "lifecycle" | "wake" | "audit" | "plan" => SignedDuration::from_mins(12),
-        "overnight" => SignedDuration::from_hours(8),
-        _ => SignedDuration::from_mins(10),
-    }
 }
 
 /// Reads the `budget` table of a level, if there is one.

@@ -3,10 +3,9 @@
 
 use runner_engine::publish::RelPath;
 use runner_jobs::lifecycle::Files;
+use runner_jobs::reserved::{NEVER, reserved};
 use toml::Table;
 
-use super::job::NEVER;
-use super::paths;
 use super::section::Section;
 use super::sources::{ConfigMistake, Sources};
 
@@ -27,7 +26,7 @@ pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Files, ConfigM
 /// Checks that a path lies in the project and in none of the reserved places.
 fn of_project(text: &str) -> Result<String, String> {
     RelPath::new(text).map_err(|error| error.to_string())?;
-    match paths::reserved(text, &NEVER) {
+    match reserved(text, &NEVER) {
         Some(never) => Err(format!("{text:?} lies in {never}, which is not its place")),
         None => Ok(text.to_owned()),
     }
@@ -38,7 +37,7 @@ fn of_project(text: &str) -> Result<String, String> {
 fn private(text: &str) -> Result<String, String> {
     RelPath::new(text).map_err(|error| error.to_string())?;
     let name = text.rsplit('/').next().unwrap_or(text);
-    if !name.starts_with('_') || paths::reserved(text, &[".git"]).is_some() {
+    if !name.starts_with('_') || reserved(text, &[".git"]).is_some() {
         return Err(format!("{text:?}: its name must begin with an underscore"));
     }
     Ok(text.to_owned())

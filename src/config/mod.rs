@@ -17,7 +17,6 @@ mod job;
 mod keys;
 mod lifecycle;
 pub mod notify;
-mod overnight;
 mod overrides;
 mod paths;
 mod policy;
@@ -56,7 +55,7 @@ use sources::{ConfigMistake, Layer, Sources, merge, parse, read, read_user, wron
 pub use check::mistakes;
 pub use ctxrc::FILE as FOREIGN_FILE;
 pub use edit::{Edit, edit, edit_text};
-pub use job::{Job, NEVER};
+pub use job::Job;
 pub use notify::Notify;
 pub use overrides::{OverrideScope, Overrides};
 pub use pools::Pool;
@@ -130,7 +129,7 @@ impl Config {
             .iter()
             .map(|(name, job)| NewJob {
                 name: name.clone(),
-                kind: job.spec.kind.as_str().to_owned(),
+                kind: job.spec.kind.name().to_owned(),
                 schedule: self.schedule(job),
                 policy: job.policy.clone(),
                 enabled: job.enabled,
@@ -394,8 +393,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, ConfigMistak
             }
             return Err(top.wrong(&format!("{path}.backend"), &why));
         }
-        if let runner_jobs::KindSpec::Overnight(own) = &job.spec.kind
-            && let Some(runner) = own.runners.iter().find(|it| !backends.contains_key(*it))
+        if let Some(runner) = (job.spec.kind.panel().iter()).find(|it| !backends.contains_key(*it))
         {
             let mut why = format!("there is no [backends.{runner}]");
             if let Some(near) = nearest(runner, backends.keys().map(String::as_str)) {

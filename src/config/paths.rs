@@ -17,46 +17,15 @@
 use std::collections::BTreeMap;
 
 use runner_engine::publish::RelPath;
-use runner_jobs::KindSpec;
 use runner_jobs::lifecycle::Files;
 use runner_jobs::overnight::{OvernightSpec, ownership};
 
 use super::curator::Curator;
-use super::job::{Job, target};
+use super::job::Job;
 use super::sources::{ConfigMistake, Fix, Sources, wrong};
 
 /// The setting with a night's output folder.
 pub(super) const OUTPUT: &str = "output_dir";
-
-/// The folders that the settings of a dream job do not name. Its own folder is not among them.
-pub(super) const NOT_OF_DREAMS: [&str; 8] = [
-    ".git",
-    ".runner",
-    "runner.toml",
-    "rem",
-    "_steps.jsonl",
-    ".claude",
-    ".codex",
-    ".mcp.json",
-];
-
-/// Returns the reserved name that `path` begins with. Git's folder is always reserved and found at
-/// any depth: a repository may contain others.
-pub(super) fn reserved<'n>(path: &str, names: &[&'n str]) -> Option<&'n str> {
-    let first = path.split('/').next().unwrap_or(path);
-    let is_git = |part: &str| part.eq_ignore_ascii_case(".git");
-    let found = (names.iter()).find(|name| name.eq_ignore_ascii_case(first));
-    found.copied().or_else(|| {
-        let inner = path.split('/').any(is_git);
-        inner.then_some(".git")
-    })
-}
-
-/// Checks the text of an output folder.
-pub(super) fn output(own: &OvernightSpec) -> Result<(), String> {
-    ownership::parse(&own.output_dir).map_err(|error| error.to_string())?;
-    target(&own.output_dir)
-}
 
 /// Creates the mistake for an output folder that a night must not move. It has exit code 78 in
 /// every layer.
@@ -72,44 +41,32 @@ pub(super) fn check(
     lifecycle: &Files,
     sources: &Sources,
 ) -> Result<(), ConfigMistake> {
-    let nights = jobs.iter().filter_map(|(name, job)| match &job.spec.kind {
-        KindSpec::Overnight(own) => Some((name, own)),
-        _ => None,
-    });
+    let nights = jobs
+        .iter()
+        .filter_map(|(name, job)| Some((name, job.spec.kind.of::<OvernightSpec>()?)));
     let nights: Vec<(&String, &OvernightSpec)> = nights.collect();
     if nights.is_empty() {
         return Ok(());
     }
     let mut others = vec![
-        ("curator.worker_dir".to_owned(), &curator.spec.worker_dir),
-        ("curator.ideas".to_owned(), &curator.spec.ideas),
-        ("curator.learnings".to_owned(), &curator.spec.learnings),
-        ("lifecycle.steps".to_owned(), &lifecycle.steps),
-        ("lifecycle.daydreams".to_owned(), &lifecycle.daydreams),
+        (
+            "curator.worker_dir".to_owned(),
+            curator.spec.worker_dir.clone(),
+        ),
+        ("curator.ideas".to_owned(), curator.spec.ideas.clone()),
+        (
+            "curator.learnings".to_owned(),
+            curator.spec.learnings.clone(),
+        ),
+        ("lifecycle.steps".to_owned(), lifecycle.steps.clone()),
+        (
+            "lifecycle.daydreams".to_owned(),
+            lifecycle.daydreams.clone(),
+        ),
     ];
     for (name, job) in jobs {
-        let mut add = |setting: &str, path| others.push((format!("jobs.{name}.{setting}"), path));
-        match &job.spec.kind {
-            KindSpec::Dream(own) => {
-                add("ideas", &own.ideas);
-                add("dreams", &own.dreams);
-                add("done", &own.done);
-                add("specs", &own.specs);
-                own.canonical.iter().for_each(|it| add("canonical", it));
-            }
-            KindSpec::Command(own) => {
-                (own.artifacts.iter()).for_each(|it| add("artifacts", &it.to))
-            }
-            KindSpec::Prompt(own) => add("to", &own.to),
-            KindSpec::Overnight(own) => {
-                add(OUTPUT, &own.output_dir);
-                add("queue", &own.queue);
-            }
-            KindSpec::Rem(own) => add("board", &own.board),
-            KindSpec::Cycle(own) => add("board", &own.board),
-            KindSpec::Work(own) => add("board", &own.board),
-            KindSpec::Daydream(_) | KindSpec::Curator(_) | KindSpec::Report => {}
-        }
+        let paths = job.spec.kind.paths().into_iter();
+        others.extend(paths.map(|(setting, path)| (format!("jobs.{name}.{setting}"), path)));
     }
     for (name, own) in nights {
         let Ok(output) = ownership::parse(&own.output_dir) else {

@@ -93,7 +93,7 @@ fn of_kinds(keys: &[Key]) -> Value {
             "then": { "propertyNames": { "enum": own } },
         })
     };
-    Value::Array(super::job::KINDS.iter().map(rule).collect())
+    Value::Array(runner_jobs::kinds::NAMES.iter().map(rule).collect())
 }
 
 /// Adds a property. If two kinds have a key of the same name, the descriptions of both are joined.

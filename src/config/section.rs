@@ -87,6 +87,11 @@ impl<'a> Section<'a> {
     }
 
     /// Takes a key without checking its value.
+    /// Reports whether the table has a key that was not read yet.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
     pub(super) fn value(&mut self, key: &'static str) -> Option<Value> {
         self.known.push(key);
         self.table.remove(key)

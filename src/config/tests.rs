@@ -4,6 +4,9 @@ use std::fs;
 
 use runner_engine::policy::{CatchUpScope, Overlap, Policy};
 
+use runner_jobs::command::CommandSpec;
+use runner_jobs::dream::DreamSpec;
+
 use super::*;
 
 fn with(text: &str) -> Result<Config, Failure> {
@@ -30,7 +33,7 @@ fn the_embedded_default_is_whole_and_good() {
 fn a_project_overrides_key_by_key() {
     let config = with("[night]\nat = \"23:15\"\n[jobs.dream]\nmax_ideas = 7\n").unwrap();
     assert_eq!(config.night.at.to_string(), "23:15:00");
-    let runner_jobs::KindSpec::Dream(dream) = &config.jobs["dream"].spec.kind else {
+    let Some(dream) = config.jobs["dream"].spec.kind.of::<DreamSpec>() else {
         panic!("not a dream")
     };
     assert_eq!(dream.max_ideas, 7);
@@ -68,7 +71,7 @@ fn mistakes_name_the_file_the_line_and_the_nearest_key() {
         (
             "[jobs.a]\nkind = \"command\"\nprogram = \"x\"\nartifacts = [{ from = \"a\", to = \".Git/config\" }]\n",
             ":4",
-            "no job places anything in .git",
+            "no job writes to .git",
         ),
         (
             "[jobs.a]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"../x.md\"\n",
@@ -247,7 +250,7 @@ fn a_command_line_overrides_one_job() {
     assert_eq!(dream.spec.budget.ideas, Some(2));
     assert!(dream.policy.quiet.is_some());
     let config = with_set(COMMANDS, "a", &[("program", "3 4"), ("args", "[\"-c\"]")]).unwrap();
-    let runner_jobs::KindSpec::Command(command) = &config.jobs["a"].spec.kind else {
+    let Some(command) = config.jobs["a"].spec.kind.of::<CommandSpec>() else {
         panic!("not a command")
     };
     assert_eq!((command.program.as_str(), command.args.len()), ("3 4", 1));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use runner_backends::{Surroundings, check};
 use runner_engine::store::Store;
-use runner_jobs::KindSpec;
+use runner_jobs::kind::Asks;
 
 use super::{DoctorFinding, quote_path};
 use crate::config::{self, Config};
@@ -130,8 +130,7 @@ fn agents(home: &Env, root: &Path, config: &Config) -> Vec<DoctorFinding> {
 
 /// Returns the enabled jobs that ask a backend.
 fn asking(config: &Config) -> impl Iterator<Item = (&String, &config::Job)> {
-    let asks =
-        |job: &config::Job| !matches!(job.spec.kind, KindSpec::Command(_) | KindSpec::Report);
+    let asks = |job: &config::Job| job.spec.kind.asks() != Asks::Never;
     (config.jobs.iter()).filter(move |(_, job)| job.enabled && asks(job))
 }
 
@@ -140,10 +139,10 @@ impl NeededPrograms {
     fn add(&mut self, root: &Path, config: &Config) {
         let who = |name: &str| format!("job {name} of {}", root.display());
         for (name, job) in config.jobs.iter().filter(|(_, job)| job.enabled) {
-            if let KindSpec::Command(command) = &job.spec.kind {
-                let program = match command.program.contains('/') {
-                    true => root.join(&command.program).display().to_string(),
-                    false => command.program.clone(),
+            if let Some(program) = job.spec.kind.program() {
+                let program = match program.contains('/') {
+                    true => root.join(program).display().to_string(),
+                    false => program.to_owned(),
                 };
                 self.programs.entry(program).or_default().push(who(name));
             }

@@ -10,7 +10,6 @@ use runner_engine::outcome::Outcome;
 use runner_engine::schedule::Trigger;
 use runner_engine::store::{Project, RunFilter, Store};
 use runner_engine::tick::REPORT_JOB;
-use runner_jobs::KindSpec;
 
 use super::{DoctorFinding, quote_path, surroundings};
 use crate::cli::{Failure, show};
@@ -116,17 +115,17 @@ fn one(
                 ),
             )
             .hint(format!(
-                "runner -C {} ack {}",
+                "runner -C {} jobs reset {}",
                 quote_path(&known.path),
                 mark.job
             )),
         );
     }
     for job in here.config.jobs.values() {
-        let KindSpec::Dream(dream) = &job.spec.kind else {
+        let Some(lock) = job.spec.kind.lock_file() else {
             continue;
         };
-        let path = known.path.join(&dream.dreams).join(".lock");
+        let path = known.path.join(lock);
         match ContractLock::inspect(&path, now) {
             Err(LockError::Foreign { path, content }) => found.push(DoctorFinding::note(
                 path.display().to_string(),

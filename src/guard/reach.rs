@@ -4,25 +4,24 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use runner_jobs::lifecycle::manifest;
+use runner_jobs::JobSpec;
+use runner_jobs::kind::Works;
+use runner_jobs::lifecycle::cycle::CycleSpec;
 use runner_jobs::lifecycle::work::prompt_file;
-use runner_jobs::{JobSpec, KindSpec};
+use runner_jobs::reserved::NEVER;
 
 use crate::cli::Failure;
-use crate::config::{Config, NEVER};
+use crate::config::Config;
 use crate::cycles;
 use crate::project::identity;
 
-/// Returns the same paths for an agent. An agent commits its work, so git's folder is added to the
-/// paths that it may write.
-pub fn of_agent(
-    root: &Path,
-    writes: Option<&[String]>,
-    config: &Config,
-) -> (Vec<PathBuf>, Vec<PathBuf>) {
+/// Returns the paths that a job's own processes may write, and the paths below them that they may not.
+pub fn of_works(root: &Path, works: Works<'_>, config: &Config) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (Works::Program(writes) | Works::Agent(writes)) = works;
     let (mut write, keep) = working(root, writes, config);
     let git = root.join(".git");
-    if git.is_dir() && !write.iter().any(|path| path == root) {
+    // An agent commits, whatever else it may write.
+    if matches!(works, Works::Agent(_)) && git.is_dir() && !write.iter().any(|path| path == root) {
         write.push(git);
     }
     (write, keep)
@@ -54,11 +53,11 @@ pub fn working(
         .filter(|name| **name != ".git")
         .map(|name| root.join(name))
         .collect();
-    let dreams = config.jobs.values().filter_map(|job| match &job.spec.kind {
-        KindSpec::Dream(dream) => Some(root.join(&dream.dreams)),
-        _ => None,
-    });
-    keep.extend(dreams);
+    let protected = config
+        .jobs
+        .values()
+        .flat_map(|job| job.spec.kind.protects());
+    keep.extend(protected.map(|path| root.join(path)));
     let own = [&config.lifecycle.steps, &config.lifecycle.daydreams];
     keep.extend(own.map(|path| root.join(path)));
     keep.extend(steering(root, config));
@@ -80,17 +79,14 @@ pub fn steering(root: &Path, config: &Config) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut prompts = Vec::new();
     for job in config.jobs.values() {
-        match &job.spec.kind {
-            KindSpec::Cycle(cycle) => {
-                found.extend(cycles::file(cycle).and_then(|file| within(root, &file)));
-                // One that cannot be read names no prompt, and no run of it starts.
-                let states =
-                    cycles::cycle_of(root, cycle).map_or_else(|_| Vec::new(), |it| it.states);
-                prompts.extend(states.into_iter().filter_map(|state| state.prompt));
-            }
-            KindSpec::Work(work) => prompts.extend(work.prompt.clone()),
-            _ => {}
-        }
+        prompts.extend(job.spec.kind.prompts());
+        let Some(cycle) = job.spec.kind.of::<CycleSpec>() else {
+            continue;
+        };
+        found.extend(cycles::file(cycle).and_then(|file| within(root, &file)));
+        // One that cannot be read names no prompt, and no run of it starts.
+        let states = cycles::cycle_of(root, cycle).map_or_else(|_| Vec::new(), |it| it.states);
+        prompts.extend(states.into_iter().filter_map(|state| state.prompt));
     }
     let files = prompts.iter().filter_map(|prompt| prompt_file(prompt));
     found.extend(files.filter_map(|file| within(root, file)));
@@ -102,21 +98,16 @@ pub fn steering(root: &Path, config: &Config) -> Vec<PathBuf> {
 /// # Errors
 /// It does; the setting must name another file.
 pub fn check_targets(root: &Path, spec: &JobSpec, config: &Config) -> Result<(), Failure> {
-    let (key, targets): (_, Vec<&str>) = match &spec.kind {
-        KindSpec::Command(command) => {
-            let artifacts = command.artifacts.iter();
-            ("artifacts", artifacts.map(|it| it.to.as_str()).collect())
-        }
-        KindSpec::Prompt(prompt) => ("to", vec![&prompt.to]),
-        _ => return Ok(()),
+    let Some((key, targets)) = spec.kind.unchecked_targets() else {
+        return Ok(());
     };
     let kept = steering(root, config);
-    let meets = |target: &&str| {
+    let meets = |target: &String| {
         let path = root.join(target);
         kept.iter()
             .any(|kept| path.starts_with(kept) || kept.starts_with(&path))
     };
-    match targets.into_iter().find(meets) {
+    match targets.iter().find(|target| meets(target)) {
         None => Ok(()),
         Some(target) => Err(Failure::configuration(format!(
             "job {:?} would write {target:?}, which decides what the jobs of this project do",
@@ -171,50 +162,25 @@ fn git_keeps(git: &Path) -> Vec<PathBuf> {
 /// Returns the paths that a job may write, itself or through runner, and the paths among them that
 /// it must not write.
 pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    match &spec.kind {
-        KindSpec::Dream(dream) => (vec![root.join(&dream.dreams)], Vec::new()),
-        KindSpec::Prompt(prompt) => {
-            // The date is the night's; until then any file of that form is as good.
-            let to = root.join(&prompt.to);
-            let folder = to.parent().unwrap_or(root).to_owned();
-            let published = if prompt.to.contains("{date}") {
-                folder
-            } else {
-                to
-            };
-            (vec![published], Vec::new())
-        }
-        KindSpec::Command(command) => {
-            let (mut write, keep) = working(root, command.writes.as_deref(), config);
-            write.extend(
-                command
-                    .artifacts
-                    .iter()
-                    .map(|artifact| root.join(&artifact.to)),
-            );
+    let kind = &spec.kind;
+    let publishes = |paths: Vec<String>| paths.into_iter().map(|path| published(root, &path));
+    match kind.works() {
+        Some(works @ Works::Agent(_)) => of_works(root, works, config),
+        Some(works @ Works::Program(_)) => {
+            let (mut write, keep) = of_works(root, works, config);
+            write.extend(publishes(kind.touches()));
             (write, keep)
         }
-        // The widest of its states.
-        KindSpec::Cycle(cycle) => of_agent(root, cycle.writes.as_deref(), config),
-        KindSpec::Work(work) => of_agent(root, work.writes.as_deref(), config),
-        KindSpec::Overnight(own) => {
-            use runner_jobs::overnight::{corpus, lock};
-            let corpus = root.join(corpus::FOLDER);
-            let mut write: Vec<PathBuf> =
-                corpus::SUBPATHS.iter().map(|it| corpus.join(it)).collect();
-            write.extend([root.join(lock::FOLDER), root.join(&own.output_dir)]);
-            (write, Vec::new())
-        }
-        KindSpec::Report => (vec![root.join(runner_jobs::report::FOLDER)], Vec::new()),
-        KindSpec::Rem(rem) => (
-            vec![root.join(manifest::folder(rem.agent.as_deref()))],
-            Vec::new(),
-        ),
-        KindSpec::Daydream(daydream) => (vec![root.join(&daydream.files.daydreams)], Vec::new()),
-        KindSpec::Curator(curator) => {
-            let write = [&curator.worker_dir, &curator.ideas, &curator.learnings];
-            (write.map(|path| root.join(path)).to_vec(), Vec::new())
-        }
+        None => (publishes(kind.touches()).collect(), Vec::new()),
+    }
+}
+
+/// Returns where a file is published. Until the night, `{date}` stands for any name in its folder.
+fn published(root: &Path, path: &str) -> PathBuf {
+    let to = root.join(path);
+    match path.contains("{date}") {
+        true => to.parent().unwrap_or(root).to_owned(),
+        false => to,
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use jiff::civil::Time;
 use runner_engine::files::{DOCUMENT, read_text_in};
 use runner_engine::schedule::Trigger;
-use runner_jobs::KindSpec;
+use runner_jobs::kind::Asks;
 
 use super::plan::SetupStep;
 use super::record::{ChangedFile, ServedProject};
@@ -125,7 +125,7 @@ fn settings(config: &Config, wish: &SetupOptions) -> Result<Vec<(String, String)
         config.job(name)?;
     }
     for (name, job) in &config.jobs {
-        let asks = !matches!(job.spec.kind, KindSpec::Command(_) | KindSpec::Report);
+        let asks = job.spec.kind.asks() != Asks::Never;
         let meant = match wish.jobs.is_empty() {
             true => asks,
             false => wish.jobs.contains(name),

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{INPUT, Git, GitError, Read};
+use super::{Git, GitError, INPUT, Read};
 use crate::files::open_in;
 use crate::process::ExitStatus;
 

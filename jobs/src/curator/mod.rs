@@ -26,6 +26,7 @@ pub mod events;
 pub mod handle;
 pub mod ingest;
 pub mod job;
+mod kind;
 pub mod lint;
 pub mod queue;
 pub mod seed;

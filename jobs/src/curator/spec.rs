@@ -1,21 +1,30 @@
 //! The settings of `[curator]`, and of a job of this kind.
 
+use serde::{Deserialize, Serialize};
+
 use super::job::CuratorJobKind;
 
 /// The folders that a curator works on, and its limits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct CuratorSpec {
     /// Its folder with the queue, below the project's root.
+    #[serde(skip)]
     pub worker_dir: String,
     /// Where the notes are: below the root, or an absolute path that is only read.
+    #[serde(skip)]
     pub vault_dir: String,
     /// Where drafts of ideas go.
+    #[serde(skip)]
     pub ideas: String,
     /// Where learnings go.
+    #[serde(skip)]
     pub learnings: String,
     /// The most job files begun in any 60 minutes.
+    #[serde(skip)]
     pub hourly_cap: u32,
     /// The kinds that are handled.
+    #[serde(skip)]
     pub kinds: Vec<CuratorJobKind>,
     /// The most job files of one run.
     pub batch: u32,

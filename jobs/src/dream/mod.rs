@@ -18,6 +18,7 @@ pub mod delta;
 mod dirty;
 pub mod features;
 pub mod inventory;
+mod kind;
 pub mod leak;
 mod pass_summary;
 pub mod proposal;

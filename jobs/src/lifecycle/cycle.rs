@@ -6,21 +6,25 @@
 
 use std::path::Path;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use runner_engine::digest::Digest;
 use runner_engine::files::read_text_named;
 use runner_engine::outcome::{Class, Outcome};
+use runner_engine::publish::RelPath;
 use runner_engine::scope::Expect;
 use runner_text::org::BoardForm;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::Files;
+use super::newest;
 use super::position::{self, BadPosition, Position};
 use super::spec::{self, CycleState, Spec, SpecError, StateKind};
 use super::step::{CycleStep, TickFacts, step};
 use super::work::{self, WorkSpec};
+use super::{Files, settings};
+use crate::dry_run::DryRunPlan;
 use crate::failmark;
+use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, Works, given_input};
 use crate::{Context, Finished, JobError};
 
 /// The name of the cycle's failures on a recording.
@@ -81,6 +85,12 @@ impl AgentPosition {
 }
 
 impl CycleSpec {
+    /// Returns where the agent stands, if its current state is one in which it works.
+    fn working_state(&self) -> Option<&AgentPosition> {
+        let now = self.now.as_ref()?;
+        (now.state().kind != StateKind::Rem).then_some(now)
+    }
+
     /// Returns the current state, if it is known.
     pub fn state(&self) -> Option<&CycleState> {
         self.now.as_ref().map(AgentPosition::state)
@@ -262,4 +272,80 @@ fn stage(
     ctx.scope
         .stage(&path, format!("{after}\n").as_bytes(), expect)?;
     Ok(after.clone())
+}
+
+impl Kind for CycleSpec {
+    fn name(&self) -> &'static str {
+        "lifecycle"
+    }
+
+    fn run(&self, ctx: &mut Context<'_>, job: &str) -> Result<Finished, JobError> {
+        run(ctx, self, job)
+    }
+
+    fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
+        let mut plan = match self.working_state() {
+            Some(now) => self.work(now).dry_run(ctx)?,
+            None => DryRunPlan::default(),
+        };
+        plan.checks = vec![
+            "the gate of its state is open, and its position is what was read".to_owned(),
+            "its position moves on only with what the state published".to_owned(),
+        ];
+        Ok(plan)
+    }
+
+    fn publishes(&self) -> Targets {
+        Targets::Folders(vec![newest::folder(&self.agent), ".runner".to_owned()])
+    }
+
+    fn check(&self) -> Result<(), BadSetting> {
+        if let Some(path) = &self.cycle {
+            RelPath::new(path).map_err(|error| ("cycle", error.to_string()))?;
+        }
+        settings::check(&self.agent, &self.board, self.writes.as_deref())
+    }
+
+    fn adopt(&mut self, project: &ProjectSettings<'_>) {
+        self.files = project.lifecycle.clone();
+    }
+
+    fn given(&self) -> Value {
+        json!({ "files": self.files, "now": self.now })
+    }
+
+    fn give(&mut self, given: Value) -> Result<(), String> {
+        self.files = given_input(&given, "files")?;
+        self.now = given_input::<Option<AgentPosition>>(&given, "now")?;
+        match &self.now {
+            Some(now) if now.spec.states.is_empty() => Err("its cycle has no state".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn default_timeout(&self) -> SignedDuration {
+        SignedDuration::from_mins(12)
+    }
+
+    /// The next tick is the next attempt.
+    fn default_retries(&self) -> Option<u32> {
+        Some(0)
+    }
+
+    /// A cycle backs off by itself and is never given up.
+    fn opens_breaker(&self) -> bool {
+        false
+    }
+
+    fn works(&self) -> Option<Works<'_>> {
+        Some(Works::Agent(self.writes.as_deref()))
+    }
+
+    fn works_now(&self) -> Option<Works<'_>> {
+        self.working_state().and_then(|_| self.works())
+    }
+
+    fn paths(&self) -> Vec<(&'static str, String)> {
+        vec![("board", self.board.clone())]
+    }
 }

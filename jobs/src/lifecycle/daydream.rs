@@ -19,7 +19,9 @@ use runner_text::fence::Fence;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Files, manifest};
+use super::{Files, manifest, settings};
+use crate::dry_run::{DryRunPlan, priced};
+use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, given_input};
 use crate::steps::ToolStep;
 use crate::{Context, Finished, JobError};
 
@@ -193,6 +195,54 @@ fn musing(text: &str) -> String {
         .collect();
     let words: Vec<&str> = text.split_whitespace().take(WORDS).collect();
     words.join(" ").to_lowercase().chars().take(400).collect()
+}
+
+impl Kind for DaydreamSpec {
+    fn name(&self) -> &'static str {
+        "daydream"
+    }
+
+    fn run(&self, ctx: &mut Context<'_>, _job: &str) -> Result<Finished, JobError> {
+        run(ctx, self)
+    }
+
+    fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
+        let request = question(ctx, self);
+        Ok(DryRunPlan {
+            requests: vec![priced(ctx, request, 0)?],
+            checks: vec!["the answer is text; it is lowercased and cut at 40 words".to_owned()],
+            ..DryRunPlan::default()
+        })
+    }
+
+    fn publishes(&self) -> Targets {
+        Targets::Files(vec![self.files.daydreams.clone()])
+    }
+
+    fn check(&self) -> Result<(), BadSetting> {
+        settings::check(
+            self.agent.as_deref().unwrap_or_default(),
+            super::BOARD,
+            None,
+        )
+    }
+
+    fn adopt(&mut self, project: &ProjectSettings<'_>) {
+        self.files = project.lifecycle.clone();
+    }
+
+    fn given(&self) -> Value {
+        json!({ "files": self.files })
+    }
+
+    fn give(&mut self, given: Value) -> Result<(), String> {
+        self.files = given_input(&given, "files")?;
+        Ok(())
+    }
+
+    fn default_timeout(&self) -> SignedDuration {
+        SignedDuration::from_mins(5)
+    }
 }
 
 #[cfg(test)]

@@ -6,41 +6,19 @@ pub mod board;
 pub mod cycle;
 pub mod daydream;
 pub mod entry;
+pub mod files;
 pub mod manifest;
 pub mod newest;
 pub mod orient;
 pub mod position;
 pub mod publish;
 pub mod rem;
+mod settings;
 pub mod spec;
 pub mod step;
 pub mod work;
 
-use serde::{Deserialize, Serialize};
+pub use files::Files;
 
 /// The board that a project has when it names none of its own.
 pub const BOARD: &str = "plan.org";
-
-/// A project's settings for the lifecycle's files.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Files {
-    /// The record of tools, below the project.
-    pub steps: String,
-    /// The daydreams, below the project.
-    pub daydreams: String,
-    /// Whether an entry is committed once it is published.
-    pub commit: bool,
-    /// Whether that commit is pushed.
-    pub push: bool,
-}
-
-impl Default for Files {
-    fn default() -> Self {
-        Self {
-            steps: crate::steps::FILE.to_owned(),
-            daydreams: "daydreams.json".to_owned(),
-            commit: false,
-            push: false,
-        }
-    }
-}

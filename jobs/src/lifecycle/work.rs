@@ -10,6 +10,7 @@
 //! and the record of its tools are the facts. This module must never write a journal, and never ask
 //! an agent to write one.
 
+use jiff::SignedDuration;
 use runner_backends::{Request, RequestLimits, Source};
 use runner_engine::git::Git;
 use runner_engine::git::changes::Untracked;
@@ -22,10 +23,12 @@ use serde_json::{Value, json};
 
 use super::board::{self, BoardEditor, BoardError, BoardRequest};
 use super::entry::Entry;
-use super::newest::{folder, newest_in};
+use super::newest::{self, folder, newest_in};
 use super::orient::{Orientation, orient};
 use super::spec::StateKind;
-use super::{Files, audit};
+use super::{Files, audit, settings};
+use crate::dry_run::{DryRunPlan, priced};
+use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, Works, given_input};
 use crate::manual_edit::{EditActor, ManualEditError};
 use crate::steps::StepsFile;
 use crate::{Context, Finished, JobError};
@@ -63,6 +66,14 @@ pub struct WorkSpec {
     /// The state's own description.
     #[serde(skip)]
     pub about: String,
+}
+
+impl WorkSpec {
+    /// Returns the settings for work of this kind.
+    #[must_use]
+    pub fn with_kind(self, kind: StateKind) -> Self {
+        Self { kind, ..self }
+    }
 }
 
 impl Default for WorkSpec {
@@ -391,4 +402,67 @@ fn headline(kind: StateKind, begun: &BoardInput, left: &RunResult, by_rule: bool
         n => format!("{n} commits"),
     };
     format!("{kind}: {task}; {commits}")
+}
+
+impl Kind for WorkSpec {
+    fn name(&self) -> &'static str {
+        self.kind.as_str()
+    }
+
+    fn run(&self, ctx: &mut Context<'_>, _job: &str) -> Result<Finished, JobError> {
+        run(ctx, self)
+    }
+
+    fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
+        let orientation = orient(&ctx.scope, &self.board, &self.agent);
+        let request = question(ctx, self, &orientation, None)?;
+        Ok(DryRunPlan {
+            requests: vec![priced(ctx, request, 0)?],
+            notes: orientation.lines(self.kind, None),
+            checks: vec![
+                "each verdict of the newest entry names exactly one task".to_owned(),
+                "nothing is written below rem/".to_owned(),
+            ],
+            ..DryRunPlan::default()
+        })
+    }
+
+    /// What an audit found lies beside the entry.
+    fn publishes(&self) -> Targets {
+        Targets::Folders(vec![newest::folder(&self.agent)])
+    }
+
+    fn check(&self) -> Result<(), BadSetting> {
+        settings::check(&self.agent, &self.board, self.writes.as_deref())
+    }
+
+    fn adopt(&mut self, project: &ProjectSettings<'_>) {
+        self.files = project.lifecycle.clone();
+    }
+
+    fn given(&self) -> Value {
+        json!({ "files": self.files, "about": self.about })
+    }
+
+    fn give(&mut self, given: Value) -> Result<(), String> {
+        self.files = given_input(&given, "files")?;
+        self.about = given_input(&given, "about")?;
+        Ok(())
+    }
+
+    fn default_timeout(&self) -> SignedDuration {
+        SignedDuration::from_mins(12)
+    }
+
+    fn works(&self) -> Option<Works<'_>> {
+        Some(Works::Agent(self.writes.as_deref()))
+    }
+
+    fn paths(&self) -> Vec<(&'static str, String)> {
+        vec![("board", self.board.clone())]
+    }
+
+    fn prompts(&self) -> Vec<String> {
+        self.prompt.iter().cloned().collect()
+    }
 }

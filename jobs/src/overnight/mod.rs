@@ -16,6 +16,7 @@ pub mod facts;
 pub mod halt;
 mod iterate;
 mod iteration;
+mod kind;
 pub mod lock;
 pub mod long_haul;
 pub mod night;

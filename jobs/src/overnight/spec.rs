@@ -1,9 +1,9 @@
 //! The settings of a night.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The settings of a job of kind `overnight`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OvernightSpec {
     /// The night's goal; empty if it has none in particular.

@@ -9,6 +9,7 @@ pub mod budget_usage;
 mod by_day;
 pub mod dreamscape;
 mod html;
+pub mod kind;
 mod markdown;
 mod model;
 mod next_steps;

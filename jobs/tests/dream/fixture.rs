@@ -27,7 +27,7 @@ use runner_jobs::dream::proposal::Proposal;
 use runner_jobs::dream::review::{
     AppliedDecision, Decider, DecisionInput, DecisionRequest, Proposals, ReviewError,
 };
-use runner_jobs::{Context, JobSpec, KindSpec, Progress, SettledRun, Silent, Spending, execute};
+use runner_jobs::{Context, JobSpec, Progress, SettledRun, Silent, Spending, execute};
 use runner_text::redact::Redactor;
 use serde_json::Value;
 
@@ -211,7 +211,7 @@ impl Fixture {
         };
         let spec = JobSpec {
             name: "dream".into(),
-            kind: KindSpec::Dream(self.spec.clone()),
+            kind: Box::new(self.spec.clone()),
             backend: "builtin".into(),
             budget: Budget::default(),
             total,

@@ -6,7 +6,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use runner_backends::registry::KINDS;
 use runner_engine::process::find_program;
-use runner_jobs::KindSpec;
+use runner_jobs::curator::CuratorSpec;
 use runner_jobs::curator::lint::vault;
 use runner_jobs::curator::queue::{Depths, Worker};
 use runner_jobs::curator::worker_status::WorkerStatus;
@@ -102,7 +102,7 @@ pub struct Bridge {
 
 /// Returns the job of kind curator: the one named `curator`, or else the first.
 pub fn job_of(here: &LoadedProject) -> Option<&str> {
-    let is = |job: &crate::config::Job| matches!(job.spec.kind, KindSpec::Curator(_));
+    let is = |job: &crate::config::Job| job.spec.kind.of::<CuratorSpec>().is_some();
     let jobs = &here.config.jobs;
     if jobs.get("curator").is_some_and(is) {
         return Some("curator");

@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use runner_engine::outcome::{Exit, Outcome};
-use runner_jobs::KindSpec;
+use runner_jobs::curator::CuratorSpec;
 use runner_jobs::curator::queue::Worker;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -43,14 +43,15 @@ fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a s
     let Some(name) = name else {
         return model::job_of(project).ok_or_else(no_job);
     };
-    match &project.config.job(name)?.spec.kind {
-        KindSpec::Curator(_) => Ok(name),
-        other => Err(Failure::usage(format!(
-            "--job {name}: it is of kind {}, not curator",
-            other.as_str()
-        ))
-        .hint("runner curator status")),
+    let kind = &project.config.job(name)?.spec.kind;
+    if kind.of::<CuratorSpec>().is_some() {
+        return Ok(name);
     }
+    Err(Failure::usage(format!(
+        "--job {name}: it is of kind {}, not curator",
+        kind.name()
+    ))
+    .hint("runner curator status"))
 }
 
 /// Works.

@@ -12,7 +12,6 @@ use runner_engine::git::Git;
 use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::store::Store;
-use runner_jobs::KindSpec;
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::quarantine::Quarantine;
 use runner_jobs::dream::review::{
@@ -164,10 +163,7 @@ fn dream_job<'h>(
         .config
         .jobs
         .iter()
-        .filter_map(|(name, job)| match &job.spec.kind {
-            KindSpec::Dream(spec) => Some((name.as_str(), spec)),
-            _ => None,
-        })
+        .filter_map(|(name, job)| Some((name.as_str(), job.spec.kind.of::<DreamSpec>()?)))
         .collect();
     if let Some(wanted) = &which.job {
         here.config.job(wanted)?;

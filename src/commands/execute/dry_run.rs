@@ -25,7 +25,8 @@ use runner_engine::store::{
     RunRow, RunState, RunSummary, Store,
 };
 use runner_jobs::context::{Tools, Workplace};
-use runner_jobs::{Context, DryRunPlan, KindSpec, Silent};
+use runner_jobs::kind::Works;
+use runner_jobs::{Context, DryRunPlan, Silent};
 use runner_text::redact::Redactor;
 use serde::Serialize;
 
@@ -232,8 +233,9 @@ impl<'h> DryRunStore<'h> {
             .notes
             .extend(absent.map(|(name, why)| format!("is not asked: {name}: {why}")));
         reported.want = want;
-        let own = matches!(setting.spec.kind, KindSpec::Command(_));
-        let agent = setting.spec.kind.work().is_some()
+        let works = setting.spec.kind.works_now();
+        let own = matches!(works, Some(Works::Program(_)));
+        let agent = matches!(works, Some(Works::Agent(_)))
             && matches!(described.kind.as_str(), "command" | "claude" | "codex");
         reported.program =
             (own || agent).then(|| WriteScope::of(&setting.here.root, &sandbox_start.sandbox));
@@ -360,7 +362,7 @@ impl<'h> DryRunStore<'h> {
         };
         let cache = self.home.cache_folder(&setting.here.id);
         let mut unwatched = Silent;
-        let context = Context::new(
+        let mut context = Context::new(
             admitted,
             Workplace {
                 root: &setting.here.root,
@@ -380,8 +382,9 @@ impl<'h> DryRunStore<'h> {
             },
             &mut self.store,
             backend.clone(),
-        );
-        match runner_jobs::dry_run(context.dry_running(), &setting.spec) {
+        )
+        .dry_running();
+        match setting.spec.kind.dry_run(&mut context) {
             Ok(plan) => Ok(Ok(plan)),
             Err(runner_jobs::JobError::Ledger(error)) => Err(error.into()),
             Err(error) => Ok(Err(setting.redacted(error.outcome(self.now)))),

@@ -12,7 +12,7 @@
 pub mod dry_run;
 mod resolved_run;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 
 use jiff::SignedDuration;
@@ -32,7 +32,7 @@ use runner_engine::store::{
     Admission, Admitted, Budget, BudgetLevel, Enter, Origin, RunRow, RunState, RunSummary, Store,
 };
 use runner_jobs::context::{Tools, Workplace};
-use runner_jobs::{Context, ExecuteError, KindSpec, execute, failmark};
+use runner_jobs::{Context, ExecuteError, execute, failmark};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -218,10 +218,9 @@ fn take_locks(
 
 /// Returns the path of the contract's lock file, for kinds that have one.
 fn contract_lock_path(setting: &ResolvedRun<'_>) -> Result<Option<PathBuf>, NotAdmitted> {
-    let KindSpec::Dream(dream) = &setting.spec.kind else {
+    let Some(path) = setting.spec.kind.lock_file() else {
         return Ok(None);
     };
-    let path = Path::new(&dream.dreams).join(".lock");
     beneath(&setting.here.root, &path)
         .map(Some)
         .map_err(|error| refuse(Class::Environment, error.to_string()))

@@ -23,10 +23,9 @@ use runner_engine::store::{
     Budget, BudgetLevel, FallbackReservation, Origin, RunRow, Store, Streak,
 };
 use runner_engine::tick::civil_date;
-use runner_jobs::lifecycle::manifest;
-use runner_jobs::lifecycle::newest;
+use runner_jobs::kind::{Asks, Targets};
 use runner_jobs::recording::Recorder;
-use runner_jobs::{JobSpec, KindSpec, Spending, dream, overnight};
+use runner_jobs::{JobSpec, Spending, kinds};
 use runner_text::redact::Redactor;
 
 use super::{NotAdmitted, refuse};
@@ -112,17 +111,15 @@ impl<'a> ResolvedRun<'a> {
             .hint("run the job again there"));
         }
         let mut spec = here.spec(row)?;
-        if let KindSpec::Prompt(prompt) = &mut spec.kind {
-            let date = match row.night {
-                Some(night) => store.night(night)?.name,
-                None => civil_date(home.wall()?, &here.config.night.zone),
-            };
-            prompt.to = prompt.to.replace("{date}", &date);
-        }
+        let date = match row.night {
+            Some(night) => store.night(night)?.name,
+            None => civil_date(home.wall()?, &here.config.night.zone),
+        };
+        spec.kind.set_date(&date);
         reach::check_targets(&here.root, &spec, &here.config)?;
         cycles::stand(&here.root, &mut here.config, &mut spec)?;
         let mut environment = env::child_environment();
-        let handed = env::named(own_variables(&spec).iter().map(String::as_str));
+        let handed = env::named(spec.kind.variables().iter().map(String::as_str));
         let mut secrets: Vec<String> = handed
             .values()
             .filter(|value| !value.is_empty())
@@ -242,28 +239,17 @@ impl<'a> ResolvedRun<'a> {
         backend: &dyn Backend,
     ) -> Result<AdmissionFacts, NotAdmitted> {
         let root = &self.here.root;
-        let dirty = match &self.spec.kind {
-            KindSpec::Dream(own) => {
-                dream::dirty(git, own).map_err(|error| refuse(Class::Environment, error.whole()))?
-            }
-            _ => Vec::new(),
-        };
+        let kind = &self.spec.kind;
+        let dirty =
+            (kind.uncommitted(git)).map_err(|error| refuse(Class::Environment, error.whole()))?;
         let free = rustix::fs::statvfs(root)
             .map_err(|error| refuse(Class::Environment, format!("{}: {error}", root.display())))?;
-        // A report describes failures, so earlier failures must not prevent it.
-        let streak = match self.spec.kind {
-            KindSpec::Report => Streak::default(),
-            // It backs off by itself, and is never given up.
-            KindSpec::Cycle(_) => Streak::default(),
-            // Somebody wants exactly this run.
-            _ if self.row.origin == Origin::Queue => Streak::default(),
-            _ => store.streak(self.row.job)?,
+        // Somebody wants exactly a run of the queue.
+        let streak = match kind.opens_breaker() && self.row.origin != Origin::Queue {
+            true => store.streak(self.row.job)?,
+            false => Streak::default(),
         };
-        // A curator's rules stand without a model's words.
-        let asks = !matches!(
-            self.spec.kind,
-            KindSpec::Command(_) | KindSpec::Report | KindSpec::Curator(_)
-        );
+        let asks = kind.asks() == Asks::Always;
         let limited = match asks && backend.describe().kind != "builtin" {
             true => {
                 let pool = budget::pool(&self.here, backend.name());
@@ -277,23 +263,19 @@ impl<'a> ResolvedRun<'a> {
             let why = format!("rate-limited until {}: {}", limit.until, limit.why);
             (until, why)
         });
-        let refused = match &self.spec.kind {
-            KindSpec::Overnight(own) => overnight::ownership::inspect(root, &own.output_dir).err(),
-            _ => None,
-        };
-        let refused = refused.map(|error| (Class::Environment, error.to_string()));
-        let gates = match self.spec.kind {
-            KindSpec::Report => AdmissionFacts::default(),
-            _ => {
+        let refused = kind.refusal(root);
+        let gates = match kind.is_exempt() {
+            true => AdmissionFacts::default(),
+            false => {
                 let job = self.here.config.job(&self.row.job_name)?;
                 gates::gates(job, self.row, store, self.home.wall()?)?
             }
         };
         Ok(AdmissionFacts {
             by_hand: self.row.by_hand,
-            paused_until: match self.spec.kind {
-                KindSpec::Report => None,
-                _ => store.job_by_id(self.row.job)?.paused_until,
+            paused_until: match kind.is_exempt() {
+                true => None,
+                false => store.job_by_id(self.row.job)?.paused_until,
             },
             dirty,
             streak,
@@ -315,7 +297,7 @@ impl<'a> ResolvedRun<'a> {
         backend: &str,
         now: Timestamp,
     ) -> Result<Vec<BudgetLevel>, Failure> {
-        if matches!(self.spec.kind, KindSpec::Report) {
+        if self.spec.kind.is_exempt() {
             return Ok(Vec::new());
         }
         let night = match self.row.night {
@@ -386,7 +368,7 @@ impl<'a> ResolvedRun<'a> {
     /// 0.
     pub fn want(&self, backend: &str) -> Budget {
         let mut want = self.spec.budget;
-        if matches!(self.spec.kind, KindSpec::Command(_) | KindSpec::Report) {
+        if self.spec.kind.asks() == Asks::Never {
             (want.calls, want.ideas) = (Some(0), Some(0));
             (want.tokens, want.micros) = (Some(0), Some(0));
         } else if backend == "builtin" {
@@ -397,7 +379,7 @@ impl<'a> ResolvedRun<'a> {
 
     /// Returns the recorder of the run, or `None` if the run is not recorded.
     pub fn recorder(&self, staging: &str) -> Option<Recorder> {
-        if KindSpec::unrecorded(self.spec.kind.as_str()).is_some() {
+        if kinds::unrecorded(self.spec.kind.name()).is_some() {
             return None;
         }
         // One a user, like the pruning that takes them away.
@@ -413,52 +395,24 @@ impl<'a> ResolvedRun<'a> {
 
     /// Returns the paths below the project that the run may write.
     pub fn writes(&self) -> Vec<String> {
-        match &self.spec.kind {
-            KindSpec::Dream(dream) => vec![dream.dreams.clone()],
-            KindSpec::Command(command) => command
-                .artifacts
-                .iter()
-                .map(|artifact| artifact.to.clone())
-                .collect(),
-            KindSpec::Prompt(prompt) => vec![prompt.to.clone()],
-            KindSpec::Overnight(own) => vec![own.output_dir.clone()],
-            KindSpec::Report => vec![runner_jobs::report::FOLDER.to_owned()],
-            KindSpec::Rem(rem) => vec![manifest::folder(rem.agent.as_deref())],
-            KindSpec::Daydream(daydream) => vec![daydream.files.daydreams.clone()],
-            KindSpec::Cycle(cycle) => vec![newest::folder(&cycle.agent), ".runner".to_owned()],
-            // The findings of an audit are written next to the entry.
-            KindSpec::Work(work) => vec![newest::folder(&work.agent)],
-            KindSpec::Curator(curator) => vec![
-                curator.worker_dir.clone(),
-                curator.ideas.clone(),
-                curator.learnings.clone(),
-            ],
-        }
+        self.spec.kind.publishes().paths()
     }
 
     /// Returns the writable paths for people: folders end with a slash.
     pub fn writes_in_words(&self) -> Vec<String> {
-        let files = matches!(
-            self.spec.kind,
-            KindSpec::Command(_) | KindSpec::Prompt(_) | KindSpec::Daydream(_)
-        );
-        let mut all = self.writes();
-        if !files {
-            all.iter_mut().for_each(|folder| folder.push('/'));
+        match self.spec.kind.publishes() {
+            Targets::Files(files) => files,
+            Targets::Folders(mut folders) => {
+                folders.iter_mut().for_each(|folder| folder.push('/'));
+                folders
+            }
         }
-        all
     }
 
     /// Returns the staging folder. It lies under the root of the targets, so that renames stay on
     /// one file system.
     pub fn staging(&self) -> String {
-        match &self.spec.kind {
-            KindSpec::Dream(dream) => format!("{}/.staging/{}", dream.dreams, self.row.id),
-            KindSpec::Overnight(_) => {
-                format!("{}/.staging/{}", overnight::lock::FOLDER, self.row.id)
-            }
-            _ => format!(".runner/staging/{}", self.row.id),
-        }
+        format!("{}/{}", self.spec.kind.staging(), self.row.id)
     }
 
     /// Removes the secrets that the run received from an outcome.
@@ -475,14 +429,6 @@ impl<'a> ResolvedRun<'a> {
     }
 }
 
-/// Returns the variables that the job itself names besides the ordinary ones.
-fn own_variables(spec: &JobSpec) -> &[String] {
-    match &spec.kind {
-        KindSpec::Command(command) => &command.env,
-        _ => &[],
-    }
-}
-
 /// Returns the job's backend and its fallbacks, in the order in which they are asked.
 fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
     let backends = &here.config.backends;
@@ -493,8 +439,7 @@ fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
     let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
     // The findings of a curator's rules need no model, so the built-in backend can handle them. An
     // event is for its target alone.
-    let rules = matches!(&spec.kind, KindSpec::Curator(own) if own.event.is_none());
-    if rules && chain.iter().all(|it| it.kind != "builtin") {
+    if spec.kind.falls_back_to_rules() && chain.iter().all(|it| it.kind != "builtin") {
         chain.extend(backends.values().find(|it| it.kind == "builtin"));
     }
     chain

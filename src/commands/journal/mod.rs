@@ -14,6 +14,8 @@ use runner_engine::files::write_atomic;
 use runner_engine::git::Git;
 use runner_engine::outcome::Exit;
 use runner_engine::store::RunFilter;
+use runner_jobs::lifecycle::cycle::CycleSpec;
+use runner_jobs::lifecycle::rem::RemSpec;
 use runner_text::redact::Redactor;
 
 use crate::cli::args::Listing;
@@ -81,16 +83,15 @@ pub fn run(
 
 /// Lists the board of each agent's jobs. The default agent has an empty name.
 fn boards(here: &LoadedProject) -> Vec<(String, String)> {
-    use runner_jobs::KindSpec;
-    let boards = here
-        .config
-        .jobs
-        .values()
-        .filter_map(|job| match &job.spec.kind {
-            KindSpec::Cycle(cycle) => Some((cycle.agent.clone(), cycle.board.clone())),
-            KindSpec::Rem(rem) => Some((rem.agent.clone().unwrap_or_default(), rem.board.clone())),
-            _ => None,
-        });
+    let boards = here.config.jobs.values().filter_map(|job| {
+        let kind = &job.spec.kind;
+        let cycle = kind.of::<CycleSpec>();
+        let cycle = cycle.map(|cycle| (cycle.agent.clone(), cycle.board.clone()));
+        cycle.or_else(|| {
+            let rem = kind.of::<RemSpec>()?;
+            Some((rem.agent.clone().unwrap_or_default(), rem.board.clone()))
+        })
+    });
     boards.collect()
 }
 

@@ -8,7 +8,6 @@ use std::path::Path;
 use runner_engine::git::Git;
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
-use runner_jobs::KindSpec;
 use runner_jobs::overnight::lock::RunLock;
 use runner_jobs::overnight::{OvernightSpec, ownership, preview, schema};
 use runner_text::nearest::nearest;
@@ -84,10 +83,7 @@ fn night_job<'h>(
         .config
         .jobs
         .iter()
-        .filter_map(|(name, job)| match &job.spec.kind {
-            KindSpec::Overnight(spec) => Some((name.as_str(), spec)),
-            _ => None,
-        })
+        .filter_map(|(name, job)| Some((name.as_str(), job.spec.kind.of::<OvernightSpec>()?)))
         .collect();
     if let Some(wanted) = wanted {
         here.config.job(wanted)?;
@@ -190,7 +186,7 @@ fn start(home: &Env, here: &Path, args: &StartArgs, manner: SpawnMode) -> Result
     let settings = settings(args);
     // Invalid settings are reported before anything begins.
     let changed = config::load_with(&home.stack(Some(&project.root.join(FILE))), job, &settings)?;
-    let KindSpec::Overnight(spec) = &changed.job(job)?.spec.kind else {
+    let Some(spec) = changed.job(job)?.spec.kind.of::<OvernightSpec>() else {
         unreachable!("a flag does not change the kind")
     };
     own_output(&project.root, spec)?;

@@ -4,7 +4,7 @@ use super::Shape::{
     AgeLimit, Artifacts, Duration, Flag, OneOf, Size, Text, Texts, Trigger, Whole, Zone,
 };
 use super::{MOST, Row, U32};
-use crate::config::job::KINDS;
+const KINDS: [&str; runner_jobs::kinds::KINDS.len()] = runner_jobs::kinds::NAMES;
 
 pub(super) const JOB: &[Row] = &[
     ("kind", OneOf(&KINDS), "What it is."),

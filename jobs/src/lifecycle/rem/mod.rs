@@ -14,6 +14,7 @@
 
 pub mod checks;
 pub mod gather;
+mod kind;
 pub mod request;
 pub mod rule;
 

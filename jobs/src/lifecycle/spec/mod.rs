@@ -50,7 +50,7 @@ impl StateKind {
     pub const ALL: [Self; 4] = [Self::Wake, Self::Audit, Self::Rem, Self::Plan];
 
     /// Returns the kind as it is written.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Wake => "wake",
             Self::Audit => "audit",

@@ -17,7 +17,7 @@ use runner_engine::admission::Shortfall;
 use runner_engine::sandbox::SandboxedStart;
 use runner_engine::store::{Budget, FallbackReservation, Store};
 use runner_jobs::context::CHILD_FOLDER;
-use runner_jobs::{JobSpec, KindSpec, Panel, Panelist};
+use runner_jobs::{JobSpec, Panel, Panelist};
 
 use super::sandbox::TEMP_FOLDER;
 use super::{NotAdmitted, ResolvedRun};
@@ -26,14 +26,9 @@ use crate::project::LoadedProject;
 
 /// Returns the backends that a job asks for reports of their own, in order.
 pub(super) fn panel_backends<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
-    let KindSpec::Overnight(own) = &spec.kind else {
-        return Vec::new();
-    };
     let backends = &here.config.backends;
-    own.runners
-        .iter()
-        .filter_map(|name| backends.get(name))
-        .collect()
+    let names = spec.kind.panel().iter();
+    names.filter_map(|name| backends.get(name)).collect()
 }
 
 /// One that may be asked.

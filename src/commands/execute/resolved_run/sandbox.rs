@@ -14,14 +14,13 @@ use std::path::{Path, PathBuf};
 
 use runner_engine::sandbox::placeholders::FOLDER;
 use runner_engine::sandbox::{FolderQuota, ResourceLimits, Sandbox, SandboxedStart};
-use runner_jobs::KindSpec;
 use runner_jobs::context::{CHILD_FOLDER, OUT_FOLDER};
 
 use super::ResolvedRun;
 use crate::cli::Failure;
 use crate::config::SandboxSettings;
 use crate::env;
-use crate::guard::reach::{of_agent, working};
+use crate::guard::reach;
 
 /// A run's folder for temporary files.
 pub(super) const TEMP_FOLDER: &str = "tmp";
@@ -48,10 +47,8 @@ impl ResolvedRun<'_> {
             Err(_) if !real_run => Ok(path.to_owned()),
             found => found.map_err(|error| cannot(path, error)),
         };
-        let own = match &self.spec.kind {
-            KindSpec::Command(_) => OUT_FOLDER,
-            _ => CHILD_FOLDER,
-        };
+        let program = self.spec.kind.program();
+        let own = program.map_or(CHILD_FOLDER, |_| OUT_FOLDER);
         for folder in [own, TEMP_FOLDER].into_iter().filter(|_| real_run) {
             let folder = self.run_dir.join(folder);
             fs::create_dir_all(&folder).map_err(|error| cannot(&folder, error))?;
@@ -62,9 +59,7 @@ impl ResolvedRun<'_> {
             off: sandbox.off,
             write: vec![run_dir.join(own)],
             hide: vec![state.clone()],
-            network: sandbox
-                .network
-                .unwrap_or(!matches!(self.spec.kind, KindSpec::Command(_))),
+            network: sandbox.network.unwrap_or(program.is_none()),
             temp: Some(run_dir.join(TEMP_FOLDER)),
             blockers: Some(state.join(FOLDER)),
             caps: ResourceLimits {
@@ -82,21 +77,15 @@ impl ResolvedRun<'_> {
         {
             sandbox.hide.extend(SOCKETS.map(|socket| home.join(socket)));
         }
-        if let KindSpec::Overnight(_) = &self.spec.kind {
-            // `bd` may write its own folder and nothing else of the project.
-            let beads = self.here.root.join(".beads");
-            if fs::symlink_metadata(&beads).is_ok_and(|data| data.is_dir()) {
-                sandbox.write.push(beads);
+        for folder in self.spec.kind.shared_folders() {
+            let folder = self.here.root.join(folder);
+            if fs::symlink_metadata(&folder).is_ok_and(|data| data.is_dir()) {
+                sandbox.write.push(folder);
             }
         }
         let (root, config) = (&self.here.root, &self.here.config);
-        let reach = match (&self.spec.kind, self.spec.kind.work()) {
-            (KindSpec::Command(command), _) => {
-                Some(working(root, command.writes.as_deref(), config))
-            }
-            (_, Some(work)) => Some(of_agent(root, work.writes.as_deref(), config)),
-            (_, None) => None,
-        };
+        let reach = self.spec.kind.works_now();
+        let reach = reach.map(|works| reach::of_works(root, works, config));
         if let Some((write, keep)) = reach {
             sandbox.write.extend(write);
             sandbox.keep.extend(keep);

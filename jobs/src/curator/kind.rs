@@ -1,0 +1,60 @@
+//! The curator's queue as a kind of job.
+
+use super::{CuratorSpec, KIND};
+use crate::dry_run::DryRunPlan;
+use crate::kind::{Asks, BadSetting, Kind, ProjectSettings, Targets};
+use crate::{Context, Finished, JobError};
+
+impl Kind for CuratorSpec {
+    fn name(&self) -> &'static str {
+        KIND
+    }
+
+    fn run(&self, ctx: &mut Context<'_>, _job: &str) -> Result<Finished, JobError> {
+        super::run(ctx, self)
+    }
+
+    fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
+        Ok(DryRunPlan {
+            notes: super::dry_run(ctx.root, self),
+            checks: vec![
+                "a job file is of a listed kind, and its id is its file's name".to_owned(),
+                "an answer chooses among what rules have found, and adds words".to_owned(),
+            ],
+            ..DryRunPlan::default()
+        })
+    }
+
+    fn publishes(&self) -> Targets {
+        let folders = [&self.worker_dir, &self.ideas, &self.learnings];
+        Targets::Folders(folders.map(Clone::clone).to_vec())
+    }
+
+    fn check(&self) -> Result<(), BadSetting> {
+        if self.batch == 0 {
+            return Err(("batch", "it must be 1 at least, it is 0".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn adopt(&mut self, project: &ProjectSettings<'_>) {
+        *self = Self {
+            batch: self.batch,
+            event: self.event.take(),
+            ..project.curator.clone()
+        };
+    }
+
+    fn is_unattended(&self) -> bool {
+        false
+    }
+
+    fn asks(&self) -> Asks {
+        Asks::Optionally
+    }
+
+    fn falls_back_to_rules(&self) -> bool {
+        // An event is for its target alone.
+        self.event.is_none()
+    }
+}

@@ -1,0 +1,122 @@
+//! The dream pass as a kind of job.
+
+use std::path::{Path, PathBuf};
+
+use jiff::SignedDuration;
+use runner_engine::git::Git;
+use runner_engine::publish::RelPath;
+
+use super::spec::DreamSpec;
+use crate::dry_run::{DryRunPlan, priced};
+use crate::kind::{BadSetting, Kind, Targets};
+use crate::reserved::reserved;
+use crate::{Context, Finished, JobError};
+
+/// The names that the folders of a dream job may not have. The job's own folder is not among them.
+const RESERVED: [&str; 8] = [
+    ".git",
+    ".runner",
+    "runner.toml",
+    "rem",
+    "_steps.jsonl",
+    ".claude",
+    ".codex",
+    ".mcp.json",
+];
+
+impl Kind for DreamSpec {
+    fn name(&self) -> &'static str {
+        "dream"
+    }
+
+    fn run(&self, ctx: &mut Context<'_>, _job: &str) -> Result<Finished, JobError> {
+        super::run(ctx, self)
+    }
+
+    fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
+        let (request, ideas, notes) = super::question(ctx, self)?;
+        Ok(DryRunPlan {
+            requests: vec![priced(ctx, request, ideas)?],
+            notes,
+            checks: vec![
+                "every element of the answer: its targets, status and action are among those offered"
+                    .to_owned(),
+                "evidence: an idea is archived only for a commit or path that exists, else it is kept"
+                    .to_owned(),
+                "no idea, and no destination, has changed since it was read".to_owned(),
+                "no proposal was decided before".to_owned(),
+                format!(
+                    "git ignores what is written in {}/ and tracks none of it",
+                    self.dreams
+                ),
+            ],
+            ..DryRunPlan::default()
+        })
+    }
+
+    fn publishes(&self) -> Targets {
+        Targets::Folders(vec![self.dreams.clone()])
+    }
+
+    fn check(&self) -> Result<(), BadSetting> {
+        let path = |key, text: &str| match reserved(text, &RESERVED) {
+            Some(never) => Err((key, format!("{text:?}: no dream job uses {never}"))),
+            None => RelPath::new(text).map_err(|error| (key, error.to_string())),
+        };
+        let ideas = path("ideas", &self.ideas)?;
+        let dreams = path("dreams", &self.dreams)?;
+        path("done", &self.done)?;
+        path("specs", &self.specs)?;
+        for file in &self.canonical {
+            RelPath::new(file).map_err(|error| ("canonical", error.to_string()))?;
+        }
+        if ideas.is_within(&dreams) {
+            let why = format!("the ideas ({ideas}) lie where the dreams are written ({dreams})");
+            return Err(("ideas", why));
+        }
+        if self.max_ideas == 0 {
+            return Err(("max_ideas", "it must be 1 at least, it is 0".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn default_timeout(&self) -> SignedDuration {
+        SignedDuration::from_mins(30)
+    }
+
+    fn default_ideas(&self) -> Option<u64> {
+        Some(self.max_ideas as u64)
+    }
+
+    fn uncommitted(&self, git: &Git) -> Result<Vec<String>, JobError> {
+        super::dirty(git, self)
+    }
+
+    fn protects(&self) -> Vec<String> {
+        vec![self.dreams.clone()]
+    }
+
+    fn paths(&self) -> Vec<(&'static str, String)> {
+        let folders = [
+            ("ideas", &self.ideas),
+            ("dreams", &self.dreams),
+            ("done", &self.done),
+            ("specs", &self.specs),
+        ];
+        let canonical = self.canonical.iter().map(|path| ("canonical", path));
+        let all = folders.into_iter().chain(canonical);
+        all.map(|(key, path)| (key, path.clone())).collect()
+    }
+
+    fn staging(&self) -> String {
+        format!("{}/.staging", self.dreams)
+    }
+
+    fn lock_file(&self) -> Option<PathBuf> {
+        Some(Path::new(&self.dreams).join(".lock"))
+    }
+
+    fn failure_marker(&self) -> Option<PathBuf> {
+        Some(Path::new(&self.dreams).join(".failed"))
+    }
+}

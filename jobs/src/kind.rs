@@ -1,0 +1,301 @@
+//! The trait of a kind of job: everything that the rest of the program needs to know about a job
+//! beyond its common settings.
+//!
+//! A kind is implemented by the type of its settings, in the kind's own folder. Must never name a
+//! kind: the one table of all kinds is [`crate::kinds`].
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+
+use jiff::SignedDuration;
+use runner_engine::git::Git;
+use runner_engine::outcome::Class;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::curator::spec::CuratorSpec;
+use crate::dry_run::DryRunPlan;
+use crate::lifecycle::files::Files;
+use crate::{Context, Finished, JobError};
+
+/// A setting that a job cannot work with: its key, and the reason for the user.
+pub type BadSetting = (&'static str, String);
+
+/// A kind of job, with the settings of one job of it.
+pub trait Kind: KindObject + Debug + Send + Sync + 'static {
+    /// Returns the name in the configuration and in listings.
+    fn name(&self) -> &'static str;
+
+    /// Does the work of an admitted run. `job` is the job's name.
+    ///
+    /// # Errors
+    /// Returns the reason for which nothing is published.
+    fn run(&self, ctx: &mut Context<'_>, job: &str) -> Result<Finished, JobError>;
+
+    /// Goes through the work up to where a run would ask a model or start a program.
+    ///
+    /// # Errors
+    /// Returns what would end the run before that.
+    fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError>;
+
+    /// Returns the paths below the project that runner itself writes for a run.
+    fn publishes(&self) -> Targets;
+
+    /// Checks the settings of the kind.
+    ///
+    /// # Errors
+    /// Returns the first setting that cannot be worked with.
+    fn check(&self) -> Result<(), BadSetting> {
+        Ok(())
+    }
+
+    /// Takes over the settings that the project keeps outside of its jobs.
+    fn adopt(&mut self, _project: &ProjectSettings<'_>) {}
+
+    /// Takes over whether the host stays awake during a run.
+    fn set_keep_awake(&mut self, _keep_awake: bool) {}
+
+    /// Puts the date of the night, or of the day, where the settings ask for it.
+    fn set_date(&mut self, _date: &str) {}
+
+    /// Returns the inputs that a run got from the program rather than from the job's settings, for
+    /// its recording.
+    fn given(&self) -> Value {
+        Value::Null
+    }
+
+    /// Restores the inputs of [`Kind::given`] from a recording.
+    ///
+    /// # Errors
+    /// Returns what is wrong with them.
+    fn give(&mut self, _given: Value) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Returns how long one run may take unless the job says otherwise.
+    fn default_timeout(&self) -> SignedDuration {
+        SignedDuration::from_mins(10)
+    }
+
+    /// Returns how often a failed run is tried again unless the job says otherwise; `None` for the
+    /// general default.
+    fn default_retries(&self) -> Option<u32> {
+        None
+    }
+
+    /// Returns the number of ideas that one run may use unless the job's budget says otherwise.
+    fn default_ideas(&self) -> Option<u64> {
+        None
+    }
+
+    /// Reports whether the host is kept awake by default even when the run does not belong to a night.
+    fn is_unattended(&self) -> bool {
+        true
+    }
+
+    /// Returns whether runs of the kind ask a model.
+    fn asks(&self) -> Asks {
+        Asks::Always
+    }
+
+    /// Reports whether the built-in backend answers when no configured one can.
+    fn falls_back_to_rules(&self) -> bool {
+        false
+    }
+
+    /// Returns the names of further backends that each write a report of their own.
+    fn panel(&self) -> &[String] {
+        &[]
+    }
+
+    /// Returns the program that the job itself starts, as the configuration names it.
+    fn program(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns the names of the environment variables that the job passes to its program.
+    fn variables(&self) -> &[String] {
+        &[]
+    }
+
+    /// Reports whether runs are exempt from pauses, gates, budgets and the circuit breaker. Only a
+    /// report is: it must describe failures, so none may prevent it.
+    fn is_exempt(&self) -> bool {
+        false
+    }
+
+    /// Reports whether failures in a row open the circuit breaker.
+    fn opens_breaker(&self) -> bool {
+        !self.is_exempt()
+    }
+
+    /// Returns the uncommitted changes that defer a run that nobody asked for.
+    ///
+    /// # Errors
+    /// Git could not answer.
+    fn uncommitted(&self, _git: &Git) -> Result<Vec<String>, JobError> {
+        Ok(Vec::new())
+    }
+
+    /// Returns the reason for which no run may start in the project as it is on the disk.
+    fn refusal(&self, _root: &Path) -> Option<(Class, String)> {
+        None
+    }
+
+    /// Returns what the job's own processes may write in the project, at most.
+    fn works(&self) -> Option<Works<'_>> {
+        None
+    }
+
+    /// Returns the same for the next run, as far as its state is known.
+    fn works_now(&self) -> Option<Works<'_>> {
+        self.works()
+    }
+
+    /// Returns the paths below the project that a run writes, itself or through runner.
+    fn touches(&self) -> Vec<String> {
+        self.publishes().paths()
+    }
+
+    /// Returns folders below the project that its processes may write where they exist.
+    fn shared_folders(&self) -> &[&'static str] {
+        &[]
+    }
+
+    /// Returns the folders below the project that no other job's process may write.
+    fn protects(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the settings that name a file or folder of the project, by key.
+    fn paths(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// Returns the setting whose files get a program's or model's own text, with these files.
+    fn unchecked_targets(&self) -> Option<(&'static str, Vec<String>)> {
+        None
+    }
+
+    /// Returns the settings that name a file with instructions, or hold the instructions.
+    fn prompts(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the folder below the project under which a run stages its files.
+    fn staging(&self) -> String {
+        ".runner/staging".to_owned()
+    }
+
+    /// Returns the lock file that the kind's contract names, below the project.
+    fn lock_file(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// Returns the failure marker that the kind's contract names, below the project.
+    fn failure_marker(&self) -> Option<PathBuf> {
+        None
+    }
+}
+
+/// The settings outside of a project's jobs that kinds use.
+#[derive(Clone, Copy, Debug)]
+pub struct ProjectSettings<'a> {
+    /// `[lifecycle]`.
+    pub lifecycle: &'a Files,
+    /// `[curator]`.
+    pub curator: &'a CuratorSpec,
+}
+
+/// Paths below the project that runner writes for a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Targets {
+    /// These files.
+    Files(Vec<String>),
+    /// Anything in these folders.
+    Folders(Vec<String>),
+}
+
+impl Targets {
+    /// Returns the paths.
+    pub fn paths(self) -> Vec<String> {
+        match self {
+            Self::Files(paths) | Self::Folders(paths) => paths,
+        }
+    }
+}
+
+/// What a job's own processes may write in the project: the paths of its `writes`, or nearly all
+/// without any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Works<'a> {
+    /// A program.
+    Program(Option<&'a [String]>),
+    /// An agent, which commits as well.
+    Agent(Option<&'a [String]>),
+}
+
+/// Whether runs of a kind ask a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// Each run does.
+    Always,
+    /// A run does where a model is ready; its rules suffice without one.
+    Optionally,
+    /// No run does.
+    Never,
+}
+
+/// The operations that every [`Kind`] gets from its settings type.
+pub trait KindObject: Any {
+    /// Returns a copy.
+    fn boxed(&self) -> Box<dyn Kind>;
+    /// Returns the settings as JSON.
+    ///
+    /// # Errors
+    /// They cannot be written as JSON.
+    fn settings(&self) -> serde_json::Result<Value>;
+}
+
+impl<T: Kind + Clone + Serialize> KindObject for T {
+    fn boxed(&self) -> Box<dyn Kind> {
+        Box::new(self.clone())
+    }
+
+    fn settings(&self) -> serde_json::Result<Value> {
+        serde_json::to_value(self)
+    }
+}
+
+impl dyn Kind {
+    /// Returns the settings where they are of the kind `T`.
+    pub fn of<T: Kind>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
+    }
+
+    /// Returns the settings for a change where they are of the kind `T`.
+    pub fn of_mut<T: Kind>(&mut self) -> Option<&mut T> {
+        (self as &mut dyn Any).downcast_mut()
+    }
+}
+
+impl Clone for Box<dyn Kind> {
+    fn clone(&self) -> Self {
+        (**self).boxed()
+    }
+}
+
+/// Returns one input of [`Kind::given`], or its default where the recording has none.
+///
+/// # Errors
+/// The input has another type.
+pub fn given_input<T: DeserializeOwned + Default>(given: &Value, name: &str) -> Result<T, String> {
+    match given.get(name) {
+        None | Some(Value::Null) => Ok(T::default()),
+        Some(value) => {
+            serde_json::from_value(value.clone()).map_err(|error| format!("{name}: {error}"))
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The table of all kinds of jobs.
+//!
+//! A new kind adds its folder and one row here. Must never hold anything else about a kind: the rest
+//! is its implementation of [`Kind`].
+
+use serde::de::DeserializeOwned;
+
+use crate::command::CommandSpec;
+use crate::curator::CuratorSpec;
+use crate::dream::DreamSpec;
+use crate::kind::Kind;
+use crate::lifecycle::cycle::CycleSpec;
+use crate::lifecycle::daydream::DaydreamSpec;
+use crate::lifecycle::rem::RemSpec;
+use crate::lifecycle::spec::StateKind;
+use crate::lifecycle::work::WorkSpec;
+use crate::overnight::OvernightSpec;
+use crate::prompt::PromptSpec;
+use crate::report::kind::ReportSpec;
+use crate::{curator, dream, overnight};
+
+/// One kind of job.
+#[derive(Clone, Copy, Debug)]
+pub struct KindRow {
+    /// The name in the configuration.
+    pub name: &'static str,
+    /// Whether a run whose process died without a model call is tried again. A program may have done
+    /// half of something that must not be done twice.
+    pub retries_lost: bool,
+    /// Why runs are not recorded and cannot be replayed; `None` where they are recorded.
+    pub unrecorded: Option<&'static str>,
+    /// Reads the settings of a job from the configuration.
+    pub read: fn(toml::Value) -> Result<Box<dyn Kind>, toml::de::Error>,
+    /// Reads the settings of a job from a recording.
+    pub restore: fn(serde_json::Value) -> serde_json::Result<Box<dyn Kind>>,
+}
+
+impl KindRow {
+    const fn new<T: Kind + DeserializeOwned>(name: &'static str) -> Self {
+        Self {
+            name,
+            retries_lost: true,
+            unrecorded: None,
+            read: |value| Ok(Box::new(value.try_into::<T>()?)),
+            restore: |value| Ok(Box::new(serde_json::from_value::<T>(value)?)),
+        }
+    }
+
+    const fn unrecorded(self, why: &'static str) -> Self {
+        Self {
+            unrecorded: Some(why),
+            ..self
+        }
+    }
+
+    const fn never_repeated(self) -> Self {
+        Self {
+            retries_lost: false,
+            ..self
+        }
+    }
+}
+
+/// Returns the row of a kind that an agent works for.
+macro_rules! work {
+    ($kind:ident) => {
+        KindRow {
+            read: |value| {
+                let spec = value.try_into::<WorkSpec>()?;
+                Ok(Box::new(spec.with_kind(StateKind::$kind)))
+            },
+            restore: |value| {
+                let spec = serde_json::from_value::<WorkSpec>(value)?;
+                Ok(Box::new(spec.with_kind(StateKind::$kind)))
+            },
+            ..KindRow::new::<WorkSpec>(StateKind::$kind.as_str())
+        }
+    };
+}
+
+/// The kinds that a configuration may name.
+pub const KINDS: [KindRow; 11] = [
+    KindRow::new::<DreamSpec>("dream"),
+    KindRow::new::<CommandSpec>("command").never_repeated(),
+    KindRow::new::<PromptSpec>("prompt"),
+    KindRow::new::<OvernightSpec>(overnight::KIND).unrecorded(
+        "each of its iterations is published while it runs, and decides on a corpus of any size: \
+         what it did stands in its own artifacts",
+    ),
+    KindRow::new::<RemSpec>("rem"),
+    KindRow::new::<DaydreamSpec>("daydream"),
+    KindRow::new::<CycleSpec>("lifecycle"),
+    work!(Wake),
+    work!(Audit),
+    work!(Plan),
+    KindRow::new::<CuratorSpec>(curator::KIND).unrecorded(
+        "each file of its queue is a piece of work of its own, begun and finished while it runs: \
+         its events tell each",
+    ),
+];
+
+/// The report of a night, which no configuration names.
+const REPORT: KindRow = KindRow::new::<ReportSpec>("report");
+
+/// The names that a configuration may use.
+pub const NAMES: [&str; KINDS.len()] = {
+    let mut names = [""; KINDS.len()];
+    let mut at = 0;
+    while at < KINDS.len() {
+        names[at] = KINDS[at].name;
+        at += 1;
+    }
+    names
+};
+
+/// Returns the row of a kind that a configuration may name.
+pub fn find(name: &str) -> Option<&'static KindRow> {
+    const { &KINDS }.iter().find(|row| row.name == name)
+}
+
+/// Returns the row of a kind that a run may have been recorded of.
+pub fn find_recorded(name: &str) -> Option<&'static KindRow> {
+    find(name).or_else(|| (name == REPORT.name).then_some(const { &REPORT }))
+}
+
+/// Reports whether a run of a kind is tried again when its process died without a model call.
+pub fn retries_lost(name: &str) -> bool {
+    // A manual edit was a person's: they see that it is not decided, and decide again.
+    name != dream::review::KIND && find(name).is_none_or(|row| row.retries_lost)
+}
+
+/// Returns why runs of a kind are not recorded; `None` for those that are.
+pub fn unrecorded(name: &str) -> Option<&'static str> {
+    find(name)?.unrecorded
+}

@@ -1,0 +1,66 @@
+//! The dream between two runs of an agent as a kind of job.
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::super::settings;
+use super::{RemSpec, question};
+use crate::dry_run::{DryRunPlan, priced};
+use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, given_input};
+use crate::lifecycle::manifest;
+use crate::{Context, Finished, JobError};
+
+impl Kind for RemSpec {
+    fn name(&self) -> &'static str {
+        "rem"
+    }
+
+    fn run(&self, ctx: &mut Context<'_>, _job: &str) -> Result<Finished, JobError> {
+        super::run(ctx, self)
+    }
+
+    fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
+        let (request, notes) = question(ctx, self)?;
+        Ok(DryRunPlan {
+            requests: vec![priced(ctx, request, 0)?],
+            notes,
+            checks: vec![
+                "the six headings stand in their order, and no other".to_owned(),
+                "every commit hash that it names is among what was shown".to_owned(),
+                "every verdict that names a task names exactly one of the board".to_owned(),
+                "its tale does not repeat the previous one; else it is asked for once more"
+                    .to_owned(),
+            ],
+            ..DryRunPlan::default()
+        })
+    }
+
+    fn publishes(&self) -> Targets {
+        Targets::Folders(vec![manifest::folder(self.agent.as_deref())])
+    }
+
+    fn check(&self) -> Result<(), BadSetting> {
+        settings::check(self.agent.as_deref().unwrap_or_default(), &self.board, None)
+    }
+
+    fn adopt(&mut self, project: &ProjectSettings<'_>) {
+        self.files = project.lifecycle.clone();
+    }
+
+    fn given(&self) -> Value {
+        json!({ "files": self.files })
+    }
+
+    fn give(&mut self, given: Value) -> Result<(), String> {
+        self.files = given_input(&given, "files")?;
+        Ok(())
+    }
+
+    fn default_timeout(&self) -> SignedDuration {
+        SignedDuration::from_mins(5)
+    }
+
+    fn paths(&self) -> Vec<(&'static str, String)> {
+        vec![("board", self.board.clone())]
+    }
+}

@@ -1,0 +1,25 @@
+//! The checks of the settings that agents of a lifecycle share.
+
+use runner_engine::publish::RelPath;
+
+use crate::kind::BadSetting;
+use crate::reserved::{self, NEVER, reserved};
+
+/// The longest name of an agent, which becomes a folder's, in characters.
+const LONGEST_NAME: usize = 40;
+
+/// Checks the name of an agent, its board and the paths that it may write.
+pub(super) fn check(agent: &str, board: &str, writes: Option<&[String]>) -> Result<(), BadSetting> {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    if agent.len() > LONGEST_NAME || !agent.chars().all(good) {
+        let why = format!(
+            "{agent:?} is no name of an agent (small letters, digits, - and _, {LONGEST_NAME} at most)"
+        );
+        return Err(("agent", why));
+    }
+    RelPath::new(board).map_err(|error| ("board", error.to_string()))?;
+    if let Some(never) = reserved(board, &NEVER) {
+        return Err(("board", format!("{board:?}: no board lies in {never}")));
+    }
+    reserved::writes(writes).map_err(|why| ("writes", why))
+}

@@ -1,0 +1,58 @@
+//! The paths of a project that no job writes, and the checks of settings that name a path.
+//!
+//! Must never look at the disk: a setting is refused for its text.
+
+use runner_engine::publish::RelPath;
+
+/// The names below a project that no job publishes to: git's and runner's own files, the settings
+/// that runner reads, the proposals and journals that only checked data reaches, and the settings of
+/// agents.
+pub const NEVER: [&str; 10] = [
+    ".git",
+    ".runner",
+    "runner.toml",
+    ".ctxrc",
+    "dreams",
+    "rem",
+    "_steps.jsonl",
+    ".claude",
+    ".codex",
+    ".mcp.json",
+];
+
+/// Returns the reserved name that `path` begins with. Git's folder is always reserved and found at
+/// any depth: a repository may contain others.
+pub fn reserved<'n>(path: &str, names: &[&'n str]) -> Option<&'n str> {
+    let first = path.split('/').next().unwrap_or(path);
+    let is_git = |part: &str| part.eq_ignore_ascii_case(".git");
+    let found = (names.iter()).find(|name| name.eq_ignore_ascii_case(first));
+    found.copied().or_else(|| {
+        let inner = path.split('/').any(is_git);
+        inner.then_some(".git")
+    })
+}
+
+/// Checks that a job may publish a file at `to`.
+///
+/// # Errors
+/// Returns the reason for the user.
+pub fn target(to: &str) -> Result<(), String> {
+    RelPath::new(to).map_err(|error| error.to_string())?;
+    if to.contains(['{', '}']) {
+        return Err(format!("{to:?} has a placeholder that is not {{date}}"));
+    }
+    match reserved(to, &NEVER) {
+        Some(never) => Err(format!("{to:?}: no job writes to {never}")),
+        None => Ok(()),
+    }
+}
+
+/// Checks the paths of a `writes` setting; `.` stands for nearly all of the project.
+///
+/// # Errors
+/// Returns the reason for the first that is refused.
+pub fn writes(paths: Option<&[String]>) -> Result<(), String> {
+    (paths.unwrap_or_default().iter())
+        .filter(|path| *path != ".")
+        .try_for_each(|path| target(path))
+}
