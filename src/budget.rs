@@ -182,9 +182,5 @@ pub fn format_amounts(amounts: Amounts) -> String {
             _ => counted(value, UNITS[unit].trim_end_matches('s')),
         })
         .collect();
-    if parts.is_empty() {
-        "nothing".to_owned()
-    } else {
-        parts.join(", ")
-    }
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }

@@ -41,10 +41,7 @@ pub fn cycle_of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
         Failure::configuration(error.to_string()).hint("runner lifecycle check")
     })?;
     if let Some(least) = interval()? {
-        let dreams = spec
-            .states
-            .iter_mut()
-            .filter(|it| it.kind == StateKind::Rem);
+        let dreams = spec.states.iter_mut().filter(|it| it.kind == StateKind::Rem);
         dreams.for_each(|state| state.min_interval = Some(least));
     }
     Ok(spec)
@@ -80,11 +77,7 @@ pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), 
         Failure::environment(runner_engine::error_chain::whole(&error))
             .hint(format!("runner lifecycle goto {}", spec.first().name))
     })?;
-    let mut now = AgentPosition {
-        spec,
-        position,
-        prompt: None,
-    };
+    let mut now = AgentPosition { spec, position, prompt: None };
     let state = now.state().clone();
     let follows = config.jobs.values().find(|it| {
         let work = it.spec.kind.of::<WorkSpec>();

@@ -3,10 +3,7 @@
 //! Everything below gets what it needs as arguments. A variable that is set and cannot be used is
 //! an error, never a silent fall-back.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "this is the place that reads the environment"
-)]
+#![allow(clippy::disallowed_methods, reason = "this is the place that reads the environment")]
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -90,18 +87,12 @@ impl Env {
 
     /// Returns the layers of the configuration.
     pub fn stack<'a>(&'a self, project: Option<&'a Path>) -> Stack<'a> {
-        Stack {
-            user: &self.user_config,
-            project,
-            overrides: &self.overrides,
-        }
+        Stack { user: &self.user_config, project, overrides: &self.overrides }
     }
 
     /// Reads both clocks.
     pub fn now(&self) -> Result<ClockReading, Failure> {
-        self.clock
-            .read()
-            .map_err(|error| Failure::environment(error.to_string()))
+        self.clock.read().map_err(|error| Failure::environment(error.to_string()))
     }
 
     pub fn wall(&self) -> Result<Timestamp, Failure> {
@@ -140,10 +131,7 @@ impl Env {
         let said = said.lines().next().unwrap_or_default();
         // The error adds this prefix itself.
         let said = said
-            .strip_prefix(&format!(
-                "the database {} is damaged: ",
-                self.store_path().display()
-            ))
+            .strip_prefix(&format!("the database {} is damaged: ", self.store_path().display()))
             .unwrap_or(said);
         Err(StoreError::Damaged {
             path: self.store_path(),
@@ -158,9 +146,7 @@ impl Env {
         let path = self.store_path();
         let holds = |folder: &Path, fits: fn(&str) -> bool| {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-            entries
-                .filter_map(|entry| entry.file_name().into_string().ok())
-                .any(|name| fits(&name))
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).any(|name| fits(&name))
         };
         if path.exists() {
             return Ok(());
@@ -169,9 +155,7 @@ impl Env {
         let runs = self.state.join("runs");
         let mut what = Vec::new();
         let mut left = Vec::new();
-        if holds(&backups, |name| {
-            name.starts_with("database-") && name.ends_with(".sqlite")
-        }) {
+        if holds(&backups, |name| name.starts_with("database-") && name.ends_with(".sqlite")) {
             what.push("a backup");
             left.push(backups);
         }
@@ -181,11 +165,9 @@ impl Env {
         }
         // Another process may have made it since, and one that is half restored is finished by opening.
         match Store::read(&path) {
-            Err(StoreError::Missing { .. }) if !left.is_empty() => Err(StoreError::Lost {
-                path,
-                what: what.join(" and "),
-                left,
-            }),
+            Err(StoreError::Missing { .. }) if !left.is_empty() => {
+                Err(StoreError::Lost { path, what: what.join(" and "), left })
+            }
             _ => Ok(()),
         }
     }
@@ -193,10 +175,7 @@ impl Env {
     /// Returns a text that distinguishes the database's file from another file at the same path.
     fn which(&self) -> Option<String> {
         let data = fs::metadata(self.store_path()).ok()?;
-        let born = data
-            .created()
-            .ok()
-            .and_then(|at| Timestamp::try_from(at).ok());
+        let born = data.created().ok().and_then(|at| Timestamp::try_from(at).ok());
         let born = born.map_or_else(String::new, |at| at.to_string());
         Some(format!("{} {} {born}", data.dev(), data.ino()))
     }
@@ -336,11 +315,7 @@ impl Env {
     }
 
     pub fn last_tick(&self) -> Option<Timestamp> {
-        read_text_host(self.tick_stamp(), SMALL)
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
+        read_text_host(self.tick_stamp(), SMALL).ok()?.trim().parse().ok()
     }
 
     /// Returns the folder with the user's configuration of all programs.
@@ -415,9 +390,7 @@ impl Env {
 
     /// Returns the path of a run's recording.
     pub fn recording(&self, run: &RunId) -> PathBuf {
-        self.state
-            .join(recording::FOLDER)
-            .join(recording::name_of(run))
+        self.state.join(recording::FOLDER).join(recording::name_of(run))
     }
 
     /// Returns the path of a new temporary folder.
@@ -453,9 +426,7 @@ pub fn child_environment() -> BTreeMap<String, String> {
 
 /// Returns the given variables that are set and are valid UTF-8.
 pub fn named<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
-    names
-        .filter_map(|name| Some((name.to_owned(), env::var(name).ok()?)))
-        .collect()
+    names.filter_map(|name| Some((name.to_owned(), env::var(name).ok()?))).collect()
 }
 
 /// Returns the login name of the user.
@@ -476,10 +447,7 @@ pub fn setting(name: &str) -> Option<OsString> {
 /// share it, because all processes that carry it are ended together.
 pub fn marker() -> Result<String, Failure> {
     Ok(OccurrenceId::new(
-        Clock::Host
-            .read()
-            .map_err(|error| Failure::internal(error.to_string()))?
-            .wall,
+        Clock::Host.read().map_err(|error| Failure::internal(error.to_string()))?.wall,
     )
     .to_string())
 }
@@ -573,12 +541,8 @@ fn restart(file: &Path) -> Result<Infallible, Failure> {
     }
     trim(&file.with_file_name("timer.log"));
     // The host's other variables stay, because a systemd drop-in may pass a key.
-    let error = Command::new(executable()?)
-        .arg0("runner")
-        .args(arguments)
-        .envs(keys)
-        .envs(frozen)
-        .exec();
+    let error =
+        Command::new(executable()?).arg0("runner").args(arguments).envs(keys).envs(frozen).exec();
     Err(Failure::environment(format!("cannot start again: {error}")))
 }
 

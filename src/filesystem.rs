@@ -78,10 +78,7 @@ fn kind(magic: u64, mounted: impl FnOnce() -> Option<String>) -> Option<String> 
     if magic == FUSE {
         return mounted().filter(|name| BEHIND_FUSE.contains(&name.as_str()));
     }
-    SHARED
-        .iter()
-        .find(|(number, _)| *number == magic)
-        .map(|(_, name)| (*name).to_owned())
+    SHARED.iter().find(|(number, _)| *number == magic).map(|(_, name)| (*name).to_owned())
 }
 
 /// Returns the type of the mount that `path` lies on: that of the longest mount point above it, and
@@ -101,10 +98,7 @@ fn type_of_mount(mountinfo: &str, path: &Path) -> Option<String> {
 
 /// Blanks and the like stand as `\040` in the mount table.
 fn unescaped(text: &str) -> String {
-    text.replace("\\040", " ")
-        .replace("\\011", "\t")
-        .replace("\\012", "\n")
-        .replace("\\134", "\\")
+    text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
 #[cfg(test)]
@@ -129,11 +123,7 @@ mod tests {
             // Mounted over the other: the later one is what is seen.
             ("/mnt/far/x", "fuse.rclone"),
         ] {
-            assert_eq!(
-                type_of_mount(TABLE, Path::new(path)).as_deref(),
-                Some(expected),
-                "{path}"
-            );
+            assert_eq!(type_of_mount(TABLE, Path::new(path)).as_deref(), Some(expected), "{path}");
         }
         assert_eq!(type_of_mount("nonsense", Path::new("/")), None);
     }
@@ -168,9 +158,6 @@ mod tests {
     #[test]
     fn this_machine_tells_of_a_folder_that_is_not_there_yet() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(
-            shared(&folder.path().join("not/yet")),
-            shared(folder.path())
-        );
+        assert_eq!(shared(&folder.path().join("not/yet")), shared(folder.path()));
     }
 }

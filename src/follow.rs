@@ -41,11 +41,8 @@ const LINE: usize = 64 * 1024;
 
 /// The files that are followed: the log and the output of the run's program. Each comes with the
 /// prefix of its lines when all files are shown together.
-pub const FILES: [(&str, &str); 3] = [
-    (log::FILE, ""),
-    (output::FILES[0], "out | "),
-    (output::FILES[1], "err | "),
-];
+pub const FILES: [(&str, &str); 3] =
+    [(log::FILE, ""), (output::FILES[0], "out | "), (output::FILES[1], "err | ")];
 
 /// Lines of one of [`FILES`] as they are shown among those of the others. A program's words cannot
 /// pass for the log's, nor tell a terminal what to do.
@@ -86,10 +83,9 @@ pub fn follow(
     stops: &[BorrowedFd<'_>],
     sink: &mut dyn FnMut(usize, &str, u64) -> io::Result<()>,
 ) -> Result<FollowEnd, Failure> {
-    let store = home.store_to_read()?.ok_or_else(|| StoreError::NotFound {
-        what: "run",
-        name: run.to_string(),
-    })?;
+    let store = home
+        .store_to_read()?
+        .ok_or_else(|| StoreError::NotFound { what: "run", name: run.to_string() })?;
     let folder = home.run_folder(run.as_str());
     let mut changes = Changes::of(&home.state, &folder);
     let tail = |(name, from): &(&str, u64)| FileTail::new(folder.join(name), *from);
@@ -138,10 +134,7 @@ const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NV
 /// Checks whether the other end of a pipe or socket is closed.
 pub fn is_closed(end: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(end, PollFlags::empty())];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().intersects(GONE)
 }
 
@@ -162,12 +155,7 @@ struct FileTail {
 
 impl FileTail {
     fn new(path: PathBuf, from: u64) -> Self {
-        Self {
-            path,
-            file: None,
-            at: from,
-            rest: Vec::new(),
-        }
+        Self { path, file: None, at: from, rest: Vec::new() }
     }
 
     /// Passes on what is new; returns how much that was.
@@ -228,11 +216,7 @@ impl Changes {
             // The database's journal lies there; a failure only makes us slower.
             let _slower = inotify::add_watch(watch, state, WatchFlags::MODIFY);
         }
-        Self {
-            watch,
-            folder: folder.to_owned(),
-            watched: false,
-        }
+        Self { watch, folder: folder.to_owned(), watched: false }
     }
 
     /// Waits for a change; true when one of `stops` is closed at its other end.
@@ -247,10 +231,8 @@ impl Changes {
             limit = Duration::ZERO;
         }
         // No events are requested, because `poll` always reports that the other end has closed.
-        let mut polled: Vec<PollFd<'_>> = stops
-            .iter()
-            .map(|stop| PollFd::from_borrowed_fd(*stop, PollFlags::empty()))
-            .collect();
+        let mut polled: Vec<PollFd<'_>> =
+            stops.iter().map(|stop| PollFd::from_borrowed_fd(*stop, PollFlags::empty())).collect();
         if let Some(watch) = &self.watch {
             polled.push(PollFd::from_borrowed_fd(watch.as_fd(), PollFlags::IN));
         }
@@ -264,10 +246,7 @@ impl Changes {
                 return Err(Failure::internal(format!("cannot wait for a log: {error}")));
             }
         }
-        let stopped = polled
-            .iter()
-            .take(stops.len())
-            .any(|stop| stop.revents().intersects(GONE));
+        let stopped = polled.iter().take(stops.len()).any(|stop| stop.revents().intersects(GONE));
         if let Some(watch) = &self.watch {
             // The content of the events does not matter, only that some arrived.
             let mut reported = [0_u8; 4096];

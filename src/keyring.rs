@@ -71,10 +71,9 @@ fn describe_error(name: &str, error: &::keyring::Error) -> String {
         Error::NoEntry => format!(
             "the keyring has no secret {SERVICE}/{name}: secret-tool store --label 'runner {name}' service {SERVICE} username {name}"
         ),
-        Error::Ambiguous(all) => format!(
-            "the keyring has {} secrets {SERVICE}/{name}; keep one of them",
-            all.len()
-        ),
+        Error::Ambiguous(all) => {
+            format!("the keyring has {} secrets {SERVICE}/{name}; keep one of them", all.len())
+        }
         Error::BadEncoding(_) => format!("what the keyring has as {SERVICE}/{name} is no text"),
         Error::NoStorageAccess(why) | Error::PlatformFailure(why) => format!(
             "the keyring is locked, or nobody answers for it: {why} (a timer's tick has no desktop; a variable or a file of its owner's serves there)"
@@ -91,10 +90,7 @@ mod tests {
     #[test]
     fn without_it_a_reference_says_how_to_build_it() {
         let why = secret("work").unwrap_err();
-        assert!(
-            why.contains("keyring:work") && why.contains("--features keyring"),
-            "{why}"
-        );
+        assert!(why.contains("keyring:work") && why.contains("--features keyring"), "{why}");
     }
 
     #[cfg(feature = "keyring")]
@@ -118,10 +114,7 @@ mod tests {
         let mock: &MockCredential = entry.get_credential().downcast_ref().unwrap();
         mock.set_error(Error::NoStorageAccess("no bus".into()));
         let locked = ask().unwrap_err();
-        assert!(
-            locked.contains("no bus") && locked.contains("locked"),
-            "{locked}"
-        );
+        assert!(locked.contains("no bus") && locked.contains("locked"), "{locked}");
         mock.set_error(Error::BadEncoding(b"k-456".to_vec()));
         let odd = ask().unwrap_err();
         assert!(odd.contains("no text") && !odd.contains("456"), "{odd}");

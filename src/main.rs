@@ -2,10 +2,7 @@
 
 #![cfg_attr(
     test,
-    allow(
-        clippy::disallowed_methods,
-        reason = "tests read what they made themselves"
-    )
+    allow(clippy::disallowed_methods, reason = "tests read what they made themselves")
 )]
 
 mod alerts;
@@ -34,10 +31,7 @@ use runner_engine::outcome::Exit;
 
 fn main() -> ExitCode {
     // Before anything is read: what stands here came through no one's environment or files.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == "__launch")
-    {
+    if std::env::args_os().nth(1).is_some_and(|word| word == "__launch") {
         let code = runner_engine::launch::launch(std::io::stdin());
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
     }
@@ -74,9 +68,7 @@ fn main() -> ExitCode {
 /// Checks whether this process is `runner hook`, with any options in between.
 fn is_recorder() -> bool {
     let mut words = std::env::args_os().skip(1);
-    words
-        .find(|word| !word.to_string_lossy().starts_with('-'))
-        .is_some_and(|word| word == "hook")
+    words.find(|word| !word.to_string_lossy().starts_with('-')).is_some_and(|word| word == "hook")
 }
 
 /// Checks whether this process is `runner guard hook`, with any options in between.

@@ -52,12 +52,7 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
     let mut troubles: Vec<String> = health
         .findings
         .iter()
-        .map(|one| {
-            format!(
-                "the database: {}: {} (runner db check)",
-                one.what, one.place
-            )
-        })
+        .map(|one| format!("the database: {}: {} (runner db check)", one.what, one.place))
         .collect();
     let rows = troubles.len();
     let parts: [(&str, &str, MaintenanceTask); 2] = [
@@ -208,14 +203,7 @@ fn logs(home: &Env, store: &Store, found: &mut Vec<PrunableFile>) -> Result<(), 
         };
         let over = store.over_since(&run)?;
         let needed = over.is_none().then_some("its run is not over");
-        add(
-            found,
-            FileKind::Log,
-            &home.state,
-            &folder.join(&name),
-            over.or(run.at()),
-            needed,
-        );
+        add(found, FileKind::Log, &home.state, &folder.join(&name), over.or(run.at()), needed);
     }
     Ok(())
 }
@@ -238,14 +226,7 @@ fn recordings(home: &Env, found: &mut Vec<PrunableFile>) {
         let below = folder.join(&name);
         match recording::run_named(&name) {
             // Written when the run's work was done, never changed.
-            Some(run) => add(
-                found,
-                FileKind::Recording,
-                &home.state,
-                &below,
-                run.at(),
-                None,
-            ),
+            Some(run) => add(found, FileKind::Recording, &home.state, &below, run.at(), None),
             // The temporary file of a process that died.
             None if name.starts_with('.') => {
                 add(found, FileKind::Draft, &home.state, &below, None, None);
@@ -276,14 +257,7 @@ fn staging(
         };
         // Only what is known to be ours and over: what a conflict left is a person's.
         if store.is_swept(&run)? {
-            add(
-                found,
-                FileKind::Staging,
-                root,
-                &folder.join(&name),
-                None,
-                None,
-            );
+            add(found, FileKind::Staging, root, &folder.join(&name), None, None);
         }
     }
     Ok(())
@@ -296,14 +270,7 @@ fn undos(root: &Path, folder: &Path, found: &mut Vec<PrunableFile>) {
         let folder = folder.join(proposal);
         for name in entries_below(root, &folder) {
             if let Ok(run) = name.parse::<RunId>() {
-                add(
-                    found,
-                    FileKind::Undo,
-                    root,
-                    &folder.join(&name),
-                    run.at(),
-                    None,
-                );
+                add(found, FileKind::Undo, root, &folder.join(&name), run.at(), None);
             }
         }
     }
@@ -354,17 +321,11 @@ fn add(
     let Ok(data) = fs::symlink_metadata(root.join(below)) else {
         return;
     };
-    let folder = !matches!(
-        kind,
-        FileKind::Backup | FileKind::Draft | FileKind::Recording
-    );
+    let folder = !matches!(kind, FileKind::Backup | FileKind::Draft | FileKind::Recording);
     if data.is_symlink() || data.is_dir() != folder {
         return;
     }
-    let changed = data
-        .modified()
-        .ok()
-        .and_then(|at| Timestamp::try_from(at).ok());
+    let changed = data.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
     if let Some(at) = at.or(changed) {
         found.push(PrunableFile {
             kind,
@@ -385,9 +346,8 @@ fn entries(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
     };
-    let mut names: Vec<String> = entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .collect();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     names.sort();
     names
 }
@@ -408,11 +368,7 @@ pub fn carry_out(
         dying.before("remove a file or a folder");
         if let Err(error) = remove(file) {
             let path = file.root.join(&file.below);
-            left.push(format!(
-                "cannot remove {}: {}",
-                path.display(),
-                whole(&error)
-            ));
+            left.push(format!("cannot remove {}: {}", path.display(), whole(&error)));
         }
     }
     match left.is_empty() {
@@ -471,11 +427,7 @@ mod tests {
                 (name, one.needed.is_some())
             })
             .collect();
-        let nights = [
-            ("2026-01-09-10", true),
-            ("2026-01-09-2", false),
-            ("2026-01-09", false),
-        ];
+        let nights = [("2026-01-09-10", true), ("2026-01-09-2", false), ("2026-01-09", false)];
         assert_eq!(found, nights);
     }
 }

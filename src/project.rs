@@ -47,16 +47,15 @@ pub struct LoadedProject {
 pub fn find(from: &Path) -> Result<PathBuf, Failure> {
     let from = fs::canonicalize(from)
         .map_err(|error| Failure::data(format!("{}: {}", from.display(), error_chain(&error))))?;
-    from.ancestors()
-        .find(|folder| folder.join(FILE).is_file())
-        .map(Path::to_owned)
-        .ok_or_else(|| {
+    from.ancestors().find(|folder| folder.join(FILE).is_file()).map(Path::to_owned).ok_or_else(
+        || {
             Failure::configuration(format!(
                 "{} is in no project: there is no {FILE} here or above",
                 from.display()
             ))
             .hint("runner init")
-        })
+        },
+    )
 }
 
 impl LoadedProject {
@@ -100,13 +99,7 @@ impl LoadedProject {
             Failure::configuration(format!("{} has no [project] id", root.join(FILE).display()))
                 .hint("runner init")
         })?;
-        Ok(Self {
-            root: root.to_owned(),
-            id,
-            own,
-            config,
-            stamp,
-        })
+        Ok(Self { root: root.to_owned(), id, own, config, stamp })
     }
 
     /// Returns the job that a run belongs to, as the configuration describes it now.
@@ -203,10 +196,7 @@ pub fn standing_of(
         path: root.to_owned(),
         node: node(root)?,
         own,
-        other_here: store
-            .project_at(root)?
-            .map(|other| other.id)
-            .filter(|other| other != id),
+        other_here: store.project_at(root)?.map(|other| other.id).filter(|other| other != id),
     };
     let remembered = known.as_ref().map(|known| {
         let displaced = known.displaced_from();
@@ -291,11 +281,7 @@ pub fn contradiction(known: &Project) -> Option<(String, String)> {
     };
     let file = folder.map_or_else(|| identity::FILE.into(), |it| it.join(identity::FILE));
     Some((
-        format!(
-            "{} {what}; the project goes on as {}",
-            file.display(),
-            known.id
-        ),
+        format!("{} {what}; the project goes on as {}", file.display(), known.id),
         format!("runner init {}", root.display()),
     ))
 }
@@ -324,10 +310,7 @@ pub fn kept(home: &Env, store: &Store, from: &Path) -> Result<KeptProject, Failu
                     let trouble = why_gone(&row.config_stamp).map_or(failure, |why| {
                         Failure::configuration(why.to_owned()).hint("runner projects")
                     });
-                    return Ok(KeptProject {
-                        row,
-                        trouble: Some(trouble),
-                    });
+                    return Ok(KeptProject { row, trouble: Some(trouble) });
                 }
             }
             return Err(failure);
@@ -337,9 +320,9 @@ pub fn kept(home: &Env, store: &Store, from: &Path) -> Result<KeptProject, Failu
         let fresh = row.config_stamp == stamp(home, &root);
         let trouble = match fresh {
             true => None,
-            false => LoadedProject::at(home, Some(store), &root)
-                .and_then(|here| here.check(store))
-                .err(),
+            false => {
+                LoadedProject::at(home, Some(store), &root).and_then(|here| here.check(store)).err()
+            }
         };
         return Ok(KeptProject { row, trouble });
     }

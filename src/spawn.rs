@@ -57,11 +57,7 @@ pub struct Started {
 
 /// Creates the driver that recovery uses in this process.
 pub fn driver<'a>(home: &'a Env, me: &'a ProcessIdentity) -> Driver<'a> {
-    Driver {
-        world: Box::new(Host { state: &home.state }),
-        me,
-        retries_lost: &kinds::retries_lost,
-    }
+    Driver { world: Box::new(Host { state: &home.state }), me, retries_lost: &kinds::retries_lost }
 }
 
 /// Starts the process of one requested run, which must be admitted within [`BEGIN_LIMIT`].
@@ -81,11 +77,7 @@ pub fn spawn(
     if manner.apart {
         command.process_group(0);
     }
-    command
-        .arg("execute")
-        .arg(run.as_str())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
+    command.arg("execute").arg(run.as_str()).stdin(Stdio::null()).stdout(Stdio::null());
     // The environment's settings it inherits.
     for flag in &home.flags {
         command.arg(format!("--config={flag}"));
@@ -100,14 +92,9 @@ pub fn spawn(
         command.arg("--verbose");
     }
     let child = command.spawn().map_err(|error| {
-        Failure::environment(format!(
-            "cannot start this program again for a run: {error}"
-        ))
+        Failure::environment(format!("cannot start this program again for a run: {error}"))
     })?;
-    let started = Started {
-        run: run.clone(),
-        child,
-    };
+    let started = Started { run: run.clone(), child };
     // Without the note it still runs; only nothing would end it if it hung before its admission.
     if let Err(error) = store.spawned(run, &ProcessIdentity::of(started.child.id()), deadline) {
         show::complain(&format!("run {run}: {}", Failure::from(error)));
@@ -126,10 +113,7 @@ pub fn run_to_end(
 ) -> Result<RunRow, Failure> {
     let mut first = Some(run.clone());
     let all = run_all(home, store, me, manner, |_| {
-        Ok(NextAction {
-            start: first.take().into_iter().collect(),
-            ..NextAction::default()
-        })
+        Ok(NextAction { start: first.take().into_iter().collect(), ..NextAction::default() })
     })?;
     Ok(store.run(all.last().unwrap_or(run))?)
 }
@@ -236,10 +220,7 @@ fn ended(live: &BTreeMap<u32, Started>, patience: Duration) -> Result<Vec<u32>, 
         let number = i32::try_from(*pid).ok().and_then(Pid::from_raw);
         let number =
             number.ok_or_else(|| Failure::internal(format!("no process can be numbered {pid}")))?;
-        handles.push((
-            *pid,
-            pidfd_open(number, PidfdFlags::empty()).map_err(internal)?,
-        ));
+        handles.push((*pid, pidfd_open(number, PidfdFlags::empty()).map_err(internal)?));
     }
     let mut polled: Vec<PollFd<'_>> = handles
         .iter()
@@ -327,10 +308,7 @@ fn recover_stale(
     }
     let row = store.run(&row.id)?;
     match &row.outcome {
-        Some(outcome) => Ok(Recovered::Settled {
-            outcome: outcome.clone(),
-            retry: None,
-        }),
+        Some(outcome) => Ok(Recovered::Settled { outcome: outcome.clone(), retry: None }),
         None => Ok(recover(store, &driver(home, me), &row, home.now()?)?),
     }
 }
@@ -339,15 +317,8 @@ fn recover_stale(
 pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
     let row = store.run(run)?;
     // A later run's word counts more.
-    let newest = RunFilter {
-        job: Some(row.job),
-        limit: 20,
-        ..RunFilter::default()
-    };
-    let later = store
-        .runs(&newest)?
-        .into_iter()
-        .take_while(|later| later.id != row.id);
+    let newest = RunFilter { job: Some(row.job), limit: 20, ..RunFilter::default() };
+    let later = store.runs(&newest)?.into_iter().take_while(|later| later.id != row.id);
     let overtaken = |later: &RunRow| {
         let outcome = later.outcome.as_ref();
         outcome.is_some_and(|it| !matches!(it, Outcome::Skipped { .. } | Outcome::Deferred { .. }))
@@ -373,10 +344,7 @@ pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
         deferrals(store, &row, outcome)?,
         home.wall()?,
     ) {
-        show::complain(&format!(
-            "the failmark of {} could not be written: {error}",
-            row.job_name
-        ));
+        show::complain(&format!("the failmark of {} could not be written: {error}", row.job_name));
     }
     Ok(())
 }
@@ -402,10 +370,7 @@ impl SignalForwarder {
         let pids = Arc::new(Mutex::new(BTreeSet::new()));
         let pulled = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&pulled);
-        let forwarder = Self {
-            pids: Arc::clone(&pids),
-            pulled,
-        };
+        let forwarder = Self { pids: Arc::clone(&pids), pulled };
         if let Ok(mut signals) = Signals::new([SIGTERM, SIGINT]) {
             // Without the thread the signals are only not forwarded; recovery is the net below.
             let _detached = thread::Builder::new().spawn(move || {
@@ -429,16 +394,10 @@ impl SignalForwarder {
         {
             let _already_gone = kill_process(pid, Signal::TERM);
         }
-        self.pids
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(pid);
+        self.pids.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
     }
 
     fn remove(&self, pid: u32) {
-        self.pids
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&pid);
+        self.pids.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
     }
 }

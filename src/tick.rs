@@ -58,13 +58,8 @@ pub fn once(
 ) -> Result<TickResult, Failure> {
     let mut unreadable = BTreeMap::new();
     refresh(home, store, reread, &mut unreadable)?;
-    let Tick {
-        start,
-        end,
-        settled,
-        mut troubles,
-        swept,
-    } = tick(store, &spawn::driver(home, me), home.now()?)?;
+    let Tick { start, end, settled, mut troubles, swept } =
+        tick(store, &spawn::driver(home, me), home.now()?)?;
     for run in &end {
         spawn::end(store, run)?;
     }
@@ -78,13 +73,7 @@ pub fn once(
     doctor::sandbox::note(home);
     let good = troubles.is_empty() && unreadable.is_empty();
     troubles.extend(alerts::after_tick(home, store, good)?);
-    Ok(TickResult {
-        start,
-        ending: !end.is_empty(),
-        settled,
-        troubles,
-        unreadable,
-    })
+    Ok(TickResult { start, ending: !end.is_empty(), settled, troubles, unreadable })
 }
 
 /// The next event that a tick will find, and its time.
@@ -102,10 +91,7 @@ pub fn next(store: &Store, now: Timestamp) -> Result<Option<NextTick>, Failure> 
         return Ok(None);
     };
     let what = store.job_due_at(at)?;
-    Ok(Some(NextTick {
-        what: what.unwrap_or_else(|| "what waits".to_owned()),
-        at,
-    }))
+    Ok(Some(NextTick { what: what.unwrap_or_else(|| "what waits".to_owned()), at }))
 }
 
 /// Reads again the configuration of projects whose files have changed; a bad one keeps its old jobs

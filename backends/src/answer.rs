@@ -25,29 +25,18 @@ pub(crate) fn read(
         Ok(text) => text,
         Err(error) => {
             let why = format!("{origin} is not UTF-8: {}", error.utf8_error());
-            return Err(malformed(
-                why,
-                &String::from_utf8_lossy(error.as_bytes()),
-                secrets,
-            ));
+            return Err(malformed(why, &String::from_utf8_lossy(error.as_bytes()), secrets));
         }
     };
     match serde_json::from_str(&text) {
         Ok(value) => Ok((text, Some(value))),
         Err(_) if !must_parse && request.schema.is_none() => Ok((text, None)),
-        Err(error) => Err(malformed(
-            format!("{origin} is not JSON: {error}"),
-            &text,
-            secrets,
-        )),
+        Err(error) => Err(malformed(format!("{origin} is not JSON: {error}"), &text, secrets)),
     }
 }
 
 fn malformed(why: String, text: &str, secrets: &Secrets) -> BackendError {
-    BackendError::Malformed {
-        why,
-        excerpt: secrets.head(text, EXCERPT),
-    }
+    BackendError::Malformed { why, excerpt: secrets.head(text, EXCERPT) }
 }
 
 /// Returns whether `bytes` contains nothing that could be an answer.

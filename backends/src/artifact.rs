@@ -86,23 +86,12 @@ mod tests {
         folder.write_new("a", b"[]").unwrap();
         assert_eq!(folder.read("a", 2), Ok(Some(b"[]".to_vec())));
         assert!(folder.read("a", 1).unwrap_err().contains("larger than 1"));
-        assert_eq!(
-            folder.write_new("a", b"").unwrap_err().kind(),
-            io::ErrorKind::AlreadyExists
-        );
+        assert_eq!(folder.write_new("a", b"").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         fs::hard_link(place.path().join("a"), place.path().join("b")).unwrap();
         assert!(folder.read("a", 9).unwrap_err().contains("2 names"));
         symlinkat("a", &folder.0, "link").unwrap();
-        assert!(
-            folder
-                .read("link", 9)
-                .unwrap_err()
-                .contains("symbolic link")
-        );
-        assert_eq!(
-            folder.write_new("link", b"").unwrap_err().kind(),
-            io::ErrorKind::AlreadyExists
-        );
+        assert!(folder.read("link", 9).unwrap_err().contains("symbolic link"));
+        assert_eq!(folder.write_new("link", b"").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         mknodat(&folder.0, "pipe", FileType::Fifo, Mode::RUSR, 0).unwrap();
         assert!(folder.read("pipe", 9).unwrap_err().contains("Fifo"));
         fs::create_dir(place.path().join("dir")).unwrap();

@@ -55,10 +55,7 @@ impl Backend for Builtin {
             return Err(BackendError::Cancelled { why });
         }
         let text = request.rule_answer.to_string();
-        let usage = Usage {
-            cost_micros: Some(0),
-            ..Usage::default()
-        };
+        let usage = Usage { cost_micros: Some(0), ..Usage::default() };
         sink.event(Event::Text(&text));
         sink.event(Event::Usage(usage));
         Ok(Reply {

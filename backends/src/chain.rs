@@ -24,9 +24,7 @@ pub struct Chain<T> {
 impl<T> Chain<T> {
     /// Creates a chain from the fallbacks of the backend that is asked first.
     pub fn new(fallbacks: impl IntoIterator<Item = T>) -> Self {
-        Self {
-            rest: fallbacks.into_iter().collect(),
-        }
+        Self { rest: fallbacks.into_iter().collect() }
     }
 
     /// Whom to ask now that the last one could not answer, if anyone is left.
@@ -87,19 +85,13 @@ mod tests {
     use super::*;
 
     fn limited() -> BackendError {
-        BackendError::RateLimited {
-            until: None,
-            why: "full".into(),
-        }
+        BackendError::RateLimited { until: None, why: "full".into() }
     }
 
     #[test]
     fn each_is_asked_once_in_order_and_only_for_what_another_may_do_better() {
         let mut chain = Chain::new(["codex", "builtin"]);
-        let malformed = BackendError::Malformed {
-            why: "prose".into(),
-            excerpt: String::new(),
-        };
+        let malformed = BackendError::Malformed { why: "prose".into(), excerpt: String::new() };
         let cancelled = BackendError::Cancelled { why: "me".into() };
         assert!(!moves_on(&malformed) && !moves_on(&cancelled) && moves_on(&limited()));
         assert_eq!(chain.next(), Some("codex"));

@@ -38,19 +38,11 @@ pub struct CheckItem {
 
 impl CheckItem {
     fn good(what: &'static str, said: impl Into<String>) -> Self {
-        Self {
-            what,
-            said: said.into(),
-            problem: None,
-        }
+        Self { what, said: said.into(), problem: None }
     }
 
     fn of(what: &'static str, error: &BackendError) -> Self {
-        Self {
-            what,
-            said: error.to_string(),
-            problem: Some(error.class()),
-        }
+        Self { what, said: error.to_string(), problem: Some(error.class()) }
     }
 }
 
@@ -116,10 +108,7 @@ fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<CheckItem> {
     let mut findings = Vec::new();
     match (plan.secret(), &plan.key) {
         (Ok(_), Some((name, _))) => {
-            findings.push(CheckItem::good(
-                "key",
-                format!("{name} is set, for {}", plan.host()),
-            ));
+            findings.push(CheckItem::good("key", format!("{name} is set, for {}", plan.host())));
         }
         (Ok(_), None) => findings.push(CheckItem::good("key", "none is sent")),
         (Err(error), _) => {
@@ -169,11 +158,7 @@ fn version(plan: &AgentPlan, program: &Path, marker: &str) -> CheckItem {
         cwd: PathBuf::from("/"),
         env: plan.env.clone(),
         stdin: Stdin::Null,
-        limits: Limits {
-            total: Some(VERSION),
-            output_cap: 64 * 1024,
-            ..Limits::default()
-        },
+        limits: Limits { total: Some(VERSION), output_cap: 64 * 1024, ..Limits::default() },
         marker: marker.to_owned(),
         sandbox: ChildSandbox::Off,
     };
@@ -184,12 +169,10 @@ fn version(plan: &AgentPlan, program: &Path, marker: &str) -> CheckItem {
         };
         CheckItem::of("version", &error)
     };
-    let ended = Cancel::new()
-        .map_err(|error| error.to_string())
-        .and_then(|cancel| {
-            run(&spec, &cancel, &mut |_, _| OutputVerdict::Continue)
-                .map_err(|error| child::spawn_error(&error).to_string())
-        });
+    let ended = Cancel::new().map_err(|error| error.to_string()).and_then(|cancel| {
+        run(&spec, &cancel, &mut |_, _| OutputVerdict::Continue)
+            .map_err(|error| child::spawn_error(&error).to_string())
+    });
     match ended {
         Ok(ended) if ended.is_success() && ended.status == ExitStatus::Exit(0) => {
             let said = String::from_utf8_lossy(&ended.stdout);

@@ -107,12 +107,7 @@ pub(crate) fn by_itself(
     secrets: &Secrets,
 ) -> Result<Ended, BackendError> {
     let program = spec.program.display();
-    let silent = |phase| {
-        Err(BackendError::Silent {
-            phase,
-            waited: ended.took(),
-        })
-    };
+    let silent = |phase| Err(BackendError::Silent { phase, waited: ended.took() });
     if ended.survivors > 0 {
         return Err(BackendError::Crash {
             status: ended.status.to_string(),
@@ -127,9 +122,7 @@ pub(crate) fn by_itself(
         Reason::FirstByteDeadline => silent(Phase::FirstByte),
         Reason::IdleDeadline => silent(Phase::Idle),
         Reason::TotalDeadline => silent(Phase::Total),
-        Reason::Cancelled => Err(BackendError::Cancelled {
-            why: cancel.why().unwrap_or_default(),
-        }),
+        Reason::Cancelled => Err(BackendError::Cancelled { why: cancel.why().unwrap_or_default() }),
         Reason::OutputCap { stream } => {
             let stream = match stream {
                 Stream::Stdout => "stdout",
@@ -137,10 +130,7 @@ pub(crate) fn by_itself(
             };
             let cap = spec.limits.output_cap;
             let why = format!("{program} wrote more than {cap} bytes on {stream}");
-            Err(BackendError::Malformed {
-                why,
-                excerpt: String::new(),
-            })
+            Err(BackendError::Malformed { why, excerpt: String::new() })
         }
         Reason::Quota => Err(BackendError::Crash {
             status: ended.status.to_string(),
@@ -160,12 +150,12 @@ pub(crate) fn spawn_error(error: &SpawnError) -> BackendError {
                 hint: error.to_string(),
             }
         }
-        SpawnError::Cwd { .. } | SpawnError::Sandbox { .. } => BackendError::Rejected {
-            why: error.to_string(),
-        },
+        SpawnError::Cwd { .. } | SpawnError::Sandbox { .. } => {
+            BackendError::Rejected { why: error.to_string() }
+        }
         SpawnError::Cancelled { why } => BackendError::Cancelled { why: why.clone() },
-        SpawnError::Io { source, .. } => BackendError::Unavailable {
-            why: format!("{error}: {source}"),
-        },
+        SpawnError::Io { source, .. } => {
+            BackendError::Unavailable { why: format!("{error}: {source}") }
+        }
     }
 }

@@ -61,9 +61,7 @@ pub(crate) struct CommandPlan {
 
 impl Command {
     pub(crate) fn new(plan: CommandPlan) -> Self {
-        Self {
-            plan: Arc::new(plan),
-        }
+        Self { plan: Arc::new(plan) }
     }
 }
 
@@ -97,16 +95,11 @@ impl Backend for Command {
             Ok(result) => result?,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => {
-                return Err(BackendError::Cancelled {
-                    why: "the runtime is shutting down".into(),
-                });
+                return Err(BackendError::Cancelled { why: "the runtime is shutting down".into() });
             }
         };
         sink.event(Event::Text(&reply.text));
-        reply
-            .notes
-            .iter()
-            .for_each(|note| sink.event(Event::Note(note)));
+        reply.notes.iter().for_each(|note| sink.event(Event::Note(note)));
         Ok(reply)
     }
 }
@@ -142,9 +135,8 @@ impl CommandPlan {
     fn run(&self, request: &Request, cancel: &Cancel) -> Result<Reply, BackendError> {
         self.check()?;
         let secrets = Secrets::of(&self.env);
-        let body = serde_json::to_vec(request).map_err(|error| BackendError::Rejected {
-            why: format!("request: {error}"),
-        })?;
+        let body = serde_json::to_vec(request)
+            .map_err(|error| BackendError::Rejected { why: format!("request: {error}") })?;
         let folder = match &request.run_dir {
             Some(path) => Some(self.prepare(path, &body)?),
             None => None,
@@ -167,10 +159,7 @@ impl CommandPlan {
         let ended = ended?;
         let mut notes = Vec::new();
         if ended.killed > 0 {
-            notes.push(format!(
-                "{} processes that it left behind were killed",
-                ended.killed
-            ));
+            notes.push(format!("{} processes that it left behind were killed", ended.killed));
         }
         let artifact = match &folder {
             Some(folder) => self.artifact(folder)?,
@@ -195,28 +184,17 @@ impl CommandPlan {
             }
             None => answer::read(request, ended.stdout, "stdout", false, &secrets)?,
         };
-        Ok(Reply {
-            text,
-            value,
-            usage: None,
-            stop: Stop::End,
-            notes,
-        })
+        Ok(Reply { text, value, usage: None, stop: Stop::End, notes })
     }
 
     /// Opens the run folder, removes what an earlier attempt left, and writes the request.
     fn prepare(&self, path: &Path, body: &[u8]) -> Result<Folder, BackendError> {
         let rejected = |what: &str, error: std::io::Error| BackendError::Rejected {
-            why: format!(
-                "cannot {what} in the run folder {}: {error}",
-                path.display()
-            ),
+            why: format!("cannot {what} in the run folder {}: {error}", path.display()),
         };
         let folder = Folder::open(path).map_err(|error| rejected("work", error))?;
         for name in [REQUEST_FILE, &self.artifact] {
-            folder
-                .remove(name)
-                .map_err(|error| rejected(&format!("remove {name}"), error))?;
+            folder.remove(name).map_err(|error| rejected(&format!("remove {name}"), error))?;
         }
         folder
             .write_new(REQUEST_FILE, body)

@@ -35,14 +35,12 @@ pub fn why_not(reference: &str) -> String {
 pub fn in_keyring(reference: &str) -> Option<Result<&str, &'static str>> {
     let name = reference.strip_prefix(KEYRING)?;
     let good = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.' | '/');
-    Some(
-        match !name.is_empty() && name.len() <= 100 && name.chars().all(good) {
-            true => Ok(name),
-            false => Err(
-                "keyring: must be followed by the name of a secret (letters, digits, - _ . /), never the secret itself",
-            ),
-        },
-    )
+    Some(match !name.is_empty() && name.len() <= 100 && name.chars().all(good) {
+        true => Ok(name),
+        false => Err(
+            "keyring: must be followed by the name of a secret (letters, digits, - _ . /), never the secret itself",
+        ),
+    })
 }
 
 /// The largest file of keys, or of a login.
@@ -50,14 +48,7 @@ const LARGEST: u64 = 1024 * 1024;
 
 /// Variables that may be a program's key.
 const KEYS: [(&str, &[&str]); 2] = [
-    (
-        "claude",
-        &[
-            "CLAUDE_CODE_OAUTH_TOKEN",
-            "ANTHROPIC_API_KEY",
-            "ANTHROPIC_AUTH_TOKEN",
-        ],
-    ),
+    ("claude", &["CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]),
     ("codex", &["CODEX_API_KEY", "OPENAI_API_KEY"]),
 ];
 
@@ -91,10 +82,7 @@ pub(crate) fn usual(kind: &str) -> impl Iterator<Item = &'static str> + use<> {
         true => &PLACES[..],
         false => &[],
     };
-    keys.map_or(&[][..], |(_, keys)| *keys)
-        .iter()
-        .chain(places)
-        .copied()
+    keys.map_or(&[][..], |(_, keys)| *keys).iter().chain(places).copied()
 }
 
 /// Returns the instruction for installing a program of this kind.
@@ -119,9 +107,7 @@ pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
         return Ok(format!("{name} is set"));
     }
     let (file, good): (_, fn(&Value) -> bool) = match plan.kind {
-        "claude" => (".credentials.json", |login| {
-            text(&login["claudeAiOauth"]["accessToken"])
-        }),
+        "claude" => (".credentials.json", |login| text(&login["claudeAiOauth"]["accessToken"])),
         _ => ("auth.json", |login| {
             text(&login["OPENAI_API_KEY"]) || text(&login["tokens"]["access_token"])
         }),
@@ -148,9 +134,7 @@ pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
         }
         Err(error) => format!("{} cannot be read: {error}", path.display()),
     };
-    Err(BackendError::Auth {
-        why: format!("{why}; {hint}"),
-    })
+    Err(BackendError::Auth { why: format!("{why}; {hint}") })
 }
 
 /// Returns the program's own folder.
@@ -186,9 +170,7 @@ pub fn from_file(path: &Path) -> Result<BTreeMap<String, String>, BackendError> 
     let shown = path.display();
     let bad = |why: String| BackendError::Auth { why };
     let mut file = open_host(path).map_err(|error| bad(format!("cannot read {shown}: {error}")))?;
-    let meta = file
-        .metadata()
-        .map_err(|error| bad(format!("cannot look at {shown}: {error}")))?;
+    let meta = file.metadata().map_err(|error| bad(format!("cannot look at {shown}: {error}")))?;
     let mode = meta.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(bad(format!(
@@ -210,9 +192,7 @@ pub fn from_file(path: &Path) -> Result<BTreeMap<String, String>, BackendError> 
         let line = line.strip_prefix("export ").unwrap_or(line);
         let plain = |name: &str| {
             let mut chars = name.chars();
-            chars
-                .next()
-                .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+            chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
                 && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
         };
         match line.split_once('=') {
@@ -256,19 +236,11 @@ mod tests {
             assert!(error.to_string().contains("chmod 600"), "{error}");
             assert!(matches!(error, BackendError::Auth { .. }));
         }
-        for text in [
-            "canary",
-            "=canary",
-            "A B=canary",
-            "1A=canary",
-            "A=ca\0nary",
-            "A=canary\nü=canary",
-        ] {
+        for text in
+            ["canary", "=canary", "A B=canary", "1A=canary", "A=ca\0nary", "A=canary\nü=canary"]
+        {
             let error = put(text, 0o600).unwrap_err().to_string();
-            assert!(
-                error.contains("NAME=VALUE") && !error.contains("canary"),
-                "{error}"
-            );
+            assert!(error.contains("NAME=VALUE") && !error.contains("canary"), "{error}");
         }
         assert!(from_file(place.path()).is_err());
         assert!(from_file(&place.path().join("absent")).is_err());

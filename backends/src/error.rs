@@ -130,18 +130,12 @@ impl BackendError {
     pub fn outcome(&self, now: Timestamp) -> Outcome {
         let why = self.to_string();
         match self {
-            Self::RateLimited {
-                until: Some(until), ..
-            } if *until > now => Outcome::Deferred { until: *until, why },
-            Self::Silent {
-                phase: Phase::Total,
-                ..
-            } => Outcome::TimedOut { why },
+            Self::RateLimited { until: Some(until), .. } if *until > now => {
+                Outcome::Deferred { until: *until, why }
+            }
+            Self::Silent { phase: Phase::Total, .. } => Outcome::TimedOut { why },
             Self::Cancelled { why } => Outcome::Cancelled { why: why.clone() },
-            _ => Outcome::Failed {
-                class: self.class(),
-                why,
-            },
+            _ => Outcome::Failed { class: self.class(), why },
         }
     }
 }
@@ -169,11 +163,7 @@ struct Excerpt<'a>(&'a str);
 
 impl fmt::Display for Excerpt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            write!(f, ": {:?}", self.0)
-        }
+        if self.0.is_empty() { Ok(()) } else { write!(f, ": {:?}", self.0) }
     }
 }
 
@@ -185,43 +175,21 @@ mod tests {
     fn a_limit_with_a_time_defers_and_one_without_fails() {
         let now = Timestamp::from_second(1_790_000_000).unwrap();
         let later = Timestamp::from_second(1_790_003_600).unwrap();
-        let limited = |until| BackendError::RateLimited {
-            until,
-            why: "5-hour limit".into(),
-        };
+        let limited = |until| BackendError::RateLimited { until, why: "5-hour limit".into() };
         assert_eq!(limited(Some(later)).outcome(now).as_str(), "deferred");
-        assert_eq!(
-            limited(Some(now)).outcome(now).class(),
-            Some(Class::RateLimited)
-        );
+        assert_eq!(limited(Some(now)).outcome(now).class(), Some(Class::RateLimited));
         assert_eq!(limited(None).outcome(now).class(), Some(Class::RateLimited));
     }
 
     #[test]
     fn total_is_a_time_out_and_other_silences_are_failures() {
-        let silent = |phase| BackendError::Silent {
-            phase,
-            waited: Duration::from_millis(1500),
-        };
+        let silent = |phase| BackendError::Silent { phase, waited: Duration::from_millis(1500) };
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!(silent(Phase::Total).outcome(now).as_str(), "timed-out");
-        assert_eq!(
-            silent(Phase::Idle).outcome(now).class(),
-            Some(Class::Silent)
-        );
-        assert_eq!(
-            silent(Phase::Idle).to_string(),
-            "the idle deadline passed after 1.5 s"
-        );
-        let cancelled = BackendError::Cancelled {
-            why: "ctrl-c".into(),
-        };
-        assert_eq!(
-            cancelled.outcome(now),
-            Outcome::Cancelled {
-                why: "ctrl-c".into()
-            }
-        );
+        assert_eq!(silent(Phase::Idle).outcome(now).class(), Some(Class::Silent));
+        assert_eq!(silent(Phase::Idle).to_string(), "the idle deadline passed after 1.5 s");
+        let cancelled = BackendError::Cancelled { why: "ctrl-c".into() };
+        assert_eq!(cancelled.outcome(now), Outcome::Cancelled { why: "ctrl-c".into() });
     }
 
     #[test]

@@ -22,9 +22,8 @@ impl Secrets {
         let named = env
             .iter()
             .filter(|(name, value)| !ORDINARY.contains(&name.as_str()) && value.len() >= SHORTEST);
-        let mut secrets: Vec<_> = named
-            .map(|(name, value)| (value.clone(), format!("[{name}]")))
-            .collect();
+        let mut secrets: Vec<_> =
+            named.map(|(name, value)| (value.clone(), format!("[{name}]"))).collect();
         secrets.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
         Self(secrets)
     }
@@ -33,11 +32,7 @@ impl Secrets {
     pub fn head(&self, text: &str, length: usize) -> String {
         let clean = self.clean(text);
         let end = clean.floor_char_boundary(length);
-        if end < clean.len() {
-            format!("{}…", &clean[..end])
-        } else {
-            clean
-        }
+        if end < clean.len() { format!("{}…", &clean[..end]) } else { clean }
     }
 
     /// Returns about the last `length` bytes of `bytes`, redacted and without surrounding blank
@@ -46,17 +41,11 @@ impl Secrets {
         let clean = self.clean(&String::from_utf8_lossy(bytes));
         let clean = clean.trim();
         let start = clean.ceil_char_boundary(clean.len().saturating_sub(length));
-        if start > 0 {
-            format!("…{}", &clean[start..])
-        } else {
-            clean.to_owned()
-        }
+        if start > 0 { format!("…{}", &clean[start..]) } else { clean.to_owned() }
     }
 
     fn clean(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, (value, name)| {
-            text.replace(value, name)
-        })
+        self.0.iter().fold(text.to_owned(), |text, (value, name)| text.replace(value, name))
     }
 }
 
@@ -75,18 +64,12 @@ mod tests {
         for before in 0..40 {
             let text = format!("{}canary-123456{}", "ä".repeat(before), "x1".repeat(30));
             for length in 0..text.len() {
-                for cut in [
-                    secrets.head(&text, length),
-                    secrets.tail(text.as_bytes(), length),
-                ] {
+                for cut in [secrets.head(&text, length), secrets.tail(text.as_bytes(), length)] {
                     assert!(!cut.contains("123456") && !cut.contains("canary"), "{cut}");
                 }
             }
         }
-        assert_eq!(
-            secrets.tail(b"in /usr/bin:/bin 1\n", 100),
-            "in /usr/bin:/bin 1"
-        );
+        assert_eq!(secrets.tail(b"in /usr/bin:/bin 1\n", 100), "in /usr/bin:/bin 1");
         assert_eq!(secrets.head("canary-123456!", 100), "[KEY]!");
     }
 }

@@ -22,16 +22,8 @@ use crate::slots::Slotted;
 use crate::{Backend, BackendError, Builtin, agent, api, credentials};
 
 /// The kinds that [`build`] knows.
-pub const KINDS: [&str; 8] = [
-    "builtin",
-    "command",
-    "claude",
-    "codex",
-    "anthropic",
-    "openai",
-    "ollama",
-    "replay",
-];
+pub const KINDS: [&str; 8] =
+    ["builtin", "command", "claude", "codex", "anthropic", "openai", "ollama", "replay"];
 
 /// For each stream.
 const OUTPUT_CAP: usize = 64 * 1024 * 1024;
@@ -165,9 +157,8 @@ pub fn build(
     spec: &BackendSpec,
     around: &Surroundings<'_>,
 ) -> Result<Arc<dyn Backend>, BackendError> {
-    let rejected = |why: String| BackendError::Rejected {
-        why: format!("backend {:?}: {why}", spec.name),
-    };
+    let rejected =
+        |why: String| BackendError::Rejected { why: format!("backend {:?}: {why}", spec.name) };
     let program = |usual: &str| {
         let program = spec.program.as_deref().unwrap_or(usual);
         if program.is_empty() {
@@ -201,10 +192,7 @@ pub fn build(
             let program = program("")?;
             let artifact = spec.artifact.as_deref().unwrap_or("proposals.json");
             let mut parts = Path::new(artifact).components();
-            let plain = matches!(
-                (parts.next(), parts.next()),
-                (Some(Component::Normal(_)), None)
-            );
+            let plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
             if !plain || artifact.contains('/') || artifact == REQUEST_FILE {
                 return Err(rejected(format!(
                     "the artifact {artifact:?} is not a plain file name"
@@ -270,9 +258,8 @@ pub(crate) fn given(
         None => BTreeMap::new(),
     };
     let wanted = ORDINARY.into_iter().chain(spec.variables());
-    let mut env: BTreeMap<String, String> = wanted
-        .filter_map(|name| Some((name.to_owned(), around.env.get(name)?.clone())))
-        .collect();
+    let mut env: BTreeMap<String, String> =
+        wanted.filter_map(|name| Some((name.to_owned(), around.env.get(name)?.clone()))).collect();
     env.extend(from_file);
     let missing = spec.env.iter().filter(|name| !env.contains_key(*name));
     let missing = missing.cloned().collect();
@@ -361,10 +348,7 @@ mod tests {
 
     #[test]
     fn an_unknown_kind_names_the_nearest() {
-        let spec = |kind: &str| BackendSpec {
-            kind: kind.into(),
-            ..BackendSpec::default()
-        };
+        let spec = |kind: &str| BackendSpec { kind: kind.into(), ..BackendSpec::default() };
         assert!(why(&spec("comand")).contains("did you mean \"command\"?"));
         assert!(why(&spec("built-in")).contains("did you mean \"builtin\"?"));
         let far = why(&spec("xyzzy"));
@@ -387,10 +371,7 @@ mod tests {
         assert!(why(&spec("", "a")).contains("needs a program"));
         assert!(why(&spec("bin/x", "a")).contains("neither a name nor an absolute path"));
         for artifact in ["", "..", ".", "a/b", "/a", "a/", "request.json"] {
-            assert!(
-                why(&spec("x", artifact)).contains("plain file name"),
-                "{artifact:?}"
-            );
+            assert!(why(&spec("x", artifact)).contains("plain file name"), "{artifact:?}");
         }
         assert!(build(&spec("x", "answer.json"), &NOWHERE).is_ok());
     }

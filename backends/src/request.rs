@@ -188,10 +188,7 @@ mod tests {
             id: "01J/2".into(),
             purpose: "dream".into(),
             instructions: "choose".into(),
-            sources: vec![Source {
-                label: "ideas/a.md".into(),
-                fenced: "<<<…>>>".into(),
-            }],
+            sources: vec![Source { label: "ideas/a.md".into(), fenced: "<<<…>>>".into() }],
             rule_answer: serde_json::json!([{"id": "x"}]),
             offer: serde_json::json!({"ids": ["x"]}),
             schema: None,

@@ -64,22 +64,13 @@ impl Scripted {
 
     /// Returns every request so far, in order.
     pub fn asked(&self) -> Vec<Request> {
-        self.asked
-            .lock()
-            .expect("nothing panics while it holds the list")
-            .clone()
+        self.asked.lock().expect("nothing panics while it holds the list").clone()
     }
 
     fn next(&self, request: &Request) -> Option<Step> {
-        let mut asked = self
-            .asked
-            .lock()
-            .expect("nothing panics while it holds the list");
+        let mut asked = self.asked.lock().expect("nothing panics while it holds the list");
         asked.push(request.clone());
-        self.steps
-            .lock()
-            .expect("nothing panics while it holds the steps")
-            .pop_front()
+        self.steps.lock().expect("nothing panics while it holds the steps").pop_front()
     }
 }
 
@@ -120,10 +111,7 @@ impl Backend for Scripted {
             Step::Answer(value) => plain(value.to_string(), Some(value)),
             Step::Text(text) if answer::is_blank(text.as_bytes()) => {
                 let why = "an empty answer".to_owned();
-                return Err(BackendError::Malformed {
-                    why,
-                    excerpt: String::new(),
-                });
+                return Err(BackendError::Malformed { why, excerpt: String::new() });
             }
             Step::Text(text) => {
                 let secrets = Secrets::default();
@@ -134,7 +122,7 @@ impl Backend for Scripted {
             Step::Error(error) => return Err(error),
             Step::Hang => {
                 return Err(
-                    silence(Phase::FirstByte, limits.first_byte, limits.total, cancel).await,
+                    silence(Phase::FirstByte, limits.first_byte, limits.total, cancel).await
                 );
             }
             Step::Stall(text) => {
@@ -151,13 +139,7 @@ impl Backend for Scripted {
 }
 
 fn plain(text: String, value: Option<Value>) -> Reply {
-    Reply {
-        text,
-        value,
-        usage: None,
-        stop: Stop::End,
-        notes: Vec::new(),
-    }
+    Reply { text, value, usage: None, stop: Stop::End, notes: Vec::new() }
 }
 
 /// Waits silently until the first of the two deadlines, or until cancelled.
@@ -167,11 +149,7 @@ async fn silence(
     total: Duration,
     cancel: &Cancel,
 ) -> BackendError {
-    let (phase, waited) = if deadline <= total {
-        (phase, deadline)
-    } else {
-        (Phase::Total, total)
-    };
+    let (phase, waited) = if deadline <= total { (phase, deadline) } else { (Phase::Total, total) };
     match tokio::time::timeout(waited, cancel.cancelled()).await {
         Ok(why) => BackendError::Cancelled { why },
         Err(_) => BackendError::Silent { phase, waited },

@@ -187,17 +187,10 @@ impl OwnedEvent {
             Self::Usage(usage) => Event::Usage(*usage),
             Self::Total(usage) => Event::Total(*usage),
             Self::Note(note) => Event::Note(note),
-            Self::ToolUse { id, name, target } => Event::ToolUse {
-                id,
-                name,
-                target: target.as_ref().map(OwnedTarget::as_target),
-            },
-            Self::ToolResult {
-                id,
-                failed,
-                exit_code,
-                error,
-            } => Event::ToolResult(ToolResult {
+            Self::ToolUse { id, name, target } => {
+                Event::ToolUse { id, name, target: target.as_ref().map(OwnedTarget::as_target) }
+            }
+            Self::ToolResult { id, failed, exit_code, error } => Event::ToolResult(ToolResult {
                 id,
                 failed: *failed,
                 exit_code: *exit_code,

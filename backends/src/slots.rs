@@ -156,19 +156,14 @@ mod tests {
             rule_answer: json!(null),
             offer: json!(null),
             schema: None,
-            limits: RequestLimits {
-                total,
-                ..RequestLimits::default()
-            },
+            limits: RequestLimits { total, ..RequestLimits::default() },
             run_dir: None,
             work: None,
         }
     }
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         runtime.unwrap().block_on(future)
     }
 

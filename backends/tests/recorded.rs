@@ -60,13 +60,9 @@ fn replay(
         work: None,
     };
     let mut sink = VecSink::default();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let cancel = Cancel::new().unwrap();
-    let answer = runtime
-        .unwrap()
-        .block_on(backend.run(&request, &mut sink, &cancel));
+    let answer = runtime.unwrap().block_on(backend.run(&request, &mut sink, &cancel));
     (answer, sink.events)
 }
 
@@ -81,69 +77,41 @@ fn answers_are_answers() {
         ("claude/answer", (6500, 17, 5000), Some(2_160), &[][..]),
         ("claude/tool", (13_000, 34, 10_000), Some(4_320), &[]),
         ("codex/answer", (6500, 17, 5000), None, &[]),
-        (
-            "codex/tool",
-            (13_000, 34, 10_000),
-            None,
-            &["1 of its commands failed"],
-        ),
+        ("codex/tool", (13_000, 34, 10_000), None, &["1 of its commands failed"]),
     ] {
         let (reply, events) = replay(recording, 0, None);
         let reply = reply.unwrap_or_else(|error| panic!("{recording}: {error:?}"));
         assert_eq!(reply.text, "five words from the stub", "{recording}");
         let usage = reply.usage.unwrap();
-        let counted = (
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.cached_input_tokens,
-        );
+        let counted = (usage.input_tokens, usage.output_tokens, usage.cached_input_tokens);
         assert_eq!((counted, usage.cost_micros), (tokens, cost), "{recording}");
         assert_eq!(reply.notes, notes, "{recording}");
         let heard = OwnedEvent::Text(reply.text);
-        assert_eq!(
-            events.iter().filter(|event| **event == heard).count(),
-            1,
-            "{recording}"
-        );
+        assert_eq!(events.iter().filter(|event| **event == heard).count(), 1, "{recording}");
         let is_failure =
             |event: &OwnedEvent| matches!(event, OwnedEvent::ToolResult { failed: true, .. });
         let failed = events.iter().any(is_failure);
         if recording.ends_with("tool") {
             // One id connects the tool's target with its result.
             let used = events.iter().find_map(|event| match event {
-                OwnedEvent::ToolUse {
-                    id,
-                    target: Some(OwnedTarget::Command(line)),
-                    ..
-                } => Some((id.clone(), line.clone())),
+                OwnedEvent::ToolUse { id, target: Some(OwnedTarget::Command(line)), .. } => {
+                    Some((id.clone(), line.clone()))
+                }
                 _ => None,
             });
             let (id, line) = used.unwrap_or_else(|| panic!("{recording}: {events:?}"));
             let back = events.iter().find_map(|event| match event {
-                OwnedEvent::ToolResult {
-                    id: of, exit_code, ..
-                } if *of == id => Some(*exit_code),
+                OwnedEvent::ToolResult { id: of, exit_code, .. } if *of == id => Some(*exit_code),
                 _ => None,
             });
             assert!(!id.is_empty() && !line.is_empty(), "{recording}");
-            assert!(
-                back.flatten().is_some_and(|code| code != 0),
-                "{recording}: {events:?}"
-            );
+            assert!(back.flatten().is_some_and(|code| code != 0), "{recording}: {events:?}");
         }
-        assert_eq!(
-            failed,
-            recording.ends_with("tool"),
-            "{recording}: {events:?}"
-        );
+        assert_eq!(failed, recording.ends_with("tool"), "{recording}: {events:?}");
     }
     for recording in ["claude/structured", "codex/structured"] {
         let reply = replay(recording, 0, list()).0.unwrap();
-        assert_eq!(
-            (reply.value, reply.text.as_str()),
-            (Some(json!([1])), "[1]"),
-            "{recording}"
-        );
+        assert_eq!((reply.value, reply.text.as_str()), (Some(json!([1])), "[1]"), "{recording}");
     }
 }
 
@@ -185,9 +153,9 @@ fn a_limit_that_says_its_end_is_a_deferral_until_then() {
         match answer {
             // Whether that may be billed is for whoever hears of it to say.
             Ok(reply) if overage => assert_eq!(reply.text, "five words from the stub"),
-            Err(BackendError::RateLimited {
-                until: reported, ..
-            }) => assert_eq!(reported, Some(until)),
+            Err(BackendError::RateLimited { until: reported, .. }) => {
+                assert_eq!(reported, Some(until))
+            }
             other => panic!("{recording}: {other:?}"),
         }
         let reported = events.iter().any(|event| {

@@ -133,20 +133,14 @@ pub fn decide(
                 why: format!("still {class}, as it was told before: {why}"),
             });
         }
-        return Decision::Decline(Outcome::Failed {
-            class: *class,
-            why: why.clone(),
-        });
+        return Decision::Decline(Outcome::Failed { class: *class, why: why.clone() });
     }
     // A person may know better than what was said: at worst it is said again.
     if let Some((until, why)) = &facts.limited
         && *until > now
         && !facts.by_hand
     {
-        return Decision::Decline(Outcome::Deferred {
-            until: *until,
-            why: why.clone(),
-        });
+        return Decision::Decline(Outcome::Deferred { until: *until, why: why.clone() });
     }
     if !facts.by_hand
         && let Some(outcome) = waits_for_host(facts, now)
@@ -204,10 +198,7 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
         });
     }
     if let Some(until) = facts.quiet_until.filter(|until| *until > now) {
-        return Some(Outcome::Deferred {
-            until,
-            why: "these are its quiet hours".to_owned(),
-        });
+        return Some(Outcome::Deferred { until, why: "these are its quiet hours".to_owned() });
     }
     if let (Some(began), Some(interval)) = (facts.last_began, facts.min_interval) {
         let passed = now.duration_since(began);
@@ -272,12 +263,7 @@ fn thousandths(value: u32) -> String {
 /// Lists the first few names, and how many more there are.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 5;
-    let mut text = names
-        .iter()
-        .take(SHOWN)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(", ");
+    let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
     if names.len() > SHOWN {
         text.push_str(&format!(" and {} more", names.len() - SHOWN));
     }

@@ -7,10 +7,7 @@ fn now() -> Timestamp {
 }
 
 fn healthy() -> AdmissionFacts {
-    AdmissionFacts {
-        free_bytes: u64::MAX,
-        ..AdmissionFacts::default()
-    }
+    AdmissionFacts { free_bytes: u64::MAX, ..AdmissionFacts::default() }
 }
 
 fn word(facts: &AdmissionFacts) -> String {
@@ -29,49 +26,22 @@ fn a_healthy_run_is_admitted() {
 fn each_fact_alone_stops_it() {
     let later = now().saturating_add(SignedDuration::from_hours(1)).unwrap();
     let cases = [
+        (AdmissionFacts { paused_until: Some(later), ..healthy() }, "deferred until"),
         (
             AdmissionFacts {
-                paused_until: Some(later),
-                ..healthy()
-            },
-            "deferred until",
-        ),
-        (
-            AdmissionFacts {
-                streak: Streak {
-                    failures: BREAKER,
-                    ..Streak::default()
-                },
+                streak: Streak { failures: BREAKER, ..Streak::default() },
                 ..healthy()
             },
             "skipped: stopped after 3",
         ),
+        (AdmissionFacts { free_bytes: 10, ..healthy() }, "failed (environment)"),
         (
-            AdmissionFacts {
-                free_bytes: 10,
-                ..healthy()
-            },
-            "failed (environment)",
-        ),
-        (
-            AdmissionFacts {
-                preflight: Some((Class::Auth, "no key".into())),
-                ..healthy()
-            },
+            AdmissionFacts { preflight: Some((Class::Auth, "no key".into())), ..healthy() },
             "failed (auth)",
         ),
+        (AdmissionFacts { dirty: vec!["ideas/a.md".into()], ..healthy() }, "deferred until"),
         (
-            AdmissionFacts {
-                dirty: vec!["ideas/a.md".into()],
-                ..healthy()
-            },
-            "deferred until",
-        ),
-        (
-            AdmissionFacts {
-                nothing_to_do: Some("no delta".into()),
-                ..healthy()
-            },
+            AdmissionFacts { nothing_to_do: Some("no delta".into()), ..healthy() },
             "skipped: no delta",
         ),
     ];
@@ -87,21 +57,14 @@ fn ago(minutes: i64) -> Option<Timestamp> {
 
 fn on_battery(percent: u8, min_battery: u8) -> AdmissionFacts {
     AdmissionFacts {
-        battery: Some(Battery {
-            percent,
-            discharging: true,
-        }),
+        battery: Some(Battery { percent, discharging: true }),
         min_battery,
         ..healthy()
     }
 }
 
 fn busy(load: u32, most: u32) -> AdmissionFacts {
-    AdmissionFacts {
-        load_per_core: Some(load),
-        max_load: Some(most),
-        ..healthy()
-    }
+    AdmissionFacts { load_per_core: Some(load), max_load: Some(most), ..healthy() }
 }
 
 fn spaced(began: Option<Timestamp>) -> AdmissionFacts {
@@ -116,23 +79,14 @@ fn spaced(began: Option<Timestamp>) -> AdmissionFacts {
 fn closed() -> Vec<(AdmissionFacts, &'static str)> {
     vec![
         (
-            AdmissionFacts {
-                start_by: ago(90),
-                ..healthy()
-            },
+            AdmissionFacts { start_by: ago(90), ..healthy() },
             "skipped: its start deadline, 2026-09-21T12:43:20Z, passed 1h 30m ago",
         ),
         (
-            AdmissionFacts {
-                quiet_until: ago(-60),
-                ..healthy()
-            },
+            AdmissionFacts { quiet_until: ago(-60), ..healthy() },
             "deferred until 2026-09-21T15:13:20Z: these are its quiet hours",
         ),
-        (
-            spaced(ago(61)),
-            "skipped: it ran 1h 1m ago; not sooner than every 6h",
-        ),
+        (spaced(ago(61)), "skipped: it ran 1h 1m ago; not sooner than every 6h"),
         (
             on_battery(19, 20),
             "deferred until 2026-09-21T14:28:20Z: the host runs on its battery, which is at 19 %",
@@ -150,10 +104,7 @@ fn each_gate_holds_a_clock_back_and_not_a_person() {
     for (facts, expected) in closed() {
         let found = word(&facts);
         assert!(found.starts_with(expected), "{facts:?} gave {found}");
-        let by_hand = AdmissionFacts {
-            by_hand: true,
-            ..facts
-        };
+        let by_hand = AdmissionFacts { by_hand: true, ..facts };
         assert_eq!(word(&by_hand), "admit", "{by_hand:?}");
     }
 }
@@ -161,22 +112,13 @@ fn each_gate_holds_a_clock_back_and_not_a_person() {
 #[test]
 fn open_gates_are_no_reason() {
     let mains = AdmissionFacts {
-        battery: Some(Battery {
-            percent: 3,
-            discharging: false,
-        }),
+        battery: Some(Battery { percent: 3, discharging: false }),
         min_battery: 100,
         ..healthy()
     };
     for facts in [
-        AdmissionFacts {
-            start_by: ago(0),
-            ..healthy()
-        },
-        AdmissionFacts {
-            quiet_until: ago(0),
-            ..healthy()
-        },
+        AdmissionFacts { start_by: ago(0), ..healthy() },
+        AdmissionFacts { quiet_until: ago(0), ..healthy() },
         spaced(None),
         spaced(ago(360)),
         // The clock was set back since.
@@ -185,10 +127,7 @@ fn open_gates_are_no_reason() {
         on_battery(0, 0),
         mains,
         busy(1500, 1500),
-        AdmissionFacts {
-            load_per_core: None,
-            ..busy(0, 0)
-        },
+        AdmissionFacts { load_per_core: None, ..busy(0, 0) },
     ] {
         assert_eq!(word(&facts), "admit", "{facts:?}");
     }
@@ -196,16 +135,10 @@ fn open_gates_are_no_reason() {
 
 #[test]
 fn a_deadline_that_passed_is_said_before_a_pause_and_mending_before_waiting() {
-    let late = AdmissionFacts {
-        start_by: ago(1),
-        paused_until: ago(-60),
-        ..healthy()
-    };
+    let late = AdmissionFacts { start_by: ago(1), paused_until: ago(-60), ..healthy() };
     assert!(word(&late).starts_with("skipped: its start deadline"));
-    let broken = AdmissionFacts {
-        preflight: Some((Class::Auth, "no key".into())),
-        ..busy(9000, 1)
-    };
+    let broken =
+        AdmissionFacts { preflight: Some((Class::Auth, "no key".into())), ..busy(9000, 1) };
     assert!(word(&broken).starts_with("failed (auth)"));
 }
 
@@ -214,10 +147,7 @@ fn a_person_overrules_gates_and_nothing_that_could_do_harm() {
     let mut facts = AdmissionFacts {
         by_hand: true,
         paused_until: ago(-60),
-        streak: Streak {
-            failures: 9,
-            ..Streak::default()
-        },
+        streak: Streak { failures: 9, ..Streak::default() },
         ..healthy()
     };
     assert_eq!(word(&facts), "admit");
@@ -231,12 +161,7 @@ fn a_person_overrules_gates_and_nothing_that_could_do_harm() {
 
 #[test]
 fn no_budget_no_run() {
-    let short = Shortfall {
-        level: "day 2026-11-21".into(),
-        unit: "calls",
-        wanted: 5,
-        left: 2,
-    };
+    let short = Shortfall { level: "day 2026-11-21".into(), unit: "calls", wanted: 5, left: 2 };
     let Decision::Decline(outcome) = decide(&healthy(), Err(short), now()) else {
         panic!("admitted without budget");
     };

@@ -80,8 +80,7 @@ impl AlertRules {
     /// Returns the time without a success after which this job is stale, if there is one.
     pub fn stale_after(&self, job: &str) -> Option<SignedDuration> {
         let own = self.jobs.get(job).copied().unwrap_or(self.success_within);
-        own.filter(|_| self.on.contains(&AlertKind::Stale))
-            .map(SignedDuration::from_secs)
+        own.filter(|_| self.on.contains(&AlertKind::Stale)).map(SignedDuration::from_secs)
     }
 }
 
@@ -152,10 +151,7 @@ pub fn decide(
                 })
                 .collect();
         }
-        News::Failed {
-            by_hand: true,
-            stopped: true,
-        } => &[AlertKind::Breaker],
+        News::Failed { by_hand: true, stopped: true } => &[AlertKind::Breaker],
         News::Failed { by_hand: true, .. } => &[],
         News::Failed { stopped: true, .. } => &[AlertKind::Failure, AlertKind::Breaker],
         News::Failed { .. } => &[AlertKind::Failure],
@@ -189,10 +185,7 @@ const BACKOFF: [i64; 7] = [60, 300, 900, 3600, 7200, 14_400, 28_800];
 /// `now`; `None` means never.
 pub fn next_try(tries: u32, now: Timestamp) -> Option<Timestamp> {
     let wait = BACKOFF.get(usize::try_from(tries).ok()?.checked_sub(1)?)?;
-    Some(
-        now.saturating_add(SignedDuration::from_secs(*wait))
-            .unwrap_or(now),
-    )
+    Some(now.saturating_add(SignedDuration::from_secs(*wait)).unwrap_or(now))
 }
 
 #[cfg(test)]

@@ -76,11 +76,7 @@ mod tests {
             assert_eq!(plain(said), reported);
         }
         let refused = io::Error::from_raw_os_error(111);
-        assert!(
-            !error_chain(&refused).contains("os error"),
-            "{}",
-            error_chain(&refused)
-        );
+        assert!(!error_chain(&refused).contains("os error"), "{}", error_chain(&refused));
         let absent = std::fs::read("/nowhere/at/all").unwrap_err();
         assert_eq!(error_chain(&absent), "it is not there");
     }

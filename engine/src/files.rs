@@ -39,10 +39,7 @@ pub struct WriteError {
 /// The temporary file could not be made, written or synced: nothing changed. Or the rename's
 /// folder could not be synced: the new content is in place and may not outlive a power cut.
 pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> Result<(), WriteError> {
-    write(path, bytes, mode).map_err(|source| WriteError {
-        path: path.to_owned(),
-        source,
-    })
+    write(path, bytes, mode).map_err(|source| WriteError { path: path.to_owned(), source })
 }
 
 fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
@@ -94,18 +91,12 @@ pub fn beneath(root: &Path, below: &Path) -> io::Result<PathBuf> {
     let mut path = root.to_owned();
     for component in below.components() {
         let std::path::Component::Normal(name) = component else {
-            return Err(io::Error::other(format!(
-                "{} leads out of the project",
-                below.display()
-            )));
+            return Err(io::Error::other(format!("{} leads out of the project", below.display())));
         };
         path.push(name);
         match std::fs::symlink_metadata(&path) {
             Ok(data) if data.is_symlink() => {
-                return Err(io::Error::other(format!(
-                    "{} is a symbolic link",
-                    path.display()
-                )));
+                return Err(io::Error::other(format!("{} is a symbolic link", path.display())));
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -136,10 +127,7 @@ mod tests {
         write_atomic(&path, b"one", 0o600).unwrap();
         write_atomic(&path, b"two", 0o640).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
-        assert_eq!(
-            fs::metadata(&path).unwrap().permissions().mode() & 0o7777,
-            0o640
-        );
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
         assert_eq!(names(folder.path()), ["state.json"]);
     }
 

@@ -39,9 +39,7 @@ pub fn load_per_core() -> Option<u32> {
 )]
 fn per_core(load: f64, cores: usize) -> Option<u32> {
     let thousandths = load * 1000.0 / cores as f64;
-    thousandths
-        .is_finite()
-        .then(|| thousandths.clamp(0.0, f64::from(u32::MAX)).round() as u32)
+    thousandths.is_finite().then(|| thousandths.clamp(0.0, f64::from(u32::MAX)).round() as u32)
 }
 
 /// Returns the combined state of the batteries below `folder` (see [`POWER`]); `None` if there are
@@ -63,10 +61,7 @@ pub fn battery(folder: &Path) -> Option<Battery> {
     }
     let count = u32::try_from(levels.len()).ok()?;
     let mean = levels.iter().sum::<u32>().checked_div(count)?;
-    Some(Battery {
-        percent: u8::try_from(mean).ok()?,
-        discharging,
-    })
+    Some(Battery { percent: u8::try_from(mean).ok()?, discharging })
 }
 
 #[cfg(test)]
@@ -85,35 +80,20 @@ mod tests {
     fn batteries_are_taken_together() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(battery(folder.path()), None);
-        supply(
-            folder.path(),
-            "AC",
-            &[("type", "Mains"), ("status", "Discharging")],
-        );
+        supply(folder.path(), "AC", &[("type", "Mains"), ("status", "Discharging")]);
         let broken = [("type", "Battery"), ("capacity", "full")];
         supply(folder.path(), "BAT9", &broken);
         assert_eq!(battery(folder.path()), None);
-        let bat = |percent, status| {
-            [
-                ("type", "Battery"),
-                ("capacity", percent),
-                ("status", status),
-            ]
-        };
+        let bat =
+            |percent, status| [("type", "Battery"), ("capacity", percent), ("status", status)];
         supply(folder.path(), "BAT0", &bat("80", "Full"));
-        let found = Battery {
-            percent: 80,
-            discharging: false,
-        };
+        let found = Battery { percent: 80, discharging: false };
         assert_eq!(battery(folder.path()), Some(found));
         supply(folder.path(), "BAT1", &bat("30", "Discharging"));
         let mut mouse = bat("1", "Discharging").to_vec();
         mouse.push(("scope", "Device"));
         supply(folder.path(), "hid", &mouse);
-        let found = Battery {
-            percent: 55,
-            discharging: true,
-        };
+        let found = Battery { percent: 55, discharging: true };
         assert_eq!(battery(folder.path()), Some(found));
     }
 

@@ -6,10 +6,7 @@
 
 #![cfg_attr(
     test,
-    allow(
-        clippy::disallowed_methods,
-        reason = "tests read what they made themselves"
-    )
+    allow(clippy::disallowed_methods, reason = "tests read what they made themselves")
 )]
 
 pub mod admission;

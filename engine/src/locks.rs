@@ -25,10 +25,7 @@ const FOREIGN: SignedDuration = SignedDuration::from_hours(1);
 /// How long a run waits for a lock that no run at work holds.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long one turn of that wait lasts.
-const TURN: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 2_000_000,
-};
+const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
 /// The holder of a lock, for diagnosis; the holder writes it into the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,18 +90,9 @@ pub struct JobLock {
 pub fn job_lock_path(state: &Path, project: &ProjectId, job: &str) -> PathBuf {
     let safe: String = job
         .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || c == '-' || c == '_' {
-                c
-            } else {
-                '.'
-            }
-        })
+        .map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '.' })
         .collect();
-    state
-        .join("locks")
-        .join(project.as_str())
-        .join(format!("{safe}.lock"))
+    state.join("locks").join(project.as_str()).join(format!("{safe}.lock"))
 }
 
 impl JobLock {
@@ -113,10 +101,7 @@ impl JobLock {
     /// # Errors
     /// [`LockError::Held`] names the holder.
     pub fn try_take(path: &Path) -> Result<Self, LockError> {
-        let io = |source| LockError::Io {
-            path: path.to_owned(),
-            source,
-        };
+        let io = |source| LockError::Io { path: path.to_owned(), source };
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(io)?;
         }
@@ -130,10 +115,7 @@ impl JobLock {
                 // The holder may be about to write its name; then there is none yet.
                 let _unreadable = file.read_to_string(&mut text);
                 let holder = serde_json::from_str(&text).ok();
-                Err(LockError::Held {
-                    holder,
-                    path: path.to_owned(),
-                })
+                Err(LockError::Held { holder, path: path.to_owned() })
             }
             Err(TryLockError::Error(source)) => Err(io(source)),
         }
@@ -145,10 +127,7 @@ impl JobLock {
     /// # Errors
     /// Returns the errors of [`JobLock::try_take`].
     pub fn inspect(path: &Path) -> Result<(), LockError> {
-        let io = |source| LockError::Io {
-            path: path.to_owned(),
-            source,
-        };
+        let io = |source| LockError::Io { path: path.to_owned(), source };
         let mut file = match open_host(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -232,19 +211,13 @@ impl ContractLock {
     /// # Errors
     /// Returns [`LockError::Foreign`] or [`LockError::Io`].
     pub fn take(path: &Path, holder: &LockHolder, now: Timestamp) -> Result<Self, LockError> {
-        let io = |source| LockError::Io {
-            path: path.to_owned(),
-            source,
-        };
+        let io = |source| LockError::Io { path: path.to_owned(), source };
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(io)?;
         }
         let lock = Self {
             path: path.to_owned(),
-            content: format!(
-                "{}\n{MARK} {} {}\n",
-                holder.owner.pid, holder.run, holder.since
-            ),
+            content: format!("{}\n{MARK} {} {}\n", holder.owner.pid, holder.run, holder.since),
         };
         if !Self::inspect(path, now)? {
             lock.create()?;
@@ -257,10 +230,7 @@ impl ContractLock {
     /// # Errors
     /// Returns the errors of [`ContractLock::take`].
     pub fn inspect(path: &Path, now: Timestamp) -> Result<bool, LockError> {
-        let io = |source| LockError::Io {
-            path: path.to_owned(),
-            source,
-        };
+        let io = |source| LockError::Io { path: path.to_owned(), source };
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(io(error)),
@@ -273,10 +243,7 @@ impl ContractLock {
                 let age = Timestamp::try_from(changed).map(|at| now.duration_since(at));
                 if !ours(&found) && age.is_ok_and(|age| age.abs() < FOREIGN) {
                     let content = found.lines().next().unwrap_or_default().to_owned();
-                    return Err(LockError::Foreign {
-                        path: path.to_owned(),
-                        content,
-                    });
+                    return Err(LockError::Foreign { path: path.to_owned(), content });
                 }
                 Ok(true)
             }
@@ -289,10 +256,7 @@ impl ContractLock {
     /// # Errors
     /// [`LockError::Io`].
     pub fn claim(&self) -> Result<Option<String>, LockError> {
-        let io = |source| LockError::Io {
-            path: self.path.clone(),
-            source,
-        };
+        let io = |source| LockError::Io { path: self.path.clone(), source };
         let found = match head(&self.path) {
             Ok(found) if found == self.content => return Ok(None),
             Ok(found) => found,
@@ -310,10 +274,7 @@ impl ContractLock {
     /// Creates the file with its whole content or not at all: an empty file, left by a full disk or
     /// a crash, could not be distinguished from another program's.
     fn create(&self) -> Result<(), LockError> {
-        let io = |source| LockError::Io {
-            path: self.path.clone(),
-            source,
-        };
+        let io = |source| LockError::Io { path: self.path.clone(), source };
         // The name is unpredictable, so no other program can have put a link there; `create_new`
         // follows none.
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
@@ -332,10 +293,7 @@ impl ContractLock {
 }
 
 fn ours(content: &str) -> bool {
-    content
-        .lines()
-        .nth(1)
-        .is_some_and(|line| line.starts_with(MARK))
+    content.lines().nth(1).is_some_and(|line| line.starts_with(MARK))
 }
 
 /// The word by which we know our own lock files; the first line stays a bare PID for others.
@@ -362,11 +320,7 @@ mod tests {
     fn holder() -> LockHolder {
         let now = Timestamp::UNIX_EPOCH;
         LockHolder {
-            owner: ProcessIdentity {
-                pid: 7,
-                start: 1,
-                boot: "b".into(),
-            },
+            owner: ProcessIdentity { pid: 7, start: 1, boot: "b".into() },
             run: RunId::new(now),
             since: now,
         }
@@ -377,16 +331,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p/dream.lock");
         let mut first = JobLock::try_take(&path).unwrap();
-        assert!(matches!(
-            JobLock::try_take(&path),
-            Err(LockError::Held { holder: None, .. })
-        ));
+        assert!(matches!(JobLock::try_take(&path), Err(LockError::Held { holder: None, .. })));
         first.sign(&holder()).unwrap();
         let error = JobLock::try_take(&path).unwrap_err().to_string();
-        assert!(
-            error.starts_with("lock held by PID 7 since 1970"),
-            "{error}"
-        );
+        assert!(error.starts_with("lock held by PID 7 since 1970"), "{error}");
         let looked = JobLock::inspect(&path).unwrap_err().to_string();
         assert_eq!(looked, error, "a look hears the same");
         drop(first);
@@ -454,9 +402,6 @@ mod tests {
     fn job_names_cannot_leave_the_lock_folder() {
         let project = ProjectId::new(Timestamp::UNIX_EPOCH);
         let path = job_lock_path(Path::new("/s"), &project, "../../etc/x");
-        assert_eq!(
-            path.parent().unwrap(),
-            Path::new("/s/locks").join(project.as_str())
-        );
+        assert_eq!(path.parent().unwrap(), Path::new("/s/locks").join(project.as_str()));
     }
 }

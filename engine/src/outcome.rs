@@ -259,51 +259,26 @@ mod tests {
         let at = Timestamp::from_second(1_790_000_000).unwrap();
         let all = [
             Outcome::Succeeded,
-            Outcome::Degraded {
-                why: "2 of 3".into(),
-            },
-            Outcome::Failed {
-                class: Class::NotInstalled,
-                why: "no such program".into(),
-            },
-            Outcome::Deferred {
-                until: at,
-                why: "dirty".into(),
-            },
-            Outcome::Missed {
-                first: at,
-                last: at,
-                count: 3,
-                why: "asleep".into(),
-            },
+            Outcome::Degraded { why: "2 of 3".into() },
+            Outcome::Failed { class: Class::NotInstalled, why: "no such program".into() },
+            Outcome::Deferred { until: at, why: "dirty".into() },
+            Outcome::Missed { first: at, last: at, count: 3, why: "asleep".into() },
         ];
         for outcome in all {
             let text = serde_json::to_string(&outcome).unwrap();
-            assert!(
-                text.contains(&format!("\"outcome\":\"{}\"", outcome.as_str())),
-                "{text}"
-            );
+            assert!(text.contains(&format!("\"outcome\":\"{}\"", outcome.as_str())), "{text}");
             assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome);
         }
     }
 
     #[test]
     fn exit_codes_follow_the_class() {
-        let failed = |class| {
-            Outcome::Failed {
-                class,
-                why: String::new(),
-            }
-            .exit(false) as u8
-        };
+        let failed = |class| Outcome::Failed { class, why: String::new() }.exit(false) as u8;
         assert_eq!(failed(Class::Auth), 77);
         assert_eq!(failed(Class::NotInstalled), 69);
         assert_eq!(failed(Class::Environment), 78);
         assert_eq!(failed(Class::Malformed), 1);
-        let deferred = Outcome::Deferred {
-            until: Timestamp::UNIX_EPOCH,
-            why: String::new(),
-        };
+        let deferred = Outcome::Deferred { until: Timestamp::UNIX_EPOCH, why: String::new() };
         assert_eq!(deferred.exit(true), Exit::Done);
         assert_eq!(deferred.exit(false), Exit::TryLater);
     }

@@ -61,10 +61,7 @@ struct QueueGroup {
 
 impl Default for QueueGroup {
     fn default() -> Self {
-        Self {
-            slots: u32::MAX,
-            busy: 0,
-        }
+        Self { slots: u32::MAX, busy: 0 }
     }
 }
 
@@ -134,15 +131,8 @@ mod tests {
             [2, 1, 3],
             "two of group a, one of b"
         );
-        let busy = LiveRun {
-            job: JobId(9),
-            group: "a".to_owned(),
-            slots: 2,
-        };
-        assert_eq!(
-            names(choose(all.to_vec(), std::slice::from_ref(&busy), at(10)).start),
-            [2, 3]
-        );
+        let busy = LiveRun { job: JobId(9), group: "a".to_owned(), slots: 2 };
+        assert_eq!(names(choose(all.to_vec(), std::slice::from_ref(&busy), at(10)).start), [2, 3]);
         let busy = vec![busy; 2];
         assert_eq!(names(choose(all.to_vec(), &busy, at(10)).start), [3]);
     }
@@ -153,11 +143,7 @@ mod tests {
         all[0].slots = 100;
         all[1].slots = 1;
         assert_eq!(choose(all.clone(), &[], at(9)).start.len(), 1);
-        let narrow = LiveRun {
-            job: JobId(7),
-            group: "a".to_owned(),
-            slots: 1,
-        };
+        let narrow = LiveRun { job: JobId(7), group: "a".to_owned(), slots: 1 };
         assert_eq!(choose(all, &[narrow], at(9)), Choice::default());
     }
 
@@ -165,11 +151,7 @@ mod tests {
     fn one_job_goes_one_at_a_time_and_in_order() {
         let all = vec![waiting(1, "a", 0, 2), waiting(1, "a", 0, 1)];
         assert_eq!(choose(all.clone(), &[], at(10)).start, [all[1].run.clone()]);
-        let live = [LiveRun {
-            job: JobId(1),
-            group: "elsewhere".to_owned(),
-            slots: 1,
-        }];
+        let live = [LiveRun { job: JobId(1), group: "elsewhere".to_owned(), slots: 1 }];
         assert_eq!(choose(all, &live, at(10)), Choice::default());
     }
 
@@ -177,14 +159,7 @@ mod tests {
     fn a_start_deadline_that_passed_expires_even_while_the_group_is_full() {
         let mut late = waiting(1, "a", 0, 1);
         late.start_by = Some(at(5));
-        let busy = vec![
-            LiveRun {
-                job: JobId(7),
-                group: "a".to_owned(),
-                slots: 2,
-            };
-            2
-        ];
+        let busy = vec![LiveRun { job: JobId(7), group: "a".to_owned(), slots: 2 }; 2];
         assert_eq!(choose(vec![late.clone()], &busy, at(5)), Choice::default());
         let choice = choose(vec![late.clone()], &busy, at(6));
         assert_eq!(choice.expired, [(late.run, at(5))]);

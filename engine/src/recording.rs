@@ -128,10 +128,7 @@ impl InputRecording {
             let key = (read.input.clone(), read.question.clone());
             answers.entry(key).or_default().push_back(read.clone());
         }
-        let known = RecordingData {
-            contents: data.contents.clone(),
-            ..RecordingData::default()
-        };
+        let known = RecordingData { contents: data.contents.clone(), ..RecordingData::default() };
         let mirror = mirror.to_owned();
         Self::new(RecordingMode::Replaying { mirror }, known, answers)
     }
@@ -160,11 +157,7 @@ impl InputRecording {
             return;
         };
         let mut data = shared.data();
-        let length = if facts.is_null() {
-            0
-        } else {
-            facts.to_string().len()
-        };
+        let length = if facts.is_null() { 0 } else { facts.to_string().len() };
         let content = shared.keep(&mut data, question.len() + length, content);
         if !data.over {
             data.reads.push(RecordedRead {
@@ -181,10 +174,7 @@ impl InputRecording {
         let Some(shared) = &self.0 else { return };
         let mut data = shared.data();
         let content = shared.keep(&mut data, target.len(), content);
-        data.made.push(RecordedArtifact {
-            target: target.to_owned(),
-            content,
-        });
+        data.made.push(RecordedArtifact { target: target.to_owned(), content });
     }
 
     /// Returns the next answer to a question, while replaying. The last answer is given again and
@@ -193,15 +183,9 @@ impl InputRecording {
     /// # Errors
     /// Returns an error if the question was never asked.
     pub fn recall(&self, input: &str, question: &str) -> Result<RecordedAnswer, UnrecordedInput> {
-        let missing = || UnrecordedInput {
-            input: input.to_owned(),
-            question: question.to_owned(),
-        };
+        let missing = || UnrecordedInput { input: input.to_owned(), question: question.to_owned() };
         let shared = self.0.as_ref().ok_or_else(missing)?;
-        let mut left = shared
-            .left
-            .lock()
-            .expect("nothing panics while it holds it");
+        let mut left = shared.left.lock().expect("nothing panics while it holds it");
         let key = (input.to_owned(), question.to_owned());
         let read = match left.0.get_mut(&key) {
             Some(answers) if answers.len() > 1 => answers.pop_front(),
@@ -217,10 +201,7 @@ impl InputRecording {
             let bytes = data.contents.get(&digest).cloned().unwrap_or_default();
             (digest, bytes)
         });
-        Ok(RecordedAnswer {
-            facts: read.facts,
-            content,
-        })
+        Ok(RecordedAnswer { facts: read.facts, content })
     }
 
     /// Asks the world and records the answer; while replaying, returns the recorded answer and does
@@ -254,15 +235,9 @@ impl InputRecording {
 
     /// Remembers what was asked in vain.
     fn lacks(&self, input: &str, question: &str) -> UnrecordedInput {
-        let lacking = UnrecordedInput {
-            input: input.to_owned(),
-            question: question.to_owned(),
-        };
+        let lacking = UnrecordedInput { input: input.to_owned(), question: question.to_owned() };
         if let Some(shared) = &self.0 {
-            let mut left = shared
-                .left
-                .lock()
-                .expect("nothing panics while it holds it");
+            let mut left = shared.left.lock().expect("nothing panics while it holds it");
             left.1.push(lacking.clone());
         }
         lacking
@@ -286,10 +261,7 @@ impl InputRecording {
 
     /// Returns the contents of the recording so far.
     pub fn data(&self) -> RecordingData {
-        self.0
-            .as_ref()
-            .map(|shared| shared.data().clone())
-            .unwrap_or_default()
+        self.0.as_ref().map(|shared| shared.data().clone()).unwrap_or_default()
     }
 
     /// Returns the questions that had no answer, while replaying.
@@ -297,19 +269,14 @@ impl InputRecording {
         let Some(shared) = &self.0 else {
             return Vec::new();
         };
-        let left = shared
-            .left
-            .lock()
-            .expect("nothing panics while it holds it");
+        let left = shared.left.lock().expect("nothing panics while it holds it");
         left.1.clone()
     }
 }
 
 impl Shared {
     fn data(&self) -> MutexGuard<'_, RecordingData> {
-        self.data
-            .lock()
-            .expect("nothing panics while it holds the data")
+        self.data.lock().expect("nothing panics while it holds the data")
     }
 
     /// Counts, and keeps a content unless that is too much.
@@ -360,9 +327,7 @@ mod tests {
         let again = InputRecording::replaying(&data, folder.path());
         let text = |input: &str| {
             let answer = again.recall(input, "a").unwrap();
-            answer
-                .content
-                .map(|(_, bytes)| String::from_utf8(bytes).unwrap())
+            answer.content.map(|(_, bytes)| String::from_utf8(bytes).unwrap())
         };
         assert_eq!(text("file").as_deref(), Some("one"));
         assert_eq!(text("file").as_deref(), Some("two"));
@@ -385,10 +350,7 @@ mod tests {
             recording.through("dice", "x", || answer.map_err(str::to_owned))
         };
         assert_eq!(asked(&recording, Ok(Some(4))), Ok(Some(4)));
-        assert_eq!(
-            asked(&recording, Err("fell off")),
-            Err("fell off".to_owned())
-        );
+        assert_eq!(asked(&recording, Err("fell off")), Err("fell off".to_owned()));
         assert_eq!(asked(&recording, Ok(None)), Ok(None));
         let folder = tempfile::tempdir().unwrap();
         let mut data = recording.data();

@@ -241,10 +241,7 @@ fn end_before_admission(
     note_overrun(store, run, now)?;
     world.kill(owner);
     world.kill_marked(&run.id);
-    Ok(Recovered::Settled {
-        outcome,
-        retry: None,
-    })
+    Ok(Recovered::Settled { outcome, retry: None })
 }
 
 /// Returns the owner of a run that is past its deadline and grace in this boot.
@@ -261,10 +258,7 @@ fn overrun<'r>(
 /// Kills exactly the process that `owner` names, and waits for its end.
 fn kill(owner: &ProcessIdentity) {
     if let Some(handle) = owner.signal(Signal::KILL) {
-        let limit = Timespec {
-            tv_sec: KILL_WAIT,
-            tv_nsec: 0,
-        };
+        let limit = Timespec { tv_sec: KILL_WAIT, tv_nsec: 0 };
         // One that does not end in time is met again at the next tick.
         let _ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit));
     }
@@ -305,10 +299,7 @@ fn never_began(
         if !store.decline(&run.id, &outcome, now)? {
             return Ok(Recovered::Alone);
         }
-        return Ok(Recovered::Settled {
-            outcome,
-            retry: None,
-        });
+        return Ok(Recovered::Settled { outcome, retry: None });
     }
     if !store.adopt(&run.id, driver.me)? {
         return Ok(Recovered::Alone);
@@ -328,18 +319,11 @@ fn dead(
     let lost = if let Some(why) = &run.cancel {
         Outcome::Cancelled { why: why.clone() }
     } else if overran || overran_before(store, &run.id)? {
-        Outcome::TimedOut {
-            why: "it did not end by its total deadline and was killed".to_owned(),
-        }
+        Outcome::TimedOut { why: "it did not end by its total deadline and was killed".to_owned() }
     } else {
-        Outcome::Lost {
-            why: "its process died before it could settle".to_owned(),
-        }
+        Outcome::Lost { why: "its process died before it could settle".to_owned() }
     };
-    let mut detail = format!(
-        "its process is gone; {} left-over processes killed",
-        killed.count
-    );
+    let mut detail = format!("its process is gone; {} left-over processes killed", killed.count);
     if killed.survivors > 0 {
         detail.push_str(&format!(", {} would not die", killed.survivors));
     }
@@ -351,38 +335,24 @@ fn dead(
         at: now.wall,
         project: Some(run.project.clone()),
         run: Some(run.id.clone()),
-        kind: if replayed.is_ok() {
-            "recovered"
-        } else {
-            "stuck"
-        }
-        .to_owned(),
+        kind: if replayed.is_ok() { "recovered" } else { "stuck" }.to_owned(),
         detail,
     };
     // A run that stays stuck is reported once, however often it is examined.
     let said = store.events_of(&run.id)?;
-    if !said
-        .last()
-        .is_some_and(|last| last.kind == event.kind && last.detail == event.detail)
-    {
+    if !said.last().is_some_and(|last| last.kind == event.kind && last.detail == event.detail) {
         store.event(&event)?;
     }
     let outcome = match replayed {
         // The publication's own commit has settled the run.
         Ok(Replay::RolledForward(outcome)) => {
-            return Ok(Recovered::Settled {
-                outcome,
-                retry: None,
-            });
+            return Ok(Recovered::Settled { outcome, retry: None });
         }
         Ok(Replay::Nothing) => lost,
         Ok(Replay::Gone(outcome)) => outcome,
         Ok(Replay::Conflict(outcome)) => {
             store.settle_conflict(&run.id, fence, &outcome, &run.summary, now.wall)?;
-            return Ok(Recovered::Settled {
-                outcome,
-                retry: None,
-            });
+            return Ok(Recovered::Settled { outcome, retry: None });
         }
         // Half of it may be in place: only a publication that can go on may settle it, or a person who
         // gives it up.
@@ -398,23 +368,15 @@ fn dead(
                 ),
             };
             store.settle_conflict(&run.id, fence, &outcome, &run.summary, now.wall)?;
-            return Ok(Recovered::Settled {
-                outcome,
-                retry: None,
-            });
+            return Ok(Recovered::Settled { outcome, retry: None });
         }
     };
     let retry = matches!(outcome, Outcome::Lost { .. })
         && store.lost_runs_of(&run.occurrence)? < LOSSES_MADE_GOOD
         && run.model_calls == 0
         && (driver.retries_lost)(&run.kind);
-    let retry = store.settle_dead(
-        &run.id,
-        &outcome,
-        &run.summary,
-        retry.then_some(driver.me),
-        now.wall,
-    )?;
+    let retry =
+        store.settle_dead(&run.id, &outcome, &run.summary, retry.then_some(driver.me), now.wall)?;
     Ok(Recovered::Settled { outcome, retry })
 }
 
@@ -465,14 +427,8 @@ fn replay(store: &mut Store, run: &RunRow, fence: Fence, now: Timestamp) -> Resu
         // Another program's content is in the way, or a staged file no longer exists: no later try
         // can fix that, a person must look.
         Err(error @ (PublishError::Conflict(_) | PublishError::Staged { .. })) => {
-            let why = format!(
-                "{}; what was to be published is kept in {staging}",
-                whole(&error)
-            );
-            Ok(Replay::Conflict(Outcome::Failed {
-                class: Class::Guard,
-                why,
-            }))
+            let why = format!("{}; what was to be published is kept in {staging}", whole(&error));
+            Ok(Replay::Conflict(Outcome::Failed { class: Class::Guard, why }))
         }
         Err(error) => Err(whole(&error)),
     }
@@ -491,11 +447,7 @@ pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), Stor
     };
     let (Ok(fs), Ok(staging)) = (RealFs::open(&project.path), RelPath::new(staging)) else {
         // A project that is gone has taken its staging folders along.
-        return if project.path.is_dir() {
-            Ok(())
-        } else {
-            store.swept(&run.id)
-        };
+        return if project.path.is_dir() { Ok(()) } else { store.swept(&run.id) };
     };
     let fence = run.fence.unwrap_or_default();
     let mut log = store.publish_log(None, now);

@@ -155,10 +155,8 @@ impl Scope {
     /// The root cannot be held, or a prefix or the staging path is no path beneath it.
     pub fn open(root: &Path, allowed: &[&str], staging: &str) -> Result<Self, ScopeError> {
         let staging = RelPath::new(staging)?;
-        let allowed = allowed
-            .iter()
-            .map(|prefix| RelPath::new(prefix))
-            .collect::<Result<_, _>>()?;
+        let allowed =
+            allowed.iter().map(|prefix| RelPath::new(prefix)).collect::<Result<_, _>>()?;
         let fs = RealFs::open(root)?;
         Ok(Self {
             fs,
@@ -363,26 +361,17 @@ impl Scope {
             return Ok(bytes);
         }
         if answer.facts["missing"] == true {
-            let missing = FsError {
-                act: "read",
-                path: path.to_string(),
-                trouble: FsFailure::Missing,
-            };
+            let missing =
+                FsError { act: "read", path: path.to_string(), trouble: FsFailure::Missing };
             return Err(missing.into());
         }
-        let why = answer.facts["why"]
-            .as_str()
-            .unwrap_or("it could not be read");
+        let why = answer.facts["why"].as_str().unwrap_or("it could not be read");
         Err(recorded(why.to_owned()))
     }
 
     fn read_now(&self, path: &str, limit: u64) -> Result<Vec<u8>, ScopeError> {
         let path = RelPath::new(path)?;
-        let fail = |trouble| FsError {
-            act: "read",
-            path: path.to_string(),
-            trouble,
-        };
+        let fail = |trouble| FsError { act: "read", path: path.to_string(), trouble };
         let Some(mut regular) = self.regular(&path)? else {
             return Err(fail(FsFailure::Missing).into());
         };
@@ -402,22 +391,14 @@ impl Scope {
         outcome: Outcome,
     ) -> Result<FinishedScope, ScopeError> {
         let manifest = self.draft.seal(&self.fs, run, fence, outcome)?;
-        Ok(FinishedScope {
-            fs: self.fs,
-            manifest,
-        })
+        Ok(FinishedScope { fs: self.fs, manifest })
     }
 
     /// Checks that the job may write the path and has no entry for it yet.
     fn admit(&self, target: &str) -> Result<RelPath, ScopeError> {
         let path = RelPath::new(target)?;
         if !self.allowed.iter().any(|prefix| path.is_within(prefix)) {
-            let allowed = self
-                .allowed
-                .iter()
-                .map(RelPath::as_str)
-                .collect::<Vec<_>>()
-                .join(", ");
+            let allowed = self.allowed.iter().map(RelPath::as_str).collect::<Vec<_>>().join(", ");
             return Err(ScopeError::Outside { path, allowed });
         }
         // Staging folders of other runs lie beside our own.
@@ -427,10 +408,7 @@ impl Scope {
         }
         for entry in self.draft.entries() {
             if path.is_within(&entry.target) || entry.target.is_within(&path) {
-                return Err(ScopeError::Twice {
-                    path,
-                    other: entry.target.clone(),
-                });
+                return Err(ScopeError::Twice { path, other: entry.target.clone() });
             }
         }
         Ok(path)
@@ -446,10 +424,7 @@ impl Scope {
             return Ok((None, NEW_FILE_MODE));
         };
         if regular.links != 1 {
-            return Err(ScopeError::Linked {
-                path: path.clone(),
-                links: regular.links,
-            });
+            return Err(ScopeError::Linked { path: path.clone(), links: regular.links });
         }
         let (digest, _) = Digest::of_reader(&mut regular.file).map_err(|error| FsError {
             act: "read",
@@ -461,10 +436,7 @@ impl Scope {
 
     fn regular(&self, path: &RelPath) -> Result<Option<Regular>, ScopeError> {
         self.fs.regular(path).map_err(|error| match error.trouble {
-            FsFailure::NotAFile(what) => ScopeError::NotAFile {
-                path: path.clone(),
-                what,
-            },
+            FsFailure::NotAFile(what) => ScopeError::NotAFile { path: path.clone(), what },
             _ => error.into(),
         })
     }
@@ -485,10 +457,7 @@ fn is_missing(error: &ScopeError) -> bool {
 }
 
 fn unexpected(path: RelPath, found: Option<Digest>) -> ScopeError {
-    ScopeError::Unexpected {
-        path,
-        found: found.map_or(PathState::Absent, PathState::Content),
-    }
+    ScopeError::Unexpected { path, found: found.map_or(PathState::Absent, PathState::Content) }
 }
 
 #[cfg(test)]

@@ -57,11 +57,7 @@ impl Yard {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 let kind = fs::symlink_metadata(&path).unwrap().file_type();
-                let content = if kind.is_file() {
-                    fs::read(&path).unwrap()
-                } else {
-                    Vec::new()
-                };
+                let content = if kind.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
                 all.push(format!("{} {kind:?} {content:?}", path.display()));
                 if kind.is_dir() {
                     folders.push(path);
@@ -92,22 +88,9 @@ fn no_escape_is_let_through_and_none_leaves_a_trace() {
     symlink("loop-a", inside("loop-b")).unwrap();
     symlink("nested", inside("alias")).unwrap();
     fs::hard_link(root.join("other/file"), inside("hard.md")).unwrap();
-    mknodat(
-        CWD,
-        inside("fifo"),
-        FileType::Fifo,
-        Mode::from_raw_mode(0o600),
-        0,
-    )
-    .unwrap();
+    mknodat(CWD, inside("fifo"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let null = rustix::fs::makedev(1, 3);
-    let device = mknodat(
-        CWD,
-        inside("null"),
-        FileType::CharacterDevice,
-        Mode::RUSR,
-        null,
-    );
+    let device = mknodat(CWD, inside("null"), FileType::CharacterDevice, Mode::RUSR, null);
     let _socket = UnixListener::bind(inside("socket")).unwrap();
     let before = yard.all();
 
@@ -185,16 +168,9 @@ fn no_escape_is_let_through_and_none_leaves_a_trace() {
     }
     let mut scope = yard.scope();
     for escape in &escapes {
-        for expect in [
-            Expect::Absent,
-            Expect::Current,
-            Expect::Digest(Digest::of(b"other")),
-        ] {
+        for expect in [Expect::Absent, Expect::Current, Expect::Digest(Digest::of(b"other"))] {
             let refused = scope.stage(escape, b"evil", expect).unwrap_err();
-            assert!(
-                !matches!(refused, ScopeError::Fs(_)),
-                "{escape:?}: not a guard: {refused}"
-            );
+            assert!(!matches!(refused, ScopeError::Fs(_)), "{escape:?}: not a guard: {refused}");
         }
         scope.remove(escape, Digest::of(b"secret")).unwrap_err();
     }
@@ -209,26 +185,11 @@ fn reads_do_not_follow_either_and_are_bounded() {
     symlink("..", yard.root().join("dreams/up")).unwrap();
     let scope = yard.scope();
     assert_eq!(scope.read("other/file", 5).unwrap(), b"other");
-    assert!(matches!(
-        scope.read("other/file", 4),
-        Err(ScopeError::TooLong { limit: 4, .. })
-    ));
-    for path in [
-        "../secret",
-        "/etc/passwd",
-        "dreams/link.md",
-        "dreams/up/other/file",
-        "dreams",
-    ] {
+    assert!(matches!(scope.read("other/file", 4), Err(ScopeError::TooLong { limit: 4, .. })));
+    for path in ["../secret", "/etc/passwd", "dreams/link.md", "dreams/up/other/file", "dreams"] {
         assert!(scope.read(path, 100).is_err(), "{path}");
     }
-    assert!(
-        scope
-            .read("dreams/none", 9)
-            .unwrap_err()
-            .to_string()
-            .contains("dreams/none")
-    );
+    assert!(scope.read("dreams/none", 9).unwrap_err().to_string().contains("dreams/none"));
 }
 
 #[test]
@@ -239,13 +200,9 @@ fn what_is_staged_is_placed_with_its_mode() {
     fs::write(&script, "v1").unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o750)).unwrap();
     let mut scope = yard.scope();
-    let v2 = scope
-        .stage("dreams/run.sh", b"v2", Expect::Digest(Digest::of(b"v1")))
-        .unwrap();
+    let v2 = scope.stage("dreams/run.sh", b"v2", Expect::Digest(Digest::of(b"v1"))).unwrap();
     assert_eq!(v2, Digest::of(b"v2"));
-    scope
-        .stage("dreams/new/deep/a.md", b"a", Expect::Absent)
-        .unwrap();
+    scope.stage("dreams/new/deep/a.md", b"a", Expect::Absent).unwrap();
     scope.stage("rem/report.md", b"r", Expect::Current).unwrap();
     scope.remove("dreams/old.md", Digest::of(b"old")).unwrap();
     assert_eq!(fs::read(&script).unwrap(), b"v1");
@@ -256,10 +213,7 @@ fn what_is_staged_is_placed_with_its_mode() {
     assert_eq!(published.entries, 4);
     assert!(published.leftover.is_none());
     assert_eq!(fs::read(&script).unwrap(), b"v2");
-    assert_eq!(
-        fs::metadata(&script).unwrap().permissions().mode() & 0o7777,
-        0o750
-    );
+    assert_eq!(fs::metadata(&script).unwrap().permissions().mode() & 0o7777, 0o750);
     assert_eq!(fs::read(root.join("dreams/new/deep/a.md")).unwrap(), b"a");
     assert_eq!(fs::read(root.join("rem/report.md")).unwrap(), b"r");
     assert!(!old.exists());
@@ -270,27 +224,13 @@ fn what_is_staged_is_placed_with_its_mode() {
 fn expectations_hold_and_a_target_is_named_once() {
     let yard = Yard::new();
     let mut scope = yard.scope();
-    let wrong = scope
-        .stage("dreams/old.md", b"x", Expect::Absent)
-        .unwrap_err();
+    let wrong = scope.stage("dreams/old.md", b"x", Expect::Absent).unwrap_err();
     assert!(matches!(wrong, ScopeError::Unexpected { .. }), "{wrong}");
-    assert!(
-        wrong.to_string().contains("dreams/old.md holds content"),
-        "{wrong}"
-    );
-    scope
-        .stage("dreams/none.md", b"x", Expect::Digest(Digest::of(b"x")))
-        .unwrap_err();
-    scope
-        .remove("dreams/old.md", Digest::of(b"else"))
-        .unwrap_err();
-    scope
-        .stage("dreams/old.md", b"old", Expect::Current)
-        .unwrap();
-    assert!(
-        !yard.root().join(STAGING).exists(),
-        "no change needs no entry"
-    );
+    assert!(wrong.to_string().contains("dreams/old.md holds content"), "{wrong}");
+    scope.stage("dreams/none.md", b"x", Expect::Digest(Digest::of(b"x"))).unwrap_err();
+    scope.remove("dreams/old.md", Digest::of(b"else")).unwrap_err();
+    scope.stage("dreams/old.md", b"old", Expect::Current).unwrap();
+    assert!(!yard.root().join(STAGING).exists(), "no change needs no entry");
 
     scope.stage("dreams/a", b"x", Expect::Absent).unwrap();
     for twice in ["dreams/a", "dreams/a/b"] {
@@ -306,12 +246,8 @@ fn a_target_changed_after_staging_is_left_alone() {
     let yard = Yard::new();
     let old = yard.root().join("dreams/old.md");
     let mut scope = yard.scope();
-    scope
-        .stage("dreams/first.md", b"1", Expect::Absent)
-        .unwrap();
-    scope
-        .stage("dreams/old.md", b"new", Expect::Current)
-        .unwrap();
+    scope.stage("dreams/first.md", b"1", Expect::Absent).unwrap();
+    scope.stage("dreams/old.md", b"new", Expect::Current).unwrap();
     fs::write(&old, "edited").unwrap();
     let mut log = MemoryLog::new(Fence(1));
     let ready = scope.finish(run(), Fence(1), Outcome::Succeeded).unwrap();

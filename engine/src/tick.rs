@@ -73,8 +73,7 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
             Recovered::Alone => {}
             Recovered::Start(run) => tick.start.push(run),
             Recovered::Settled { outcome, retry } => {
-                tick.settled
-                    .push((run.id.clone(), outcome.as_str().to_owned()));
+                tick.settled.push((run.id.clone(), outcome.as_str().to_owned()));
                 tick.start.extend(retry);
             }
         }
@@ -93,8 +92,7 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
         let live = store.live()?;
         ask_to_end(store, &live, now, &mut tick.end)?;
     }
-    tick.start
-        .extend(store.start_ready(None, driver.me, now.wall)?);
+    tick.start.extend(store.start_ready(None, driver.me, now.wall)?);
     tick.start.extend(close_nights(store, driver, now, None)?);
     Ok(tick)
 }
@@ -190,21 +188,14 @@ pub(crate) fn passed_over(
     watermark: Timestamp,
     until: Timestamp,
 ) -> Result<(Option<Missed>, Due), UnknownZone> {
-    let none = CatchUp {
-        which: CatchUpScope::None,
-        ..CatchUp::default()
-    };
+    let none = CatchUp { which: CatchUpScope::None, ..CatchUp::default() };
     let mut due = schedule.due(watermark, until, &none)?;
     let mut passed = due.missed.take();
     for at in due.fire.drain(..) {
         match &mut passed {
             Some(stretch) => (stretch.last, stretch.count) = (at, stretch.count + 1),
             None => {
-                passed = Some(Missed {
-                    first: at,
-                    last: at,
-                    count: 1,
-                });
+                passed = Some(Missed { first: at, last: at, count: 1 });
             }
         }
     }

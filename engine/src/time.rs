@@ -43,40 +43,24 @@ impl Clock {
     ///
     /// # Errors
     /// Only a [`Clock::File`] can fail: the file is missing or holds no time.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "the one place that reads the wall clock"
-    )]
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
     pub fn read(&self) -> Result<ClockReading, ClockError> {
         let boot = boot_time();
         match self {
-            Self::Host => Ok(ClockReading {
-                wall: Timestamp::now(),
-                boot,
-            }),
+            Self::Host => Ok(ClockReading { wall: Timestamp::now(), boot }),
             Self::File(path) => {
-                let fail = |why: String| ClockError {
-                    path: path.clone(),
-                    why,
-                };
+                let fail = |why: String| ClockError { path: path.clone(), why };
                 let text = read_text_host(path, SMALL).map_err(|error| fail(error.to_string()))?;
                 let mut lines = text.lines();
                 let wall = lines.next().unwrap_or_default().trim();
-                let wall = wall
-                    .parse()
-                    .map_err(|error: jiff::Error| fail(error.to_string()))?;
+                let wall = wall.parse().map_err(|error: jiff::Error| fail(error.to_string()))?;
                 let ahead = match lines.next().map(str::trim).filter(|line| !line.is_empty()) {
                     None => 0.0,
-                    Some(line) => line
-                        .parse::<f64>()
-                        .map_err(|error| fail(error.to_string()))?,
+                    Some(line) => line.parse::<f64>().map_err(|error| fail(error.to_string()))?,
                 };
                 let ahead =
                     Duration::try_from_secs_f64(ahead).map_err(|error| fail(error.to_string()))?;
-                Ok(ClockReading {
-                    wall,
-                    boot: boot + ahead,
-                })
+                Ok(ClockReading { wall, boot: boot + ahead })
             }
         }
     }
@@ -168,12 +152,8 @@ mod tests {
 
     #[test]
     fn two_readings_tell_of_sleep_and_of_a_clock_that_was_set() {
-        let slept = |gap| ClockChange::Slept {
-            gap: Duration::from_secs(gap),
-        };
-        let set = |by| ClockChange::ClockSet {
-            by: SignedDuration::from_secs(by),
-        };
+        let slept = |gap| ClockChange::Slept { gap: Duration::from_secs(gap) };
+        let set = |by| ClockChange::ClockSet { by: SignedDuration::from_secs(by) };
         let from = at(1_000_000, 500);
         assert_eq!(compare(from, from), []);
         assert_eq!(compare(from, at(1_000_001, 501)), []);

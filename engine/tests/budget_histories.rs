@@ -59,19 +59,13 @@ fn planted_bugs_are_found() {
             (0..PLANTED).find_map(|number| Some((number, live(seed, number, Some(bug)).err()?)));
         match found {
             Some((number, why)) => {
-                writeln!(
-                    std::io::stderr(),
-                    "{bug:?}: found in history {number}: {why:.160}"
-                )
-                .unwrap();
+                writeln!(std::io::stderr(), "{bug:?}: found in history {number}: {why:.160}")
+                    .unwrap();
             }
             None => missed.push(bug),
         }
     }
-    assert!(
-        missed.is_empty(),
-        "RUNNER_TEST_SEED={seed} not found: {missed:?}"
-    );
+    assert!(missed.is_empty(), "RUNNER_TEST_SEED={seed} not found: {missed:?}");
 }
 
 #[test]
@@ -114,10 +108,6 @@ fn no_history_overspends_or_forgets_what_was_spent() {
         (boot_time() - began).as_secs_f64(),
     )
     .unwrap();
-    assert!(
-        failures.is_empty(),
-        "RUNNER_TEST_SEED={seed}\n{}",
-        failures.join("\n")
-    );
+    assert!(failures.is_empty(), "RUNNER_TEST_SEED={seed}\n{}", failures.join("\n"));
     assert!(all.runs > 0 && all.refused > 0 && all.over > 0 && all.escalations > 0);
 }

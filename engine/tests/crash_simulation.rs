@@ -49,9 +49,7 @@ const SEED: u64 = 0x6e69_6768_7473;
 #[allow(clippy::disallowed_methods)]
 fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
     match std::env::var(name) {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}={text} is no number")),
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")),
         Err(_) => default,
     }
 }
@@ -67,22 +65,13 @@ fn examine(
     let prepared = Prepared::new(scenario);
     let seed = Random(seed ^ (index as u64) << 32).next();
     let faults = OneFault(plant);
-    let mut trial = Trial {
-        prepared: &prepared,
-        faults,
-        seed,
-        scale,
-        counts: Counts::default(),
-    };
+    let mut trial = Trial { prepared: &prepared, faults, seed, scale, counts: Counts::default() };
     for (name, suite) in SUITES {
         // A panic (an endless recovery, a taker that fails) is a failure like any other.
         let verdict = catch_unwind(AssertUnwindSafe(|| suite(&mut trial)))
             .unwrap_or_else(|_| Err("panicked".to_owned()));
         if let Err(why) = verdict {
-            return (
-                trial.counts,
-                Some(format!("scenario \"{}\", {name}: {why}", scenario.name)),
-            );
+            return (trial.counts, Some(format!("scenario \"{}\", {name}: {why}", scenario.name)));
         }
     }
     (trial.counts, None)
@@ -120,11 +109,7 @@ fn placements_survive_every_crash_and_every_planted_bug_is_caught() {
         failures.lock().unwrap().extend(failure);
     });
     let failures = failures.into_inner().unwrap();
-    assert!(
-        failures.is_empty(),
-        "RUNNER_TEST_SEED={seed}\n{}",
-        failures.join("\n")
-    );
+    assert!(failures.is_empty(), "RUNNER_TEST_SEED={seed}\n{}", failures.join("\n"));
     let counts = total.into_inner().unwrap();
 
     let caught = Mutex::new(Vec::new());
@@ -139,10 +124,7 @@ fn placements_survive_every_crash_and_every_planted_bug_is_caught() {
         println!("{plant:?}: {}", found.as_deref().unwrap_or("NOT CAUGHT"));
     }
     let missed: Vec<_> = caught.iter().filter(|(_, found)| found.is_none()).collect();
-    assert!(
-        missed.is_empty(),
-        "RUNNER_TEST_SEED={seed} not caught: {missed:?}"
-    );
+    assert!(missed.is_empty(), "RUNNER_TEST_SEED={seed} not caught: {missed:?}");
 
     let line = format!(
         "crash simulation: {} points, {} cases, {} double crashes ({} different disks, chains of \

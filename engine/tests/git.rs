@@ -38,10 +38,7 @@ struct Place {
 
 impl Place {
     fn new(git: &Path) -> Self {
-        let place = Self {
-            folder: tempfile::tempdir().unwrap(),
-            git: git.join("git"),
-        };
+        let place = Self { folder: tempfile::tempdir().unwrap(), git: git.join("git") };
         fs::create_dir(place.root()).unwrap();
         fs::create_dir(place.folder.path().join("home")).unwrap();
         place.git(&["init", "-q", "-b", "main"]);
@@ -55,11 +52,7 @@ impl Place {
     fn env(&self) -> BTreeMap<String, String> {
         let path = self.git.parent().unwrap().display().to_string();
         let home = self.folder.path().join("home").display().to_string();
-        [
-            ("PATH".to_owned(), format!("{path}:/usr/bin:/bin")),
-            ("HOME".to_owned(), home),
-        ]
-        .into()
+        [("PATH".to_owned(), format!("{path}:/usr/bin:/bin")), ("HOME".to_owned(), home)].into()
     }
 
     /// Runs git as a person would: with an identity, and without this host's configuration.
@@ -153,10 +146,7 @@ fn changes_are_those_of_git_status() {
         fs::create_dir(place.root().join("run.sh")).unwrap();
         place.write("run.sh/inside", "x");
         let found = place.changes();
-        assert!(
-            found.contains(&("run.sh".to_owned(), Change::Staged)),
-            "{found:?}"
-        );
+        assert!(found.contains(&("run.sh".to_owned(), Change::Staged)), "{found:?}");
     }
 }
 
@@ -174,15 +164,7 @@ fn conflicts_and_subfolders_are_seen() {
         place.write("sub/a", "3\n");
         place.git(&["commit", "-qam", "three"]);
         let merge = Command::new(&place.git)
-            .args([
-                "-c",
-                "user.name=a",
-                "-c",
-                "user.email=a@b",
-                "merge",
-                "-q",
-                "side",
-            ])
+            .args(["-c", "user.name=a", "-c", "user.email=a@b", "merge", "-q", "side"])
             .current_dir(place.root())
             .env_clear()
             .envs(place.env())
@@ -195,10 +177,7 @@ fn conflicts_and_subfolders_are_seen() {
         place.write("other", "");
         let below = Git::new(&place.root().join("sub"), &place.env(), "test");
         let changes = below.changes(&[], Untracked::Files).unwrap();
-        assert_eq!(
-            changes.into_iter().collect::<Vec<_>>(),
-            [("a".to_owned(), Change::Edited)]
-        );
+        assert_eq!(changes.into_iter().collect::<Vec<_>>(), [("a".to_owned(), Change::Edited)]);
         let within = place.ask().changes(&["sub"], Untracked::Files).unwrap();
         assert_eq!(within.into_keys().collect::<Vec<_>>(), ["sub/a"]);
     }
@@ -209,10 +188,7 @@ fn conflicts_and_subfolders_are_seen() {
 fn converted_files_are_compared_by_stat_data() {
     for git in gits() {
         let place = Place::new(&git);
-        place.write(
-            ".gitattributes",
-            "*.bin filter=upper\n*.txt text eol=crlf\n",
-        );
+        place.write(".gitattributes", "*.bin filter=upper\n*.txt text eol=crlf\n");
         place.git(&["config", "filter.upper.clean", "tr a-z A-Z"]);
         place.git(&["config", "filter.upper.smudge", "tr A-Z a-z"]);
         place.git(&["config", "filter.upper.required", "true"]);
@@ -224,10 +200,7 @@ fn converted_files_are_compared_by_stat_data() {
             fs::remove_file(place.root().join(file)).unwrap();
         }
         place.git(&["checkout", "-q", "."]);
-        assert_eq!(
-            fs::read_to_string(place.root().join("a.txt")).unwrap(),
-            "one\r\ntwo\r\n"
-        );
+        assert_eq!(fs::read_to_string(place.root().join("a.txt")).unwrap(), "one\r\ntwo\r\n");
         assert_eq!(place.changes(), []);
         place.write("a.bin", "other\n");
         assert_eq!(place.changes(), [("a.bin".to_owned(), Change::Edited)]);
@@ -282,10 +255,7 @@ fn forms_of_the_index_are_read() {
         place.git(&["commit", "-qm", "one"]);
         place.write("a", "texs\n");
         place.agree("names of 64 digits");
-        let file = NewFile {
-            path: "b/c".into(),
-            bytes: b"new".to_vec(),
-        };
+        let file = NewFile { path: "b/c".into(), bytes: b"new".to_vec() };
         place.git(&["config", "user.name", "a"]);
         place.git(&["config", "user.email", "a@b"]);
         place.write("b/c", "new");
@@ -300,40 +270,23 @@ fn a_commit_holds_the_named_files() {
         let place = Place::new(&git);
         place.git(&["config", "user.name", "a"]);
         place.git(&["config", "user.email", "a@b"]);
-        let file = |path: &str, text: &str| NewFile {
-            path: path.into(),
-            bytes: text.into(),
-        };
+        let file = |path: &str, text: &str| NewFile { path: path.into(), bytes: text.into() };
         place.write("rem/1.org", "one");
-        let first = place
-            .ask()
-            .commit_files(&[file("rem/1.org", "one")], "rem: first\n\nbody");
+        let first = place.ask().commit_files(&[file("rem/1.org", "one")], "rem: first\n\nbody");
         assert!(first.unwrap().is_some(), "the first commit of a repository");
-        assert_eq!(
-            place.git(&["log", "-1", "--format=%B"]).trim(),
-            "rem: first\n\nbody"
-        );
+        assert_eq!(place.git(&["log", "-1", "--format=%B"]).trim(), "rem: first\n\nbody");
         place.agree("after the first commit");
         place.write("staged", "mine");
-        place.write(
-            "rem-x",
-            "a name that sorts between a folder and what is in it",
-        );
+        place.write("rem-x", "a name that sorts between a folder and what is in it");
         place.write("rem/deep/er/2.org", "two");
         place.git(&["add", "staged", "rem-x"]);
         place.git(&["commit", "-qm", "between", "--", "rem-x"]);
-        let files = [
-            file("rem/deep/er/2.org", "two"),
-            file("rem/1.org", "changed"),
-        ];
+        let files = [file("rem/deep/er/2.org", "two"), file("rem/1.org", "changed")];
         place.write("rem/1.org", "changed");
         place.ask().commit_files(&files, "rem: second").unwrap();
         place.git(&["fsck", "--strict"]);
         let shown = place.git(&["show", "--name-only", "--format="]);
-        assert_eq!(
-            shown.lines().collect::<Vec<_>>(),
-            ["rem/1.org", "rem/deep/er/2.org"]
-        );
+        assert_eq!(shown.lines().collect::<Vec<_>>(), ["rem/1.org", "rem/deep/er/2.org"]);
         assert_eq!(place.changes(), [("staged".to_owned(), Change::Added)]);
         place.agree("what somebody staged stays staged");
         let again = place.ask().commit_files(&files, "rem: again").unwrap();
@@ -341,13 +294,8 @@ fn a_commit_holds_the_named_files() {
         // In a folder of the repository, paths are relative to that folder.
         let below = Git::new(&place.root().join("rem"), &place.env(), "test");
         place.write("rem/3.org", "three");
-        below
-            .commit_files(&[file("3.org", "three")], "rem: third")
-            .unwrap();
-        assert_eq!(
-            place.git(&["show", "--name-only", "--format="]).trim(),
-            "rem/3.org"
-        );
+        below.commit_files(&[file("3.org", "three")], "rem: third").unwrap();
+        assert_eq!(place.git(&["show", "--name-only", "--format="]).trim(), "rem/3.org");
     }
 }
 
@@ -365,10 +313,7 @@ fn a_push_goes_where_the_branch_goes() {
         let cancel = Cancel::new().unwrap();
         let push = || place.ask().push(&folder, &place.env(), &cancel);
         let why = push().unwrap_err().to_string();
-        assert_eq!(
-            why,
-            "the branch main is not configured to be pushed anywhere"
-        );
+        assert_eq!(why, "the branch main is not configured to be pushed anywhere");
         place.git(&["remote", "add", "origin", "../there.git"]);
         place.git(&["push", "-q", "-u", "origin", "main"]);
         place.write("a", "2");
@@ -384,12 +329,7 @@ fn a_push_goes_where_the_branch_goes() {
         let other = place.folder.path().join("other");
         fs::create_dir(&other).unwrap();
         fs::write(other.join("runner.toml"), "").unwrap();
-        place.git(&[
-            "init",
-            "-q",
-            "--bare",
-            other.join("x.git").to_str().unwrap(),
-        ]);
+        place.git(&["init", "-q", "--bare", other.join("x.git").to_str().unwrap()]);
         let other = other.join("x.git").display().to_string();
         for address in [
             "inside.git".to_owned(),
@@ -419,11 +359,7 @@ fn a_git_of_the_project_is_never_used() {
         let tools = place.root().join("tools");
         fs::create_dir(&tools).unwrap();
         let planted = tools.join("git");
-        fs::write(
-            &planted,
-            format!("#!/bin/sh\ntouch {}/ran\n", place.root().display()),
-        )
-        .unwrap();
+        fs::write(&planted, format!("#!/bin/sh\ntouch {}/ran\n", place.root().display())).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(&planted, mode).unwrap();
         let beside = place.folder.path().join("beside");
@@ -454,11 +390,7 @@ fn a_git_of_the_project_is_never_used() {
 fn history_has_one_line_a_commit() {
     for git in gits() {
         let place = Place::new(&git);
-        for subject in [
-            "one",
-            "commit 0000000000000000000000000000000000000000",
-            "three",
-        ] {
+        for subject in ["one", "commit 0000000000000000000000000000000000000000", "three"] {
             place.git(&["commit", "-q", "--allow-empty", "-m", subject]);
         }
         let ask = place.ask();
@@ -484,10 +416,7 @@ fn a_linked_log_stops_a_commit() {
         place.git(&["commit", "-q", "--allow-empty", "-m", "one"]);
         let dot_git = place.root().join(".git");
         fs::write(dot_git.join("hooks/pre-commit"), "#!/bin/sh\n").unwrap();
-        let file = || NewFile {
-            path: "a".into(),
-            bytes: b"x".to_vec(),
-        };
+        let file = || NewFile { path: "a".into(), bytes: b"x".to_vec() };
         for (name, hard) in [
             ("logs/HEAD", false),
             ("logs/refs/heads/main", false),
@@ -504,10 +433,7 @@ fn a_linked_log_stops_a_commit() {
             }
             let head = place.git(&["rev-parse", "HEAD"]);
             let done = place.ask().commit_files(&[file()], "; touch owned;");
-            assert!(
-                matches!(done, Err(GitError::Linked { .. })),
-                "{name}: {done:?}"
-            );
+            assert!(matches!(done, Err(GitError::Linked { .. })), "{name}: {done:?}");
             assert_eq!(fs::read(&hook).unwrap(), b"#!/bin/sh\n", "{name}");
             assert_eq!(place.git(&["rev-parse", "HEAD"]), head);
             fs::remove_file(&path).unwrap();
@@ -515,10 +441,7 @@ fn a_linked_log_stops_a_commit() {
                 fs::rename(&aside, &path).unwrap();
             }
         }
-        place
-            .ask()
-            .commit_files(&[file()], "; touch owned;")
-            .unwrap();
+        place.ask().commit_files(&[file()], "; touch owned;").unwrap();
         let log = fs::read_to_string(dot_git.join("logs/HEAD")).unwrap();
         assert!(!log.contains("owned"), "{log}");
     }
@@ -533,10 +456,7 @@ fn an_entry_without_stat_data_is_compared() {
         place.git(&["config", "user.email", "a@b"]);
         place.write(".gitattributes", "* text=auto\n");
         place.write("entry", "text\n");
-        let file = NewFile {
-            path: "entry".into(),
-            bytes: b"text\n".to_vec(),
-        };
+        let file = NewFile { path: "entry".into(), bytes: b"text\n".to_vec() };
         place.ask().commit_files(&[file], "one").unwrap();
         let changed = |place: &Place| place.ask().changes(&["entry"], Untracked::No).unwrap();
         assert_eq!(changed(&place).len(), 0, "right after the commit");

@@ -44,17 +44,8 @@ fn promisor(place: &Place, canary: &str) {
     // A commit whose tree is nowhere: reading it would be a download.
     let missing = "tree 1111111111111111111111111111111111111111\n\
                    author a <a@b> 1700000000 +0000\ncommitter a <a@b> 1700000000 +0000\n\nx\n";
-    let hash = place.input(
-        &[
-            "hash-object",
-            "-t",
-            "commit",
-            "-w",
-            "--stdin",
-            "--literally",
-        ],
-        missing,
-    );
+    let hash =
+        place.input(&["hash-object", "-t", "commit", "-w", "--stdin", "--literally"], missing);
     place.git(&["update-ref", "refs/heads/main", hash.trim()]);
 }
 
@@ -102,11 +93,7 @@ const DOORS: &[Door] = &[
         config: "[submodule \"docs/x\"]\nupdate = !{}\nactive = true\nurl = ./x\n[submodule]\nrecurse = true\n",
         plant: nothing,
     },
-    Door {
-        name: "fsmonitor",
-        config: "[core]\nfsmonitor = {}\n",
-        plant: nothing,
-    },
+    Door { name: "fsmonitor", config: "[core]\nfsmonitor = {}\n", plant: nothing },
     Door {
         name: "hooks-path",
         config: "[core]\nhooksPath = ../hooks\n",
@@ -167,11 +154,7 @@ const DOORS: &[Door] = &[
         config: "[core]\nrepositoryFormatVersion = 1\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = x\nvcs = planted\npromisor = true\n",
         plant: promisor,
     },
-    Door {
-        name: "external-diff",
-        config: "[diff]\nexternal = {}\n",
-        plant: nothing,
-    },
+    Door { name: "external-diff", config: "[diff]\nexternal = {}\n", plant: nothing },
     Door {
         name: "diff-driver",
         config: "[diff \"x\"]\ncommand = {}\n",
@@ -202,11 +185,7 @@ const DOORS: &[Door] = &[
         config: "[core]\neditor = {}\n[sequence]\neditor = {}\n",
         plant: nothing,
     },
-    Door {
-        name: "trailers",
-        config: "[trailer \"x\"]\ncommand = {}\ncmd = {}\n",
-        plant: nothing,
-    },
+    Door { name: "trailers", config: "[trailer \"x\"]\ncommand = {}\ncmd = {}\n", plant: nothing },
     Door {
         name: "alternate-refs",
         config: "[core]\nalternateRefsCommand = {}\n",
@@ -364,11 +343,7 @@ impl Place {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC);
-        let place = Self {
-            folder,
-            git: git.to_owned(),
-            watch: watch.unwrap(),
-        };
+        let place = Self { folder, git: git.to_owned(), watch: watch.unwrap() };
         static TEMPLATE: OnceLock<TempDir> = OnceLock::new();
         let template = TEMPLATE.get_or_init(|| {
             place.git(&["init", "-q", "-b", "main"]);
@@ -411,10 +386,7 @@ impl Place {
             .current_dir(self.root())
             .env_clear()
             .env("HOME", self.folder.path().join("home"))
-            .env(
-                "PATH",
-                format!("{}:/usr/bin:/bin", self.git.parent().unwrap().display()),
-            )
+            .env("PATH", format!("{}:/usr/bin:/bin", self.git.parent().unwrap().display()))
             .env("GIT_TERMINAL_PROMPT", "0")
             .envs(["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"].map(|name| (name, "a")))
             .envs(["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"].map(|name| (name, "a@b")))
@@ -431,11 +403,7 @@ impl Place {
 
     fn input(&self, args: &[&str], text: &str) -> String {
         let mut command = self.command(args);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
         String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
     }
@@ -460,9 +428,7 @@ impl Place {
             .expect("the repository has a configuration");
         let mut text = fs::read_to_string(&config).unwrap();
         for door in doors {
-            text += &door
-                .config
-                .replace("{}", folder.join(door.name).to_str().unwrap());
+            text += &door.config.replace("{}", folder.join(door.name).to_str().unwrap());
         }
         fs::write(&config, text).unwrap();
         inotify::add_watch(&self.watch, &folder, inotify::WatchFlags::OPEN).unwrap();
@@ -496,26 +462,15 @@ impl Place {
             let commits = git.ask(Read::RevList, &["--max-count=9", "HEAD", "--"]);
             let _ = git.diffs(
                 commits.unwrap_or_default(),
-                &[
-                    "--always",
-                    "--name-status",
-                    "-z",
-                    "--format=tformat:%x00%H%x00%s%x00%b",
-                ],
+                &["--always", "--name-status", "-z", "--format=tformat:%x00%H%x00%s%x00%b"],
             );
             let _ = git.ask(Read::CatFile, &["blob", "HEAD:a.rs"]);
-            let _ = git.ask(
-                Read::ForEachRef,
-                &["--format=%(push:remotename)", "refs/heads"],
-            );
+            let _ = git.ask(Read::ForEachRef, &["--format=%(push:remotename)", "refs/heads"]);
             let _ = git.ask(Read::ConfigValue, &["remote.origin.url"]);
             let paths = Stdin::Bytes(b"ideas/a.md\0dreams/x\0".to_vec());
             let _ = git.ask_if_any(Read::CheckIgnore, &["-z", "--stdin"], paths);
             let _ = git.leads_to("HEAD~1", "HEAD");
-            let file = NewFile {
-                path: "rem/1.org".into(),
-                bytes: b"entry".to_vec(),
-            };
+            let file = NewFile { path: "rem/1.org".into(), bytes: b"entry".to_vec() };
             let _ = git.commit_files(&[file], "rem: entry");
         }
     }
@@ -525,9 +480,8 @@ fn gits() -> Vec<PathBuf> {
     let all = ["/usr/local/bin/git", "/usr/bin/git"].map(PathBuf::from);
     let mut seen = BTreeSet::new();
     let there = all.into_iter().filter(|path| path.is_file());
-    let found: Vec<PathBuf> = there
-        .filter(|path| seen.insert(fs::canonicalize(path).unwrap()))
-        .collect();
+    let found: Vec<PathBuf> =
+        there.filter(|path| seen.insert(fs::canonicalize(path).unwrap())).collect();
     assert!(!found.is_empty(), "these tests need git");
     found
 }
@@ -549,11 +503,7 @@ fn as_people_do(place: &Place) {
         &["-C", "tree", "status"],
     ];
     for args in doors {
-        let _ = place
-            .command(args)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
+        let _ = place.command(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }
 
@@ -567,22 +517,13 @@ fn no_door_opens_for_runner() {
             place.plant(&[door]);
             place.ask_everything();
             let started = place.started();
-            assert_eq!(
-                started,
-                BTreeSet::new(),
-                "{} with {}",
-                door.name,
-                git.display()
-            );
+            assert_eq!(started, BTreeSet::new(), "{} with {}", door.name, git.display());
             chains += 1;
             as_people_do(&place);
             open.extend(place.started());
         }
     }
-    println!(
-        "{chains} chains, {} doors that git itself opens: {open:?}",
-        open.len()
-    );
+    println!("{chains} chains, {} doors that git itself opens: {open:?}", open.len());
     assert!(open.len() >= 20, "the canaries do not work: {open:?}");
 }
 
@@ -601,13 +542,7 @@ fn a_push_runs_nothing_of_the_project() {
             let folder = place.folder.path().join("push");
             let _ = asked.push(&folder, &place.env(), &Cancel::new().unwrap());
             let started = place.started();
-            assert_eq!(
-                started,
-                BTreeSet::new(),
-                "{} with {}",
-                door.name,
-                git.display()
-            );
+            assert_eq!(started, BTreeSet::new(), "{} with {}", door.name, git.display());
         }
     }
 }
@@ -631,10 +566,8 @@ fn generated_projects_start_nothing() {
         "[safe]\nbareRepository = all\n",
         "[trace2]\nnormalTarget = true\n",
     ];
-    let scale: f64 = std::env::var("RUNNER_TEST_SCALE")
-        .ok()
-        .and_then(|it| it.parse().ok())
-        .unwrap_or(0.03);
+    let scale: f64 =
+        std::env::var("RUNNER_TEST_SCALE").ok().and_then(|it| it.parse().ok()).unwrap_or(0.03);
     let cases = ((2000.0 * scale) as u64).max(1);
     let begun = std::time::Instant::now();
     let gits = gits();
@@ -672,8 +605,5 @@ fn generated_projects_start_nothing() {
         place.ask_everything();
         assert_eq!(place.started(), BTreeSet::new(), "seed {seed}: {names:?}");
     }
-    println!(
-        "{cases} generated projects in {:.1} s",
-        begun.elapsed().as_secs_f64()
-    );
+    println!("{cases} generated projects in {:.1} s", begun.elapsed().as_secs_f64());
 }

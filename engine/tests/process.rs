@@ -33,10 +33,7 @@ fn spec(test: &str, script: &str) -> ChildSpec {
         cwd: "/".into(),
         env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
         stdin: Stdin::Null,
-        limits: Limits {
-            total: Some(Duration::from_secs(60)),
-            ..Limits::default()
-        },
+        limits: Limits { total: Some(Duration::from_secs(60)), ..Limits::default() },
         marker: format!("test-{test}-{}", std::process::id()),
         sandbox: ChildSandbox::Off,
     }
@@ -45,18 +42,11 @@ fn spec(test: &str, script: &str) -> ChildSpec {
 /// Builds the same spec in a folder of its own, whose file `pid` names a process that the script
 /// started.
 fn spec_in(place: &Path, test: &str, script: &str) -> ChildSpec {
-    ChildSpec {
-        cwd: place.into(),
-        ..spec(test, script)
-    }
+    ChildSpec { cwd: place.into(), ..spec(test, script) }
 }
 
 fn pid_in(place: &Path) -> u32 {
-    fs::read_to_string(place.join("pid"))
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap()
+    fs::read_to_string(place.join("pid")).unwrap().trim().parse().unwrap()
 }
 
 /// Runs it and checks what must hold after every run.
@@ -66,32 +56,21 @@ fn finish(spec: &ChildSpec) -> Ended {
 }
 
 fn finish_alone(spec: &ChildSpec) -> Ended {
-    let ended = run(spec, &Cancel::new().unwrap(), &mut |_, _| {
-        OutputVerdict::Continue
-    })
-    .unwrap();
+    let ended = run(spec, &Cancel::new().unwrap(), &mut |_, _| OutputVerdict::Continue).unwrap();
     check(spec, &ended);
     ended
 }
 
 fn check(spec: &ChildSpec, ended: &Ended) {
     assert_eq!(ended.survivors, 0);
-    assert_eq!(
-        kill_marked(&spec.marker).count,
-        0,
-        "something of {} was left",
-        spec.marker
-    );
+    assert_eq!(kill_marked(&spec.marker).count, 0, "something of {} was left", spec.marker);
     assert!(ended.took() < SOON, "it took {:?}", ended.took());
 }
 
 #[test]
 fn exit_0_with_nothing_said() {
     let ended = finish(&spec("empty", "exit 0"));
-    assert_eq!(
-        (ended.status, ended.reason),
-        (ExitStatus::Exit(0), Reason::Exited)
-    );
+    assert_eq!((ended.status, ended.reason), (ExitStatus::Exit(0), Reason::Exited));
     assert!(ended.stdout.is_empty() && ended.stderr.is_empty() && ended.killed == 0);
     assert!(ended.is_success() && !ended.lingered);
 }
@@ -100,15 +79,9 @@ fn exit_0_with_nothing_said() {
 fn exit_codes_signals_and_both_streams_come_through() {
     let ended = finish(&spec("codes", "echo out; echo err >&2; exit 42"));
     assert_eq!(ended.status, ExitStatus::Exit(42));
-    assert_eq!(
-        (ended.stdout.as_slice(), ended.stderr.as_slice()),
-        (&b"out\n"[..], &b"err\n"[..])
-    );
+    assert_eq!((ended.stdout.as_slice(), ended.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
     let ended = finish(&spec("signal", "kill -9 $$"));
-    assert_eq!(
-        (ended.status, ended.reason),
-        (ExitStatus::Signal(9), Reason::Exited)
-    );
+    assert_eq!((ended.status, ended.reason), (ExitStatus::Signal(9), Reason::Exited));
     assert!(!ended.is_success());
 }
 
@@ -117,10 +90,7 @@ fn a_silent_start_ends_at_the_first_byte_deadline() {
     let mut spec = spec("silent", "exec sleep 1000");
     spec.limits.first_byte = Some(SHORT);
     let ended = finish(&spec);
-    assert_eq!(
-        (ended.status, ended.reason),
-        (ExitStatus::Signal(15), Reason::FirstByteDeadline)
-    );
+    assert_eq!((ended.status, ended.reason), (ExitStatus::Signal(15), Reason::FirstByteDeadline));
     assert!(ended.took() >= SHORT);
 }
 
@@ -146,10 +116,7 @@ fn a_drip_keeps_it_alive_only_to_the_total_deadline() {
 
 #[test]
 fn a_flood_is_cut_at_the_cap_and_ended() {
-    for (stream, script) in [
-        (Stream::Stdout, "exec yes"),
-        (Stream::Stderr, "exec yes >&2"),
-    ] {
+    for (stream, script) in [(Stream::Stdout, "exec yes"), (Stream::Stderr, "exec yes >&2")] {
         let mut spec = spec("flood", script);
         spec.limits.output_cap = 1_000_000;
         let ended = finish(&spec);
@@ -168,10 +135,7 @@ fn a_flood_is_cut_at_the_cap_and_ended() {
 fn a_large_output_just_before_the_exit_is_whole() {
     let script = "head -c 3000000 /dev/zero; head -c 1000000 /dev/zero >&2";
     let ended = finish(&spec("large", script));
-    assert_eq!(
-        (ended.stdout.len(), ended.stderr.len()),
-        (3_000_000, 1_000_000)
-    );
+    assert_eq!((ended.stdout.len(), ended.stderr.len()), (3_000_000, 1_000_000));
     assert!(ended.is_success());
 }
 
@@ -207,10 +171,7 @@ fn what_lies_in_a_large_pipe_at_the_exit_is_whole() {
 #[test]
 fn a_grandchild_that_holds_the_pipe_does_not_hold_us() {
     let ended = finish(&spec("holds", "sleep 1000 & echo done"));
-    assert_eq!(
-        (ended.status, ended.reason),
-        (ExitStatus::Exit(0), Reason::Exited)
-    );
+    assert_eq!((ended.status, ended.reason), (ExitStatus::Exit(0), Reason::Exited));
     assert_eq!((ended.stdout.as_slice(), ended.killed), (&b"done\n"[..], 1));
 }
 
@@ -226,11 +187,7 @@ fn a_grandchild_in_its_own_session_is_swept() {
     let script = "setsid -f sh -c 'echo $$ >pid; exec sleep 1000'; until [ -s pid ]; do :; done";
     let ended = finish(&spec_in(place.path(), "session", script));
     assert_eq!((ended.status, ended.killed), (ExitStatus::Exit(0), 1));
-    assert_eq!(
-        start_time(pid_in(place.path())),
-        None,
-        "not even a zombie is left"
-    );
+    assert_eq!(start_time(pid_in(place.path())), None, "not even a zombie is left");
 }
 
 #[test]
@@ -262,10 +219,7 @@ fn who_ignores_term_is_killed_with_its_children() {
     spec.limits.idle = Some(SHORT);
     spec.limits.term_to_kill = SHORT;
     let ended = finish(&spec);
-    assert_eq!(
-        (ended.status, ended.reason),
-        (ExitStatus::Signal(9), Reason::IdleDeadline)
-    );
+    assert_eq!((ended.status, ended.reason), (ExitStatus::Signal(9), Reason::IdleDeadline));
     assert!(ended.took() >= SHORT * 2);
     assert!(ended.killed >= 1, "{}", ended.killed);
 }
@@ -276,10 +230,7 @@ fn who_ends_in_order_on_term_says_so() {
     let mut spec = spec("order", script);
     spec.limits.idle = Some(SHORT);
     let ended = finish(&spec);
-    assert_eq!(
-        (ended.status, ended.reason),
-        (ExitStatus::Exit(9), Reason::IdleDeadline)
-    );
+    assert_eq!((ended.status, ended.reason), (ExitStatus::Exit(9), Reason::IdleDeadline));
     assert_eq!(ended.stdout, b"begun\nbye\n");
 }
 
@@ -295,10 +246,7 @@ fn a_pulled_token_ends_it_and_an_earlier_one_keeps_it_from_starting() {
     });
     let ended = ended.unwrap();
     check(&spec, &ended);
-    assert_eq!(
-        (ended.status, ended.reason),
-        (ExitStatus::Signal(15), Reason::Cancelled)
-    );
+    assert_eq!((ended.status, ended.reason), (ExitStatus::Signal(15), Reason::Cancelled));
     let refused = run(&spec, &cancel, &mut |_, _| OutputVerdict::Continue).unwrap_err();
     assert_eq!(refused.to_string(), "cancelled before the start: ctrl-c");
 }
@@ -321,10 +269,7 @@ fn after_its_result_it_may_linger_for_its_grace_only() {
     let ended = ended.unwrap();
     check(&spec, &ended);
     assert!(ended.lingered && ended.is_success() && ended.took() >= SHORT);
-    assert_eq!(
-        (ended.status, ended.reason),
-        (ExitStatus::Signal(15), Reason::Exited)
-    );
+    assert_eq!((ended.status, ended.reason), (ExitStatus::Signal(15), Reason::Exited));
 }
 
 #[test]
@@ -333,15 +278,9 @@ fn much_input_to_a_child_that_never_reads_blocks_nobody() {
     deaf.stdin = Stdin::Bytes(vec![b'x'; 8 << 20]);
     deaf.limits.first_byte = Some(SHORT);
     assert_eq!(finish(&deaf).reason, Reason::FirstByteDeadline);
-    let closed = ChildSpec {
-        stdin: deaf.stdin,
-        ..spec("closed", "exec <&-; echo done")
-    };
+    let closed = ChildSpec { stdin: deaf.stdin, ..spec("closed", "exec <&-; echo done") };
     let ended = finish(&closed);
-    assert_eq!(
-        (ended.status, ended.stdout.as_slice()),
-        (ExitStatus::Exit(0), &b"done\n"[..])
-    );
+    assert_eq!((ended.status, ended.stdout.as_slice()), (ExitStatus::Exit(0), &b"done\n"[..]));
 }
 
 #[test]
@@ -356,10 +295,7 @@ fn input_and_output_flow_at_the_same_time() {
 #[test]
 fn an_empty_input_is_the_end_of_the_file() {
     for stdin in [Stdin::Null, Stdin::Bytes(Vec::new())] {
-        let ended = finish(&ChildSpec {
-            stdin,
-            ..spec("no-input", "cat; echo eof")
-        });
+        let ended = finish(&ChildSpec { stdin, ..spec("no-input", "cat; echo eof") });
         assert_eq!(ended.stdout, b"eof\n");
     }
 }
@@ -386,11 +322,7 @@ fn the_environment_is_the_allowlist_and_the_marker() {
 #[test]
 fn it_starts_in_its_folder_in_a_group_of_its_own() {
     let place = tempfile::tempdir().unwrap();
-    let spec = spec_in(
-        place.path(),
-        "group",
-        "pwd; echo $$; cut -d' ' -f5 /proc/$$/stat",
-    );
+    let spec = spec_in(place.path(), "group", "pwd; echo $$; cut -d' ' -f5 /proc/$$/stat");
     let text = String::from_utf8(finish(&spec).stdout).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0].as_bytes(), place.path().as_os_str().as_bytes());
@@ -409,11 +341,7 @@ fn what_cannot_start_says_what_and_where() {
     let text = start(&missing).to_string();
     assert_eq!(text, "no program no-such-agent (looked in /usr/bin, /bin)");
     missing.env.clear();
-    assert!(
-        start(&missing)
-            .to_string()
-            .contains("the child's PATH is empty")
-    );
+    assert!(start(&missing).to_string().contains("the child's PATH is empty"));
 
     let mut nowhere = spec("nowhere", "");
     nowhere.cwd = place.path().join("gone");
@@ -487,17 +415,11 @@ fn children_of_one_run_do_not_end_each_other() {
     for (long, short) in [("", ""), ("/1", "/2"), ("/1", ""), ("", "/2")] {
         let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
         let cancel = Cancel::new().unwrap();
-        let mut long = ChildSpec {
-            marker: format!("{marker}{long}"),
-            ..spec("", "")
-        };
+        let mut long = ChildSpec { marker: format!("{marker}{long}"), ..spec("", "") };
         long.args[1] = "echo begun; until [ -e go ]; do sleep 0.01; done; echo whole".into();
         let place = tempfile::tempdir().unwrap();
         long.cwd = place.path().into();
-        let short = ChildSpec {
-            marker: format!("{marker}{short}"),
-            ..spec("", "sleep 1000 &")
-        };
+        let short = ChildSpec { marker: format!("{marker}{short}"), ..spec("", "sleep 1000 &") };
         let ended = run(&long, &cancel, &mut |_, bytes| {
             if bytes == b"begun\n" {
                 // While this one still runs, another begins, ends and is swept.
@@ -519,9 +441,7 @@ fn a_panicking_observer_leaves_no_process() {
     let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
     let spec = spec("panic", "echo begun; sleep 1000 & sleep 1000");
     let panicked = std::panic::catch_unwind(|| {
-        run(&spec, &Cancel::new().unwrap(), &mut |_, _| {
-            panic!("the observer's own fault")
-        })
+        run(&spec, &Cancel::new().unwrap(), &mut |_, _| panic!("the observer's own fault"))
     });
     assert!(panicked.is_err());
     assert_eq!(kill_marked(&spec.marker).count, 0);

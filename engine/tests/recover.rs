@@ -41,11 +41,7 @@ fn now() -> Timestamp {
 
 /// Returns the identity of a process that no longer exists.
 fn nobody() -> ProcessIdentity {
-    ProcessIdentity {
-        pid: 4_000_000,
-        start: 1,
-        boot: tree::boot_id().unwrap_or_default(),
-    }
+    ProcessIdentity { pid: 4_000_000, start: 1, boot: tree::boot_id().unwrap_or_default() }
 }
 
 fn world() -> World {
@@ -75,12 +71,7 @@ fn world() -> World {
     };
     let jobs = [job("dream", "dream"), job("tidy", "command"), report_job()];
     store.project_jobs(&project, "s", "", &jobs, now()).unwrap();
-    World {
-        folder,
-        store,
-        project,
-        me: ProcessIdentity::me(),
-    }
+    World { folder, store, project, me: ProcessIdentity::me() }
 }
 
 impl World {
@@ -101,10 +92,7 @@ impl World {
     }
 
     fn admit(&mut self, run: &RunId, owner: &ProcessIdentity, boot: Duration) -> Admitted {
-        let facts = AdmissionFacts {
-            free_bytes: u64::MAX,
-            ..AdmissionFacts::default()
-        };
+        let facts = AdmissionFacts { free_bytes: u64::MAX, ..AdmissionFacts::default() };
         let enter = Enter {
             run,
             owner,
@@ -157,33 +145,20 @@ fn a_recorded_placement_is_rolled_forward_to_its_own_outcome() {
     let mut world = world();
     fs::write(world.root().join("out/a.txt"), "old a").unwrap();
     let (admitted, ready) = world.staged("tidy");
-    let summary = RunSummary {
-        headline: "kept".into(),
-        ..RunSummary::default()
-    };
+    let summary = RunSummary { headline: "kept".into(), ..RunSummary::default() };
     world
         .store
         .publish_log(Some(&summary), now())
         .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
         .unwrap();
     let reported = world.tick(boot_time());
-    assert_eq!(
-        reported.settled,
-        [(admitted.run().clone(), "degraded".to_owned())]
-    );
+    assert_eq!(reported.settled, [(admitted.run().clone(), "degraded".to_owned())]);
     assert!(reported.start.is_empty());
     assert_eq!(world.read("out/a.txt").as_deref(), Some("new a"));
     assert_eq!(world.read("out/b.txt").as_deref(), Some("new b"));
-    assert_eq!(
-        world.store.run(admitted.run()).unwrap().summary.headline,
-        "kept"
-    );
+    assert_eq!(world.store.run(admitted.run()).unwrap().summary.headline, "kept");
     assert!(!world.root().join(STAGING).exists());
-    assert_eq!(
-        world.tick(boot_time()),
-        Tick::default(),
-        "a second tick finds nothing"
-    );
+    assert_eq!(world.tick(boot_time()), Tick::default(), "a second tick finds nothing");
 }
 
 #[test]
@@ -191,10 +166,7 @@ fn what_was_only_staged_is_discarded_and_the_run_is_lost() {
     let mut world = world();
     let (admitted, _ready) = world.staged("tidy");
     let reported = world.tick(boot_time());
-    assert_eq!(
-        reported.settled,
-        [(admitted.run().clone(), "lost".to_owned())]
-    );
+    assert_eq!(reported.settled, [(admitted.run().clone(), "lost".to_owned())]);
     assert!(reported.start.is_empty(), "a command is not tried again");
     assert_eq!(world.read("out/a.txt"), None);
     assert!(!world.root().join(STAGING).exists());
@@ -213,18 +185,8 @@ fn a_lost_dream_is_tried_once_more_and_not_twice() {
     assert_eq!(reported.settled, [(again.clone(), "lost".to_owned())]);
     assert!(reported.start.is_empty());
     let occurrence = world.store.run(&again).unwrap().occurrence;
-    assert!(
-        world
-            .store
-            .occurrence(&occurrence)
-            .unwrap()
-            .outcome
-            .is_some()
-    );
-    assert_eq!(
-        world.store.run(admitted.run()).unwrap().occurrence,
-        occurrence
-    );
+    assert!(world.store.occurrence(&occurrence).unwrap().outcome.is_some());
+    assert_eq!(world.store.run(admitted.run()).unwrap().occurrence, occurrence);
 }
 
 #[test]
@@ -245,15 +207,9 @@ fn a_target_that_somebody_changed_is_never_overwritten() {
         "{outcome}"
     );
     assert_eq!(reported.settled.len(), 1);
-    assert_eq!(
-        world.read("out/a.txt").as_deref(),
-        Some("a person's own words")
-    );
+    assert_eq!(world.read("out/a.txt").as_deref(), Some("a person's own words"));
     world.tick(boot_time());
-    assert!(
-        world.root().join(STAGING).is_dir(),
-        "ours is kept for a person"
-    );
+    assert!(world.root().join(STAGING).is_dir(), "ours is kept for a person");
 }
 
 #[test]
@@ -267,10 +223,7 @@ fn a_project_that_is_gone_is_said_and_does_not_stop_the_others() {
         .unwrap();
     fs::remove_dir_all(world.root()).unwrap();
     world.tick(boot_time());
-    assert_eq!(
-        world.outcome(admitted.run()).class(),
-        Some(Class::Environment)
-    );
+    assert_eq!(world.outcome(admitted.run()).class(), Some(Class::Environment));
 }
 
 #[test]
@@ -295,10 +248,7 @@ fn a_run_whose_lock_is_held_is_left_alone_within_its_time() {
     assert_eq!(world.tick(boot_time()), Tick::default());
     drop(lock);
     assert_eq!(world.tick(boot_time()).settled.len(), 1);
-    assert!(matches!(
-        world.outcome(admitted.run()),
-        Outcome::Lost { .. }
-    ));
+    assert!(matches!(world.outcome(admitted.run()), Outcome::Lost { .. }));
 }
 
 /// Checks that a stopped process that holds the lock past its deadline is killed, and no other
@@ -318,12 +268,7 @@ fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
         .spawn()
         .unwrap();
     let mut said = [0_u8; 5];
-    holder
-        .stdout
-        .as_mut()
-        .unwrap()
-        .read_exact(&mut said)
-        .unwrap();
+    holder.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
     assert_eq!(&said, b"held\n");
     let owner = ProcessIdentity {
         pid: holder.id(),
@@ -333,17 +278,11 @@ fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
     let run = world.request("dream", &nobody(), false);
     world.admit(&run, &owner, boot_time());
     let deadline = boot_time() + Duration::from_secs(60);
-    assert_eq!(
-        world.tick(deadline + OVERRUN_GRACE - Duration::from_secs(2)),
-        Tick::default()
-    );
+    assert_eq!(world.tick(deadline + OVERRUN_GRACE - Duration::from_secs(2)), Tick::default());
     let reported = world.tick(deadline + OVERRUN_GRACE + Duration::from_secs(2));
     assert_eq!(reported.settled, [(run.clone(), "timed-out".to_owned())]);
     let status = holder.wait().unwrap();
-    assert_eq!(
-        std::os::unix::process::ExitStatusExt::signal(&status),
-        Some(9)
-    );
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
 }
 
 #[test]
@@ -440,19 +379,9 @@ fn a_run_killed_past_its_deadline_is_timed_out_whoever_meets_it_dead() {
     world.admit(&run, &nobody(), boot_time());
     let late = boot_time() + Duration::from_secs(60) + OVERRUN_GRACE + Duration::from_secs(2);
     for _ in 0..2 {
-        let driver = Driver {
-            world: Box::new(Overtaken),
-            me: &world.me,
-            retries_lost: &|_| true,
-        };
-        let moment = ClockReading {
-            wall: now(),
-            boot: late,
-        };
-        assert_eq!(
-            tick(&mut world.store, &driver, moment).unwrap(),
-            Tick::default()
-        );
+        let driver = Driver { world: Box::new(Overtaken), me: &world.me, retries_lost: &|_| true };
+        let moment = ClockReading { wall: now(), boot: late };
+        assert_eq!(tick(&mut world.store, &driver, moment).unwrap(), Tick::default());
     }
     assert_eq!(world.store.events_of(&run).unwrap().len(), 1, "said once");
     let reported = world.tick(boot_time());
@@ -464,17 +393,11 @@ fn a_run_killed_past_its_deadline_is_timed_out_whoever_meets_it_dead() {
 fn a_dead_run_that_was_asked_to_end_is_cancelled_and_not_tried_again() {
     let mut world = world();
     let (admitted, _ready) = world.staged("dream");
-    world
-        .store
-        .cancel(admitted.run(), "manually", now())
-        .unwrap();
+    world.store.cancel(admitted.run(), "manually", now()).unwrap();
     let reported = world.tick(boot_time());
     assert_eq!(reported.end, [admitted.run().clone()]);
     assert!(reported.start.is_empty());
-    assert_eq!(
-        world.outcome(admitted.run()).to_string(),
-        "cancelled: manually"
-    );
+    assert_eq!(world.outcome(admitted.run()).to_string(), "cancelled: manually");
     assert!(!world.root().join(STAGING).exists());
     assert_eq!(world.tick(boot_time()), Tick::default());
 }
@@ -490,32 +413,18 @@ fn what_is_stuck_half_placed_may_be_given_up_and_keeps_its_staging() {
         .unwrap();
     // Neither a conflict nor a success: what was recorded cannot be read now.
     let db = rusqlite::Connection::open(world.store.path()).unwrap();
-    db.execute("UPDATE placements SET manifest = 'torn'", ())
-        .unwrap();
+    db.execute("UPDATE placements SET manifest = 'torn'", ()).unwrap();
     for _ in 0..2 {
         assert!(world.tick(boot_time()).settled.is_empty());
     }
-    assert_eq!(
-        world.store.events_of(admitted.run()).unwrap().len(),
-        1,
-        "said once"
-    );
-    assert_eq!(
-        world.store.run(admitted.run()).unwrap().state,
-        RunState::Running
-    );
-    world
-        .store
-        .cancel(admitted.run(), "manually", now())
-        .unwrap();
+    assert_eq!(world.store.events_of(admitted.run()).unwrap().len(), 1, "said once");
+    assert_eq!(world.store.run(admitted.run()).unwrap().state, RunState::Running);
+    world.store.cancel(admitted.run(), "manually", now()).unwrap();
     assert_eq!(world.tick(boot_time()).settled.len(), 1);
     let outcome = world.outcome(admitted.run());
     assert_eq!(outcome.class(), Some(Class::Guard));
     let reported = outcome.to_string();
-    assert!(
-        reported.contains("given up (manually)") && reported.contains(STAGING),
-        "{reported}"
-    );
+    assert!(reported.contains("given up (manually)") && reported.contains(STAGING), "{reported}");
     world.tick(boot_time());
     assert!(world.root().join(STAGING).is_dir(), "it is a person's now");
 }

@@ -2,12 +2,7 @@
 //! and looks: nothing is ever written or read outside.
 //!
 //! `RUNNER_TEST_SCALE` multiplies the swaps (1: a million).
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    missing_docs
-)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, missing_docs)]
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -46,10 +41,9 @@ fn swapped_folders_never_lead_out() {
     thread::scope(|threads| {
         threads.spawn(|| {
             while swaps.fetch_add(1, Ordering::Relaxed) < wanted {
-                for (a, b) in [
-                    (root.join("dreams/nested"), &link),
-                    (root.join("staging"), &stage_link),
-                ] {
+                for (a, b) in
+                    [(root.join("dreams/nested"), &link), (root.join("staging"), &stage_link)]
+                {
                     renameat_with(CWD, &a, CWD, b, RenameFlags::EXCHANGE).unwrap();
                 }
             }
@@ -73,15 +67,10 @@ fn swapped_folders_never_lead_out() {
             }
         }
     });
-    let outside: Vec<_> = fs::read_dir(&outside)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
+    let outside: Vec<_> =
+        fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(outside, ["file"], "written outside");
-    assert!(
-        staged > 0 && refused > 0 && read > 0,
-        "{staged} {refused} {read}"
-    );
+    assert!(staged > 0 && refused > 0 && read > 0, "{staged} {refused} {read}");
     let took = (boot_time() - began).as_secs_f64();
     println!(
         "scope race: {} swaps of two folders, {staged} staged, {refused} refused, {read} read, 0 outside, {took:.1} s",

@@ -4,12 +4,7 @@
 //! `RUNNER_TEST_YEAR` one year of it. `docs/RELIABILITY.md` describes the model.
 
 // A test: it may stop at what it did not expect, and its figures are its result.
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    missing_docs
-)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout, missing_docs)]
 
 #[path = "simulated_years/audit.rs"]
 mod audit;
@@ -92,10 +87,7 @@ fn planted_bugs_are_found() {
             None => missed.push(bug),
         }
     }
-    assert!(
-        missed.is_empty(),
-        "RUNNER_TEST_SEED={seed} not found: {missed:?}"
-    );
+    assert!(missed.is_empty(), "RUNNER_TEST_SEED={seed} not found: {missed:?}");
 }
 
 #[test]
@@ -147,9 +139,5 @@ fn years_of_suspends_jumps_and_crashes_account_for_every_moment() {
         (boot_time() - began).as_secs_f64(),
     )
     .unwrap();
-    assert!(
-        failures.is_empty(),
-        "RUNNER_TEST_SEED={seed}\n{}",
-        failures.join("\n")
-    );
+    assert!(failures.is_empty(), "RUNNER_TEST_SEED={seed}\n{}", failures.join("\n"));
 }

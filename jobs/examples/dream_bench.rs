@@ -50,18 +50,8 @@ fn unchanged(root: &Path) -> Done {
             .ideas
             .iter()
             .map(|idea| {
-                let triaged = Triaged {
-                    hash: idea.digest,
-                    modified: now,
-                    merit: 0.5,
-                };
-                (
-                    &*idea.path,
-                    IdeaUpdate {
-                        surfaced: now,
-                        triaged: Some(triaged),
-                    },
-                )
+                let triaged = Triaged { hash: idea.digest, modified: now, merit: 0.5 };
+                (&*idea.path, IdeaUpdate { surfaced: now, triaged: Some(triaged) })
             })
             .collect();
         fs::write(&state_file, DreamState::default().with(&changes))?;
@@ -71,26 +61,17 @@ fn unchanged(root: &Path) -> Done {
             .env("DREAM_BENCH_KEPT", &folder)
             .status()?;
         fs::remove_dir_all(&folder)?;
-        return again
-            .success()
-            .then_some(())
-            .ok_or_else(|| "the second pass failed".into());
+        return again.success().then_some(()).ok_or_else(|| "the second pass failed".into());
     }
-    let folder = std::env::var_os("DREAM_BENCH_KEPT")
-        .map(std::path::PathBuf::from)
-        .unwrap_or_default();
+    let folder =
+        std::env::var_os("DREAM_BENCH_KEPT").map(std::path::PathBuf::from).unwrap_or_default();
     let start = Instant::now();
     let bytes = fs::read(folder.join("state.json"))?;
     let state = DreamState::parse(&bytes)?;
     let parsed = start.elapsed();
     let second = take_inventory(root, &spec, &folder.join("cache"))?;
     let surveyed = start.elapsed();
-    let delta = delta::select(
-        &second.ideas,
-        &state,
-        &Quarantine::default(),
-        spec.max_ideas,
-    );
+    let delta = delta::select(&second.ideas, &state, &Quarantine::default(), spec.max_ideas);
     println!(
         "second pass: state of {} entries {parsed:.0?}, survey {:.0?} ({} read, cache written: {}), delta {:.0?}, all {:.0?}, \
          {} selected, peak {} MB",
@@ -109,13 +90,6 @@ fn unchanged(root: &Path) -> Done {
 /// Returns the peak memory of this process, in MB.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap_or_default();
-    line.split_whitespace()
-        .next()
-        .and_then(|kb| kb.parse::<u64>().ok())
-        .unwrap_or(0)
-        / 1024
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|kb| kb.parse::<u64>().ok()).unwrap_or(0) / 1024
 }

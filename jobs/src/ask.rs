@@ -66,10 +66,7 @@ impl From<AskError> for crate::JobError {
     fn from(error: AskError) -> Self {
         match error {
             AskError::OverBudget(_) | AskError::Breach(_) => Self::OverBudget(error.to_string()),
-            AskError::Limited { until, .. } => Self::Wait {
-                until,
-                why: error.to_string(),
-            },
+            AskError::Limited { until, .. } => Self::Wait { until, why: error.to_string() },
             AskError::Backend(error) => Self::Backend(error),
             AskError::Ledger(error) => Self::Ledger(error),
         }
@@ -117,12 +114,7 @@ impl Context<'_> {
                 return done;
             };
             let why = self.redactor.redact(&why).into_owned();
-            tracing::warn!(
-                from = self.backend.name(),
-                to = next.name(),
-                why,
-                "falls back"
-            );
+            tracing::warn!(from = self.backend.name(), to = next.name(), why, "falls back");
             self.fell.push(format!("{}: {why}", self.backend.name()));
             (self.backend, self.spending) = (next, spending);
         }
@@ -225,8 +217,7 @@ impl Context<'_> {
         let charge = charge(&answer, &heard, open.want, open.price);
         let note = self.redactor.redact(&charge.note).into_owned();
         let now = self.wall();
-        self.store
-            .settle_request(open.id, charge.spent, charge.money, &note, now)?;
+        self.store.settle_request(open.id, charge.spent, charge.money, &note, now)?;
         Ok(self.conclude(spending, answer, heard, open.at))
     }
 
@@ -254,9 +245,7 @@ impl Context<'_> {
         let free = backend.describe().kind == "builtin";
         let want = most(request, left, ideas, free);
         let now = self.wall();
-        let reserved = self
-            .store
-            .reserve_request(&run, backend.name(), want, now)?;
+        let reserved = self.store.reserve_request(&run, backend.name(), want, now)?;
         Ok((reserved.map_err(AskError::OverBudget)?, want))
     }
 
@@ -272,10 +261,7 @@ impl Context<'_> {
         let cancel = match self.cancel.child() {
             Ok(cancel) => cancel,
             Err(error) => {
-                return (
-                    unavailable("a cancel token", &error),
-                    ObservedUsage::default(),
-                );
+                return (unavailable("a cancel token", &error), ObservedUsage::default());
             }
         };
         let (clock, begun) = (self.clock.clone(), self.now);
@@ -288,13 +274,8 @@ impl Context<'_> {
             reported = reported.with_steps(Recorder::new(file.clone(), self.redactor.clone()));
         }
         let overage = spending.overage;
-        let mut meter = UsageMeter::new(
-            open.want,
-            open.price,
-            overage,
-            cancel.clone(),
-            &mut reported,
-        );
+        let mut meter =
+            UsageMeter::new(open.want, open.price, overage, cancel.clone(), &mut reported);
         let (left, short) = (self.left(), self.admitted.short_of_time());
         let answer = {
             let mut answer = std::pin::pin!(backend.run(request, &mut meter, &cancel));
@@ -315,19 +296,11 @@ impl Context<'_> {
         reported.ended(answer.as_ref().err().map(ToString::to_string).as_deref());
         let over = matches!(
             answer,
-            Err(BackendError::Cancelled { .. }
-                | BackendError::Silent {
-                    phase: Phase::Total,
-                    ..
-                })
+            Err(BackendError::Cancelled { .. } | BackendError::Silent { phase: Phase::Total, .. })
         ) && self.left().is_zero();
         if over && self.admitted.short_of_time() && heard.breach.is_none() {
             let reserved = self.admitted.reserved().seconds;
-            heard.breach = Some(LimitExceeded::Over {
-                unit: "seconds",
-                used: reserved,
-                reserved,
-            });
+            heard.breach = Some(LimitExceeded::Over { unit: "seconds", used: reserved, reserved });
         }
         (answer, heard)
     }
@@ -335,9 +308,7 @@ impl Context<'_> {
     /// Waits for a future, at the only place that does so. Returns an error if no runtime can be
     /// created.
     fn block_on<T>(&self, future: impl Future<Output = T>) -> std::io::Result<T> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(runtime.block_on(future))
     }
 
@@ -354,11 +325,7 @@ impl Context<'_> {
             // Charges beyond the subscription are reported even if an answer came of them.
             (_, Some(LimitExceeded::Overage)) => {
                 let until = heard.limit.and_then(|limit| limit.until);
-                self.note_limit(
-                    spending,
-                    until,
-                    "its answers are billed beyond the subscription",
-                )?;
+                self.note_limit(spending, until, "its answers are billed beyond the subscription")?;
                 Err(AskError::Breach(LimitExceeded::Overage))
             }
             // An answer that is whole is paid for: the next request finds nothing left.
@@ -408,10 +375,7 @@ impl Context<'_> {
         };
         if streak > quota::MOST {
             let why = format!("refused {streak} times in a row, each after its wait: {why}");
-            return Ok(AskError::Backend(BackendError::RateLimited {
-                until: None,
-                why,
-            }));
+            return Ok(AskError::Backend(BackendError::RateLimited { until: None, why }));
         }
         // The run waits for a limit that ends soon, so its end is not spread.
         let until = match Duration::try_from(until.duration_since(now)) {

@@ -93,25 +93,16 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
         ..Finished::default()
     };
     if killed > 0 {
-        finished.lines.push(format!(
-            "ended {} that it left behind",
-            counted(killed, "process")
-        ));
+        finished.lines.push(format!("ended {} that it left behind", counted(killed, "process")));
     }
     for artifact in &spec.artifacts {
         let bytes = match ctx.recording.replays() {
             true => left_then(&ctx.recording, &artifact.from),
-            false => noted(
-                &ctx.recording,
-                &artifact.from,
-                collect(&out, &artifact.from),
-            ),
+            false => noted(&ctx.recording, &artifact.from, collect(&out, &artifact.from)),
         }?;
         parses(&artifact.to, &bytes)?;
         ctx.scope.stage(&artifact.to, &bytes, Expect::Current)?;
-        finished
-            .lines
-            .push(format!("{} ({} bytes)", artifact.to, bytes.len()));
+        finished.lines.push(format!("{} ({} bytes)", artifact.to, bytes.len()));
     }
     finished.facts.insert("exit".to_owned(), json!(0));
     finished.facts.insert("killed".to_owned(), json!(killed));
@@ -251,16 +242,9 @@ fn judge(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
     match ended.status {
         ExitStatus::Exit(0) => Ok(()),
         status => {
-            let words = if ended.stderr.is_empty() {
-                &ended.stdout
-            } else {
-                &ended.stderr
-            };
+            let words = if ended.stderr.is_empty() { &ended.stdout } else { &ended.stderr };
             let words = ctx.redactor.redact(&last_words(words)).into_owned();
-            Err(JobError::failed(
-                Class::Crash,
-                format!("it ended with {status}{words}"),
-            ))
+            Err(JobError::failed(Class::Crash, format!("it ended with {status}{words}")))
         }
     }
 }
@@ -283,32 +267,24 @@ fn collect(out: &std::path::Path, from: &str) -> Result<Vec<u8>, JobError> {
     let missing = |why: String| JobError::failed(Class::ArtifactMissing, format!("{from}: {why}"));
     let path = RelPath::new(from).map_err(|error| missing(error.to_string()))?;
     let folder = RealFs::open(out).map_err(|error| missing(error.to_string()))?;
-    let file = folder
-        .regular(&path)
-        .map_err(|error| missing(error.to_string()))?;
+    let file = folder.regular(&path).map_err(|error| missing(error.to_string()))?;
     let file = file
         .ok_or_else(|| missing("it is not there, although the program ended with 0".to_owned()))?;
     if file.links != 1 {
         return Err(missing(format!("it has {} names (hard links)", file.links)));
     }
     if file.length > LARGEST {
-        return Err(missing(format!(
-            "it has {} bytes, {LARGEST} are taken",
-            file.length
-        )));
+        return Err(missing(format!("it has {} bytes, {LARGEST} are taken", file.length)));
     }
     if file.length == 0 {
         return Err(missing("it is empty".to_owned()));
     }
     let mut bytes = Vec::new();
-    file.file
-        .take(LARGEST)
-        .read_to_end(&mut bytes)
-        .map_err(|source| JobError::Io {
-            doing: "read",
-            path: out.join(from),
-            source,
-        })?;
+    file.file.take(LARGEST).read_to_end(&mut bytes).map_err(|source| JobError::Io {
+        doing: "read",
+        path: out.join(from),
+        source,
+    })?;
     Ok(bytes)
 }
 
@@ -332,10 +308,8 @@ fn parses(to: &str, bytes: &[u8]) -> Result<(), JobError> {
             Err(error) => bad(format!("not JSON: {error}")),
         },
         Some("JSON, line by line") => {
-            for (index, line) in bytes
-                .split(|byte| *byte == b'\n')
-                .enumerate()
-                .filter(|(_, l)| !l.is_empty())
+            for (index, line) in
+                bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, l)| !l.is_empty())
             {
                 if let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(line) {
                     return bad(format!("line {} is not JSON: {error}", index + 1));
@@ -434,12 +408,7 @@ mod tests {
         assert!(parses("a/b.json", b"{\"x\": 1}").is_ok());
         assert!(parses("a/b.json", b"{\"x\": 1").is_err());
         assert!(parses("b.jsonl", b"{}\n[]\n\n3\n").is_ok());
-        assert!(
-            parses("b.jsonl", b"{}\nnope\n")
-                .unwrap_err()
-                .to_string()
-                .contains("line 2")
-        );
+        assert!(parses("b.jsonl", b"{}\nnope\n").unwrap_err().to_string().contains("line 2"));
         assert!(parses("b.md", b"\xff").is_err());
         assert!(parses("b.bin", b"\xff").is_ok());
     }
@@ -455,24 +424,10 @@ mod tests {
         fs::hard_link(out.join("first"), out.join("second")).unwrap();
         fs::create_dir(out.join("folder")).unwrap();
         assert_eq!(collect(out, "good").unwrap(), b"x");
-        for bad in [
-            "empty",
-            "link",
-            "second",
-            "folder",
-            "absent",
-            "../good",
-            "/etc/passwd",
-        ] {
+        for bad in ["empty", "link", "second", "folder", "absent", "../good", "/etc/passwd"] {
             let error = collect(out, bad).unwrap_err();
             assert!(
-                matches!(
-                    error,
-                    JobError::Failed {
-                        class: Class::ArtifactMissing,
-                        ..
-                    }
-                ),
+                matches!(error, JobError::Failed { class: Class::ArtifactMissing, .. }),
                 "{bad}: {error}"
             );
         }

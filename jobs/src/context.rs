@@ -260,9 +260,7 @@ impl<'a> Context<'a> {
 
     /// Returns the time that the run has left.
     pub fn left(&self) -> Duration {
-        self.admitted
-            .deadline()
-            .saturating_sub(runner_engine::time::boot_time())
+        self.admitted.deadline().saturating_sub(runner_engine::time::boot_time())
     }
 
     /// Returns the name of the backend that answers.
@@ -278,10 +276,7 @@ impl<'a> Context<'a> {
 
     /// Reads the wall clock for the run's own bookkeeping; jobs use `now`.
     pub(crate) fn wall(&self) -> Timestamp {
-        self.clock
-            .read()
-            .map(|ClockReading { wall, .. }| wall)
-            .unwrap_or(self.now)
+        self.clock.read().map(|ClockReading { wall, .. }| wall).unwrap_or(self.now)
     }
 }
 

@@ -106,9 +106,5 @@ pub(crate) fn priced(
             other => return Err(other),
         },
     };
-    Ok(PlannedQuestion {
-        tokens: tokens_of(&request),
-        request,
-        reserved,
-    })
+    Ok(PlannedQuestion { tokens: tokens_of(&request), request, reserved })
 }

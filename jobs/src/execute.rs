@@ -111,9 +111,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
             }
             summary.headline = outcome.why().unwrap_or_default().to_owned();
             if !summary.backend.is_empty() {
-                let reported = reported
-                    .iter()
-                    .map(|line| redactor.redact(line).into_owned());
+                let reported = reported.iter().map(|line| redactor.redact(line).into_owned());
                 summary.lines.extend(reported);
             }
             settle(store, admitted, &outcome, &summary, now)?;
@@ -121,16 +119,12 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         }
     };
     let outcome = take_words(finished, &mut summary, &redactor);
-    let reported = reported
-        .iter()
-        .map(|line| redactor.redact(line).into_owned());
+    let reported = reported.iter().map(|line| redactor.redact(line).into_owned());
     summary.lines.extend(reported);
     if let Some(take) = take {
         take.write(&outcome, &redactor);
     }
-    let gaps = gaps
-        .iter()
-        .map(|gap| format!("not held by its sandbox: {gap}"));
+    let gaps = gaps.iter().map(|gap| format!("not held by its sandbox: {gap}"));
     summary.lines.extend(gaps);
     let ready = match scope.finish(run.clone(), admitted.fence(), outcome.clone()) {
         Ok(ready) => ready,
@@ -146,13 +140,8 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         .collect();
     match publish_artifacts(store, &ready, &summary, now) {
         Ok(()) => {
-            let place = publish::CommitTarget {
-                root,
-                run_dir,
-                env,
-                marker: run.as_str(),
-                cancel: &cancel,
-            };
+            let place =
+                publish::CommitTarget { root, run_dir, env, marker: run.as_str(), cancel: &cancel };
             // A commit is made once.
             let wanted = wanted.filter(|_| !recording.replays());
             let committed = wanted.map_or(Ok(()), |wanted| publish::publish(&place, &wanted));
@@ -205,10 +194,8 @@ fn publish_artifacts(
 /// conflict is final in any case.
 fn recorded(store: &mut Store, run: &RunId, error: &PublishError) -> bool {
     let log = store.publish_log(None, jiff::Timestamp::UNIX_EPOCH);
-    !matches!(
-        error,
-        PublishError::Conflict(_) | PublishError::Staged { .. }
-    ) && !matches!(log.manifest(run), Ok(None))
+    !matches!(error, PublishError::Conflict(_) | PublishError::Staged { .. })
+        && !matches!(log.manifest(run), Ok(None))
 }
 
 /// Returns the notes on the backends: those that were not asked, those that did not answer, and the
@@ -222,9 +209,9 @@ fn backend_notes(ctx: &Context<'_>) -> Vec<String> {
     match ctx.failed_tools() {
         0 => {}
         1 => lines.push("1 use of a tool failed; what the sandbox refuses fails so".to_owned()),
-        count => lines.push(format!(
-            "{count} uses of tools failed; what the sandbox refuses fails so"
-        )),
+        count => {
+            lines.push(format!("{count} uses of tools failed; what the sandbox refuses fails so"))
+        }
     }
     lines
 }
@@ -258,17 +245,11 @@ fn take_words(
 fn redacted(outcome: Outcome, redactor: &runner_text::redact::Redactor) -> Outcome {
     let clean = |text: String| plain(&redactor.redact(&text));
     match outcome {
-        Outcome::Failed { class, why } => Outcome::Failed {
-            class,
-            why: clean(why),
-        },
+        Outcome::Failed { class, why } => Outcome::Failed { class, why: clean(why) },
         Outcome::TimedOut { why } => Outcome::TimedOut { why: clean(why) },
         Outcome::Cancelled { why } => Outcome::Cancelled { why: clean(why) },
         Outcome::Skipped { why } => Outcome::Skipped { why: clean(why) },
-        Outcome::Deferred { until, why } => Outcome::Deferred {
-            until,
-            why: clean(why),
-        },
+        Outcome::Deferred { until, why } => Outcome::Deferred { until, why: clean(why) },
         other => other,
     }
 }
@@ -280,13 +261,7 @@ fn settle(
     summary: &RunSummary,
     now: jiff::Timestamp,
 ) -> Result<(), ExecuteError> {
-    match store.settle(
-        admitted.run(),
-        Some(admitted.fence()),
-        outcome,
-        summary,
-        now,
-    ) {
+    match store.settle(admitted.run(), Some(admitted.fence()), outcome, summary, now) {
         Err(StoreError::StaleFence { .. }) => Err(ExecuteError::TakenOver),
         done => Ok(done?),
     }

@@ -37,9 +37,7 @@ pub struct Failmark {
 
 /// Returns the path of a job's failmark, relative to the project.
 pub fn path(spec: &JobSpec) -> PathBuf {
-    spec.kind
-        .failure_marker()
-        .unwrap_or_else(|| of_job(&spec.name))
+    spec.kind.failure_marker().unwrap_or_else(|| of_job(&spec.name))
 }
 
 /// Returns the path of the failmark of a job whose contract names no other place.
@@ -164,30 +162,13 @@ mod tests {
         };
         let now = Timestamp::UNIX_EPOCH;
         let run = RunId::new(now);
-        let failed = Outcome::Failed {
-            class: Class::Crash,
-            why: "exit 3".into(),
-        };
+        let failed = Outcome::Failed { class: Class::Crash, why: "exit 3".into() };
         update(root, &spec, &run, &failed, 0, now).unwrap();
         let mark = read(root, &spec).unwrap();
-        assert_eq!(
-            (mark.class.as_str(), mark.message.as_str()),
-            ("crash", "exit 3")
-        );
-        update(
-            root,
-            &spec,
-            &run,
-            &Outcome::Skipped { why: "busy".into() },
-            0,
-            now,
-        )
-        .unwrap();
+        assert_eq!((mark.class.as_str(), mark.message.as_str()), ("crash", "exit 3"));
+        update(root, &spec, &run, &Outcome::Skipped { why: "busy".into() }, 0, now).unwrap();
         assert!(read(root, &spec).is_some(), "a skip proves nothing");
-        let deferred = Outcome::Deferred {
-            until: now,
-            why: "work is in progress: a.md".into(),
-        };
+        let deferred = Outcome::Deferred { until: now, why: "work is in progress: a.md".into() };
         update(root, &spec, &run, &deferred, 3, now).unwrap();
         assert_eq!(read(root, &spec).unwrap().class, "crash", "not covered up");
         update(root, &spec, &run, &Outcome::Succeeded, 0, now).unwrap();
@@ -196,9 +177,6 @@ mod tests {
         assert!(read(root, &spec).is_none(), "that is ordinary");
         update(root, &spec, &run, &deferred, 3, now).unwrap();
         let mark = read(root, &spec).unwrap();
-        assert_eq!(
-            mark.message,
-            "put off 3 times in a row: work is in progress: a.md"
-        );
+        assert_eq!(mark.message, "put off 3 times in a row: work is in progress: a.md");
     }
 }

@@ -2,7 +2,7 @@
 //! beyond its common settings.
 //!
 //! A kind is implemented by the type of its settings, in the kind's own folder. Must never name a
-//! kind: the one table of all kinds is [`crate::kinds`].
+//! kind: the one table of all kinds is `kinds.rs`.
 
 use std::any::Any;
 use std::fmt::Debug;

@@ -47,17 +47,11 @@ impl KindRow {
     }
 
     const fn unrecorded(self, why: &'static str) -> Self {
-        Self {
-            unrecorded: Some(why),
-            ..self
-        }
+        Self { unrecorded: Some(why), ..self }
     }
 
     const fn never_repeated(self) -> Self {
-        Self {
-            retries_lost: false,
-            ..self
-        }
+        Self { retries_lost: false, ..self }
     }
 }
 

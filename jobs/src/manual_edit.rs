@@ -144,10 +144,7 @@ impl EditActor<'_> {
 
     /// Completes an act that a dead process left partly published. The caller holds the job's lock.
     pub(crate) fn recover_stale(&mut self, job: &str) -> Result<(), ManualEditError> {
-        let now = self
-            .clock
-            .read()
-            .map_err(|error| ManualEditError::Disk(error.to_string()))?;
+        let now = self.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
         let driver = Driver {
             world: Box::new(Host { state: self.state }),
             me: self.me,
@@ -183,23 +180,14 @@ impl EditActor<'_> {
         act: &ManualEdit<'_>,
         stage: &mut dyn FnMut(&mut Scope, &RunId, Timestamp) -> Result<(), ManualEditError>,
     ) -> Result<RunId, ManualEditError> {
-        let moment = self
-            .clock
-            .read()
-            .map_err(|error| ManualEditError::Disk(error.to_string()))?;
+        let moment = self.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
         let now = moment.wall;
         let job = self.store.hand_job(self.project, act.job, KIND, now)?;
         let new = NewOccurrence::manual(job, OccurrenceId::new(now).to_string(), now);
         let Recorded::New(run) = self.store.enter(&new, self.me, now)? else {
-            return Err(ManualEditError::Disk(
-                "a fresh occurrence was known".to_owned(),
-            ));
+            return Err(ManualEditError::Disk("a fresh occurrence was known".to_owned()));
         };
-        let holder = LockHolder {
-            owner: self.me.clone(),
-            run: run.clone(),
-            since: now,
-        };
+        let holder = LockHolder { owner: self.me.clone(), run: run.clone(), since: now };
         held.0.sign(&holder).map_err(|error| {
             ManualEditError::Disk(format!("cannot write the lock file: {error}"))
         })?;
@@ -227,9 +215,7 @@ impl EditActor<'_> {
         let admitted = match entered {
             Admission::Admitted(admitted) => admitted,
             Admission::Declined(outcome) => {
-                return Err(ManualEditError::Disk(
-                    outcome.why().unwrap_or_default().to_owned(),
-                ));
+                return Err(ManualEditError::Disk(outcome.why().unwrap_or_default().to_owned()));
             }
         };
         let redactor = Redactor::new(Vec::new());
@@ -275,13 +261,9 @@ impl EditActor<'_> {
             }
             PublishError::Conflict(_) | PublishError::Staged { .. } => {
                 let why = format!("{why}; what was to be published is kept in {staging}");
-                let outcome = Outcome::Failed {
-                    class: Class::Guard,
-                    why: why.clone(),
-                };
+                let outcome = Outcome::Failed { class: Class::Guard, why: why.clone() };
                 let (run, fence) = (admitted.run(), admitted.fence());
-                self.store
-                    .settle_conflict(run, fence, &outcome, summary, now)?;
+                self.store.settle_conflict(run, fence, &outcome, summary, now)?;
                 Err(ManualEditError::Conflict(why))
             }
             PublishError::Log(LogError::StaleFence { .. }) => Err(ManualEditError::Unfinished {
@@ -293,10 +275,7 @@ impl EditActor<'_> {
                 if matches!(log.manifest(admitted.run()), Ok(None)) {
                     return Err(self.nothing(admitted, ManualEditError::Disk(why), summary, now));
                 }
-                Err(ManualEditError::Unfinished {
-                    run: admitted.run().clone(),
-                    why,
-                })
+                Err(ManualEditError::Unfinished { run: admitted.run().clone(), why })
             }
         }
     }

@@ -36,18 +36,13 @@ impl Output {
         let one = |name: &str| {
             let path = folder.join(name);
             match File::create(&path) {
-                Ok(file) => Ok(OutputFile {
-                    path,
-                    file,
-                    redactor: redactor.stream(),
-                    failed: None,
-                }),
+                Ok(file) => {
+                    Ok(OutputFile { path, file, redactor: redactor.stream(), failed: None })
+                }
                 Err(source) => Err(cannot(path, source)),
             }
         };
-        Ok(Self {
-            streams: [one(FILES[0])?, one(FILES[1])?],
-        })
+        Ok(Self { streams: [one(FILES[0])?, one(FILES[1])?] })
     }
 
     /// Takes the next piece of a stream.
@@ -85,11 +80,7 @@ impl OutputFile {
 }
 
 fn cannot(path: PathBuf, source: std::io::Error) -> JobError {
-    JobError::Io {
-        doing: "write",
-        path,
-        source,
-    }
+    JobError::Io { doing: "write", path, source }
 }
 
 #[cfg(test)]

@@ -48,10 +48,7 @@ impl Price {
 impl Prices {
     /// Returns the name under which a model's price is listed, if it has one.
     pub fn name_of<'m>(&self, model: &'m str) -> Option<&'m str> {
-        [Some(model), undated(model)]
-            .into_iter()
-            .flatten()
-            .find(|name| self.0.contains_key(*name))
+        [Some(model), undated(model)].into_iter().flatten().find(|name| self.0.contains_key(*name))
     }
 
     /// Returns the price of a model, by its name or else by its name without the date at its end.
@@ -78,19 +75,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SONNET: Price = Price {
-        input: 3_000_000,
-        output: 15_000_000,
-        cached: Some(300_000),
-    };
+    const SONNET: Price = Price { input: 3_000_000, output: 15_000_000, cached: Some(300_000) };
 
     fn usage(input_tokens: u64, cached_input_tokens: u64, output_tokens: u64) -> Usage {
-        Usage {
-            input_tokens,
-            output_tokens,
-            cached_input_tokens,
-            cost_micros: None,
-        }
+        Usage { input_tokens, output_tokens, cached_input_tokens, cost_micros: None }
     }
 
     #[test]
@@ -101,16 +89,9 @@ mod tests {
         assert_eq!(SONNET.cost(&usage(1, 1, 0)), 1, "0.3 of a millionth");
         assert_eq!(SONNET.cost(&usage(4, 4, 0)), 2, "1.2 of them");
         assert_eq!(SONNET.cost(&usage(0, 0, 0)), 0);
-        let plain = Price {
-            cached: None,
-            ..SONNET
-        };
+        let plain = Price { cached: None, ..SONNET };
         assert_eq!(plain.cost(&usage(10, 10, 0)), 30);
-        assert_eq!(
-            SONNET.cost(&usage(5, 9, 0)),
-            2,
-            "no more is cached than read"
-        );
+        assert_eq!(SONNET.cost(&usage(5, 9, 0)), 2, "no more is cached than read");
         let all = usage(u64::MAX, 0, u64::MAX);
         assert_eq!(SONNET.cost(&all), u64::MAX);
     }
@@ -121,23 +102,10 @@ mod tests {
             ("gpt-5".to_owned(), SONNET),
             ("claude-x-20250101".to_owned(), SONNET),
         ]));
-        for known in [
-            "gpt-5",
-            "gpt-5-20250929",
-            "gpt-5-2025-09-29",
-            "claude-x-20250101",
-        ] {
+        for known in ["gpt-5", "gpt-5-20250929", "gpt-5-2025-09-29", "claude-x-20250101"] {
             assert!(prices.of(known).is_some(), "{known}");
         }
-        for unknown in [
-            "gpt-5-mini",
-            "gpt-5-2025",
-            "gpt-5-1-2025",
-            "claude-x",
-            "",
-            "-",
-            "gpt",
-        ] {
+        for unknown in ["gpt-5-mini", "gpt-5-2025", "gpt-5-1-2025", "claude-x", "", "-", "gpt"] {
             assert!(prices.of(unknown).is_none(), "{unknown}");
         }
     }

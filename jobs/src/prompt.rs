@@ -98,10 +98,7 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<PromptQue
             let fenced = fence
                 .wrap(path, text)
                 .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
-            Ok(Source {
-                label: (*path).to_owned(),
-                fenced,
-            })
+            Ok(Source { label: (*path).to_owned(), fenced })
         })
         .collect::<Result<Vec<_>, JobError>>()?;
     let request = Request {
@@ -112,10 +109,7 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<PromptQue
         rule_answer: Value::String(index(&spec.prompt, &texts)),
         offer: json!({}),
         schema: None,
-        limits: RequestLimits {
-            total: ctx.left(),
-            ..RequestLimits::default()
-        },
+        limits: RequestLimits { total: ctx.left(), ..RequestLimits::default() },
         run_dir: Some(ctx.child_dir()),
         work: None,
     };
@@ -150,16 +144,10 @@ impl Kind for PromptSpec {
         let PromptQuestion { request, left_out } = question(ctx, self)?;
         Ok(DryRunPlan {
             requests: vec![priced(ctx, request, 0)?],
-            notes: left_out
-                .iter()
-                .map(|why| format!("left out: {why}"))
-                .collect(),
+            notes: left_out.iter().map(|why| format!("left out: {why}")).collect(),
             checks: vec![
                 "the answer is not empty".to_owned(),
-                format!(
-                    "{} is a plain file, or not there, and does not change meanwhile",
-                    self.to
-                ),
+                format!("{} is a plain file, or not there, and does not change meanwhile", self.to),
             ],
             ..DryRunPlan::default()
         })
@@ -196,10 +184,8 @@ mod tests {
 
     #[test]
     fn the_answer_by_rule_names_every_source() {
-        let texts = [
-            ("docs/a.md", "# Alpha\n\nFirst words.\n".to_owned()),
-            ("b.md", "plain\n".to_owned()),
-        ];
+        let texts =
+            [("docs/a.md", "# Alpha\n\nFirst words.\n".to_owned()), ("b.md", "plain\n".to_owned())];
         let index = index("What is new?", &texts);
         assert!(
             index.contains("What is new?")

@@ -166,17 +166,11 @@ impl Recording {
     /// # Errors
     /// [`RecordingError`].
     pub fn read(path: &Path) -> Result<Self, RecordingError> {
-        let not_one = |why: String| FileError::NotOne {
-            path: path.to_owned(),
-            why,
-        };
+        let not_one = |why: String| FileError::NotOne { path: path.to_owned(), why };
         let lines = file::read(path)?;
         let (contents, redacted) = file::contents(&lines)
             .map_err(|digest| not_one(format!("the content {digest} cannot be read")))?;
-        let mut data = RecordingData {
-            contents,
-            ..RecordingData::default()
-        };
+        let mut data = RecordingData { contents, ..RecordingData::default() };
         let (mut head, mut asked, mut outcome) = (None, Vec::new(), None);
         for line in lines {
             match line {
@@ -204,13 +198,7 @@ impl Recording {
             return Err(not_one(format!("the content {lost} is missing")).into());
         }
         match (head, outcome) {
-            (Some(head), Some(outcome)) => Ok(Self {
-                head,
-                data,
-                asked,
-                outcome,
-                redacted,
-            }),
+            (Some(head), Some(outcome)) => Ok(Self { head, data, asked, outcome, redacted }),
             _ => Err(not_one("it does not say how it ended".to_owned()).into()),
         }
     }
@@ -318,10 +306,7 @@ impl PendingRecording {
     /// Writes the recording, unless there is nothing to replay. A failure is only logged.
     pub(crate) fn write(self, outcome: &Outcome, redactor: &Redactor) {
         use Outcome::{Cancelled, Deferred, Lost, Skipped};
-        if matches!(
-            outcome,
-            Skipped { .. } | Deferred { .. } | Cancelled { .. } | Lost { .. }
-        ) {
+        if matches!(outcome, Skipped { .. } | Deferred { .. } | Cancelled { .. } | Lost { .. }) {
             return;
         }
         let path = self.recorder.path.clone();
@@ -332,15 +317,10 @@ impl PendingRecording {
 
     fn put(self, outcome: &Outcome, redactor: &Redactor) -> Result<(), String> {
         let of = serde_json::to_value(&self.head).map_err(|error| error.to_string())?;
-        let mut lines = vec![RecordingLine::Recording {
-            format: file::FORMAT,
-            of: redacted(&of, redactor),
-        }];
+        let mut lines =
+            vec![RecordingLine::Recording { format: file::FORMAT, of: redacted(&of, redactor) }];
         if self.data.over {
-            lines.push(RecordingLine::Over {
-                bytes: self.data.bytes,
-                most: LARGEST,
-            });
+            lines.push(RecordingLine::Over { bytes: self.data.bytes, most: LARGEST });
         } else {
             let contents = self.data.contents.iter();
             lines.extend(contents.map(|(digest, bytes)| {

@@ -139,11 +139,7 @@ pub fn replay(
     let mut unwatched = Silent;
     let context = Context::new(
         &admitted,
-        Workplace {
-            root: scratch.root,
-            cache: scratch.cache,
-            run_dir: scratch.run_dir,
-        },
+        Workplace { root: scratch.root, cache: scratch.cache, run_dir: scratch.run_dir },
         scope,
         Git::new(scratch.root, &env, head.run.as_str()),
         Tools {
@@ -172,10 +168,7 @@ pub fn replay(
     }
     drift.extend(inputs.missing().iter().map(ToString::to_string));
     if settled.outcome != recording.outcome {
-        drift.push(format!(
-            "it ended {}, then {}",
-            settled.outcome, recording.outcome
-        ));
+        drift.push(format!("it ended {}, then {}", settled.outcome, recording.outcome));
     }
     Ok(Replayed {
         equal: drift.is_empty() && artifacts.iter().all(|artifact| artifact.equal),
@@ -219,11 +212,7 @@ fn compare(then: &RecordingData, now: &RecordingData) -> Vec<Compared> {
             (Some(_), None) => Some("it is not made now".to_owned()),
             (None, _) => Some("it was not made then".to_owned()),
         };
-        Compared {
-            target: target.to_owned(),
-            equal: differs.is_none(),
-            differs,
-        }
+        Compared { target: target.to_owned(), equal: differs.is_none(), differs }
     });
     compared.collect()
 }
@@ -248,11 +237,7 @@ fn first_difference(
     let shown = |text: &str| {
         let line = text.split('\n').nth(line - 1).unwrap_or_default().trim();
         let end = line.floor_char_boundary(SHOWN);
-        format!(
-            "{:?}{}",
-            &line[..end],
-            if end < line.len() { "…" } else { "" }
-        )
+        format!("{:?}{}", &line[..end], if end < line.len() { "…" } else { "" })
     };
     let (old, new) = (shown(&old), shown(&new));
     format!("line {line} (byte {byte}): {old} then, {new} now")
@@ -272,18 +257,8 @@ mod tests {
 
     #[test]
     fn artifacts_are_compared_whatever_became_of_them() {
-        let then = data(&[
-            ("a", Some("x")),
-            ("b", Some("1\n2\n")),
-            ("c", None),
-            ("d", Some("d")),
-        ]);
-        let now = data(&[
-            ("a", Some("x")),
-            ("b", Some("1\n3\n")),
-            ("c", Some("c")),
-            ("e", None),
-        ]);
+        let then = data(&[("a", Some("x")), ("b", Some("1\n2\n")), ("c", None), ("d", Some("d"))]);
+        let now = data(&[("a", Some("x")), ("b", Some("1\n3\n")), ("c", Some("c")), ("e", None)]);
         let compared = compare(&then, &now);
         let words = |target: &str| {
             let one = compared.iter().find(|one| one.target == target).unwrap();

@@ -24,16 +24,8 @@ pub fn most(request: &Request, left: Amounts, ideas: u64, free: bool) -> Amounts
     let share = |left: u64, calls: u64| left / calls.max(1);
     Amounts {
         calls: 1,
-        tokens: if free {
-            0
-        } else {
-            share(left.tokens, left.calls).max(needed)
-        },
-        micros: if free {
-            0
-        } else {
-            share(left.micros, left.calls).max(1)
-        },
+        tokens: if free { 0 } else { share(left.tokens, left.calls).max(needed) },
+        micros: if free { 0 } else { share(left.micros, left.calls).max(1) },
         seconds: 0,
         ideas,
     }
@@ -67,13 +59,7 @@ pub(crate) fn charge(
             None => (want.micros, Money::Reserved),
         };
         let tokens = usage_meter::tokens(usage);
-        let known = Amounts {
-            calls: 1,
-            tokens,
-            micros,
-            seconds: 0,
-            ideas: want.ideas,
-        };
+        let known = Amounts { calls: 1, tokens, micros, seconds: 0, ideas: want.ideas };
         (known, money)
     };
     let why = |error: &BackendError| match &heard.breach {
@@ -82,23 +68,15 @@ pub(crate) fn charge(
     };
     let unknown = |note: String| match &heard.usage {
         // More than was reserved was heard of: no less than that.
-        Some(usage) => RequestCharge {
-            spent: RequestUsage::AtLeast(amounts(usage).0),
-            money: None,
-            note,
-        },
-        None => RequestCharge {
-            spent: RequestUsage::Unknown,
-            money: None,
-            note,
-        },
+        Some(usage) => {
+            RequestCharge { spent: RequestUsage::AtLeast(amounts(usage).0), money: None, note }
+        }
+        None => RequestCharge { spent: RequestUsage::Unknown, money: None, note },
     };
     match answer {
         Ok(reply) => match reply.usage {
             Some(stated) => {
-                let whole = heard
-                    .usage
-                    .map_or(stated, |heard| usage_meter::most(heard, stated));
+                let whole = heard.usage.map_or(stated, |heard| usage_meter::most(heard, stated));
                 let (known, money) = amounts(&whole);
                 let note = match money {
                     Money::Reserved => "answered, its price is not known",
@@ -126,9 +104,7 @@ pub(crate) fn charge(
         // is higher, because a child that lowers its figures is not trusted.
         Err(error) if heard.total.is_some_and(used_something) => {
             let total = heard.total.unwrap_or_default();
-            let whole = heard
-                .usage
-                .map_or(total, |usage| usage_meter::most(usage, total));
+            let whole = heard.usage.map_or(total, |usage| usage_meter::most(usage, total));
             let (known, money) = amounts(&whole);
             RequestCharge {
                 spent: RequestUsage::Known(known),
@@ -138,10 +114,7 @@ pub(crate) fn charge(
         }
         // The request was refused before any work: one call, and nothing was read or written.
         Err(error) if !heard.spoke && used_nothing(error, heard) => RequestCharge {
-            spent: RequestUsage::Known(Amounts {
-                calls: 1,
-                ..Amounts::default()
-            }),
+            spent: RequestUsage::Known(Amounts { calls: 1, ..Amounts::default() }),
             money: None,
             note: error.to_string(),
         },

@@ -52,7 +52,5 @@ pub fn target(to: &str) -> Result<(), String> {
 /// # Errors
 /// Returns the reason for the first that is refused.
 pub fn writes(paths: Option<&[String]>) -> Result<(), String> {
-    (paths.unwrap_or_default().iter())
-        .filter(|path| *path != ".")
-        .try_for_each(|path| target(path))
+    (paths.unwrap_or_default().iter()).filter(|path| *path != ".").try_for_each(|path| target(path))
 }

@@ -107,10 +107,7 @@ pub enum JobError {
 impl JobError {
     /// A failure of a class.
     pub fn failed(class: Class, why: impl Into<String>) -> Self {
-        Self::Failed {
-            class,
-            why: why.into(),
-        }
+        Self::Failed { class, why: why.into() }
     }
 
     /// How a run that met this ends.
@@ -123,26 +120,11 @@ impl JobError {
             Self::Cancelled { .. } => Outcome::Cancelled { why },
             Self::TimedOut { .. } => Outcome::TimedOut { why },
             Self::Failed { class, .. } => Outcome::Failed { class: *class, why },
-            Self::Git(_) | Self::Io { .. } => Outcome::Failed {
-                class: Class::Environment,
-                why,
-            },
-            Self::Scope(error) if disk(error) => Outcome::Failed {
-                class: Class::Environment,
-                why,
-            },
-            Self::Scope(_) => Outcome::Failed {
-                class: Class::Guard,
-                why,
-            },
-            Self::OverBudget(_) => Outcome::Failed {
-                class: Class::OverBudget,
-                why,
-            },
-            Self::Ledger(_) => Outcome::Failed {
-                class: Class::Internal,
-                why,
-            },
+            Self::Git(_) | Self::Io { .. } => Outcome::Failed { class: Class::Environment, why },
+            Self::Scope(error) if disk(error) => Outcome::Failed { class: Class::Environment, why },
+            Self::Scope(_) => Outcome::Failed { class: Class::Guard, why },
+            Self::OverBudget(_) => Outcome::Failed { class: Class::OverBudget, why },
+            Self::Ledger(_) => Outcome::Failed { class: Class::Internal, why },
         }
     }
 

@@ -87,24 +87,15 @@ impl ToolStep {
     /// is written.
     pub fn of(tool: &str, target: Option<Target<'_>>, root: &Path, redactor: &Redactor) -> Self {
         let args = target.map(|target| match target {
-            Target::Path(path) => Args {
-                path: Some(clean(&below(root, path), redactor)),
-                ..Args::default()
-            },
-            Target::Command(cmd) => Args {
-                cmd: Some(clean(cmd, redactor)),
-                ..Args::default()
-            },
-            Target::Pipeline(reported) => Args {
-                pipeline: Some(clean(reported, redactor)),
-                ..Args::default()
-            },
+            Target::Path(path) => {
+                Args { path: Some(clean(&below(root, path), redactor)), ..Args::default() }
+            }
+            Target::Command(cmd) => Args { cmd: Some(clean(cmd, redactor)), ..Args::default() },
+            Target::Pipeline(reported) => {
+                Args { pipeline: Some(clean(reported, redactor)), ..Args::default() }
+            }
         });
-        Self {
-            tool: clean(tool, redactor),
-            args,
-            ..Self::default()
-        }
+        Self { tool: clean(tool, redactor), args, ..Self::default() }
     }
 
     /// Adds the result of the tool to the row.
@@ -322,12 +313,7 @@ impl Recorder {
         let held = file.hold_lock();
         let held =
             held.inspect_err(|error| tracing::warn!(%error, "{} cannot be written", file.path));
-        Self {
-            _held: held.ok(),
-            file,
-            redactor,
-            begun: HashMap::new(),
-        }
+        Self { _held: held.ok(), file, redactor, begun: HashMap::new() }
     }
 
     /// Hears an event of the stream.
@@ -348,10 +334,7 @@ impl Recorder {
                     Some(begun) => begun,
                     // Its use is a row already.
                     None if !result.failed => return,
-                    None => (
-                        ToolStep::of("?", None, &self.file.root, &self.redactor),
-                        now,
-                    ),
+                    None => (ToolStep::of("?", None, &self.file.root, &self.redactor), now),
                 };
                 let mut step = step.came_back(&result, &self.redactor);
                 let took = now.duration_since(since).as_millis();
@@ -396,12 +379,7 @@ pub fn of_hook(payload: &[u8], root: &Path, redactor: &Redactor) -> Result<ToolS
     let tool = payload["tool_name"].as_str();
     let tool = tool.ok_or("the payload names no tool")?;
     let target = OwnedTarget::of_input(&payload["tool_input"]);
-    let step = ToolStep::of(
-        tool,
-        target.as_ref().map(OwnedTarget::as_target),
-        root,
-        redactor,
-    );
+    let step = ToolStep::of(tool, target.as_ref().map(OwnedTarget::as_target), root, redactor);
     let response = &payload["tool_response"];
     let text = |key: &str| response[key].as_str().filter(|text| !text.is_empty());
     let stated = payload["error"].as_str().or_else(|| text("error"));

@@ -115,9 +115,8 @@ impl<'a> Telemetry<'a> {
         let mut options = File::options();
         options.create(true).append(true).mode(0o600);
         let file = open_with(&mut options, run_dir.join(FILE));
-        let file = file
-            .inspect_err(|error| tracing::warn!(%error, "{FILE} cannot be written"))
-            .ok();
+        let file =
+            file.inspect_err(|error| tracing::warn!(%error, "{FILE} cannot be written")).ok();
         let written = file.as_ref().and_then(|file| file.metadata().ok());
         let mut telemetry = Self {
             written: written.map_or(0, |data| data.len()),
@@ -151,11 +150,7 @@ impl<'a> Telemetry<'a> {
     fn clean(&self, text: &str) -> String {
         let clean = self.redactor.redact(text);
         let end = clean.floor_char_boundary(PER_ROW);
-        if end < clean.len() {
-            format!("{}…", &clean[..end])
-        } else {
-            clean.into_owned()
-        }
+        if end < clean.len() { format!("{}…", &clean[..end]) } else { clean.into_owned() }
     }
 
     fn put(&mut self, what: TelemetryEvent) {
@@ -192,20 +187,11 @@ impl Sink for Telemetry<'_> {
             steps.event(event, (self.now)());
         }
         let what = match event {
-            Event::Text(text) => TelemetryEvent::Text {
-                bytes: text.len(),
-                text: self.clean(text),
-            },
+            Event::Text(text) => TelemetryEvent::Text { bytes: text.len(), text: self.clean(text) },
             Event::Usage(usage) | Event::Total(usage) => TelemetryEvent::Usage(usage),
-            Event::Note(note) => TelemetryEvent::Note {
-                text: self.clean(note),
-            },
-            Event::ToolUse { name, .. } => TelemetryEvent::ToolUse {
-                name: self.clean(name),
-            },
-            Event::ToolResult(result) => TelemetryEvent::ToolResult {
-                failed: result.failed,
-            },
+            Event::Note(note) => TelemetryEvent::Note { text: self.clean(note) },
+            Event::ToolUse { name, .. } => TelemetryEvent::ToolUse { name: self.clean(name) },
+            Event::ToolResult(result) => TelemetryEvent::ToolResult { failed: result.failed },
             Event::NotBilled => TelemetryEvent::NotBilled,
             Event::Limit(limit) => TelemetryEvent::Limit {
                 until: limit.until,
@@ -275,9 +261,7 @@ impl Tally {
         let sum = &mut self.usage;
         sum.input_tokens = sum.input_tokens.saturating_add(usage.input_tokens);
         sum.output_tokens = sum.output_tokens.saturating_add(usage.output_tokens);
-        sum.cached_input_tokens = sum
-            .cached_input_tokens
-            .saturating_add(usage.cached_input_tokens);
+        sum.cached_input_tokens = sum.cached_input_tokens.saturating_add(usage.cached_input_tokens);
         if let Some(cost) = usage.cost_micros {
             sum.cost_micros = Some(sum.cost_micros.unwrap_or(0).saturating_add(cost));
         }
@@ -308,22 +292,14 @@ mod tests {
         };
         let mut first = Telemetry::new(folder.path(), "r/1", "claude", &redactor, now);
         first.event(Event::Text(&format!("{}canary-123456", "ä".repeat(990))));
-        first.event(Event::ToolUse {
-            id: "",
-            name: "Bash",
-            target: None,
-        });
+        first.event(Event::ToolUse { id: "", name: "Bash", target: None });
         first.event(Event::ToolResult(runner_backends::ToolResult {
             failed: true,
             ..Default::default()
         }));
         first.event(usage(5));
         first.event(usage(7));
-        first.event(Event::Limit(Limit {
-            until: None,
-            reached: true,
-            overage: false,
-        }));
+        first.event(Event::Limit(Limit { until: None, reached: true, overage: false }));
         first.ended(Some("key canary-123456 is bad"));
         Telemetry::new(folder.path(), "r/2", "codex", &redactor, now).ended(None);
         let mut third = Telemetry::new(folder.path(), "r/3", "codex", &redactor, now);
@@ -331,14 +307,8 @@ mod tests {
         third.ended(None);
         let path = folder.path().join(FILE);
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(
-            !text.contains("canary") && !text.contains("123456"),
-            "{text}"
-        );
-        assert!(
-            text.lines()
-                .all(|line| serde_json::from_str::<TelemetryRow>(line).is_ok())
-        );
+        assert!(!text.contains("canary") && !text.contains("123456"), "{text}");
+        assert!(text.lines().all(|line| serde_json::from_str::<TelemetryRow>(line).is_ok()));
         assert_eq!(text.lines().count(), 13);
         std::fs::write(&path, format!("{{half\n{text}\0\0\n")).unwrap();
         let tally = Tally::of(folder.path()).unwrap();

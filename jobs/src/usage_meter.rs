@@ -97,14 +97,7 @@ impl<'a> UsageMeter<'a> {
         cancel: Cancel,
         behind: &'a mut dyn Sink,
     ) -> Self {
-        Self {
-            reserved,
-            price,
-            overage,
-            cancel,
-            heard: ObservedUsage::default(),
-            behind,
-        }
+        Self { reserved, price, overage, cancel, heard: ObservedUsage::default(), behind }
     }
 
     /// Stops the request for this reason, unless it has one.
@@ -127,11 +120,7 @@ impl<'a> UsageMeter<'a> {
         };
         self.heard.usage = Some(most);
         let over = |unit, used, reserved| {
-            (used > reserved).then_some(LimitExceeded::Over {
-                unit,
-                used,
-                reserved,
-            })
+            (used > reserved).then_some(LimitExceeded::Over { unit, used, reserved })
         };
         let tokens = over("tokens", tokens(&most), self.reserved.tokens);
         let money = micros(&most, self.price).map(|(micros, _)| micros);
@@ -161,8 +150,7 @@ impl Sink for UsageMeter<'_> {
                 if limit.overage && !self.overage {
                     self.stop(LimitExceeded::Overage);
                 } else if limit.reached {
-                    self.cancel
-                        .cancel_at_once("the provider's limit is reached");
+                    self.cancel.cancel_at_once("the provider's limit is reached");
                 }
             }
             Event::NotBilled => self.heard.not_billed = true,

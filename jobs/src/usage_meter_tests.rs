@@ -6,29 +6,15 @@ use runner_backends::{NullSink, VecSink};
 use super::*;
 
 fn reserved(tokens: u64, micros: u64) -> Amounts {
-    Amounts {
-        calls: 1,
-        tokens,
-        micros,
-        ..Amounts::default()
-    }
+    Amounts { calls: 1, tokens, micros, ..Amounts::default() }
 }
 
 fn usage(input_tokens: u64, output_tokens: u64, cost_micros: Option<u64>) -> Usage {
-    Usage {
-        input_tokens,
-        output_tokens,
-        cached_input_tokens: 0,
-        cost_micros,
-    }
+    Usage { input_tokens, output_tokens, cached_input_tokens: 0, cost_micros }
 }
 
 fn limit(reached: bool, overage: bool) -> Event<'static> {
-    Event::Limit(Limit {
-        until: None,
-        reached,
-        overage,
-    })
+    Event::Limit(Limit { until: None, reached, overage })
 }
 
 /// Returns the usage that is observed from these events, and the token that shows whether the
@@ -54,19 +40,12 @@ fn the_first_token_too_many_stops_it_at_once() {
         "stopped in the midst of an answer: it is at 100 tokens, 99 were reserved"
     );
     let (reported, _) = heard(reserved(100, 4), false, &[fits]);
-    assert!(matches!(
-        reported.breach,
-        Some(LimitExceeded::Over { unit: "micros", .. })
-    ));
+    assert!(matches!(reported.breach, Some(LimitExceeded::Over { unit: "micros", .. })));
 }
 
 #[test]
 fn tokens_are_money_where_there_is_a_price() {
-    let price = Price {
-        input: 1_000_000,
-        output: 2_000_000,
-        cached: None,
-    };
+    let price = Price { input: 1_000_000, output: 2_000_000, cached: None };
     let cancel = Cancel::new().unwrap();
     let mut sink = VecSink::default();
     let mut meter = UsageMeter::new(reserved(1_000, 29), Some(price), false, cancel, &mut sink);
@@ -135,15 +114,9 @@ proptest! {
 
 #[allow(clippy::disallowed_methods, reason = "a test has no other caller")]
 fn scaled(cases: u32) -> u32 {
-    let scale: f64 = std::env::var("RUNNER_TEST_SCALE")
-        .ok()
-        .and_then(|scale| scale.parse().ok())
-        .unwrap_or(0.1);
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a small number"
-    )]
+    let scale: f64 =
+        std::env::var("RUNNER_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(0.1);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
     let cases = (f64::from(cases) * scale) as u32;
     cases.max(256)
 }

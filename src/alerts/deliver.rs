@@ -77,17 +77,10 @@ fn deliver(
             Ok(here) => (Ok(here.config.notify), None),
             Err(failure) => {
                 let users = config::load(&home.stack(None)).map(|config| config.notify);
-                (
-                    users.map_err(|failure| failure.to_string()),
-                    Some(failure.to_string()),
-                )
+                (users.map_err(|failure| failure.to_string()), Some(failure.to_string()))
             }
         };
-        let known = KnownProject {
-            root: row.path,
-            notify,
-            lacking,
-        };
+        let known = KnownProject { root: row.path, notify, lacking };
         projects.insert(delivery.project.clone(), known);
     }
     let known = &projects[&delivery.project];
@@ -102,10 +95,7 @@ fn deliver(
         let why = format!("there is no [channels.{}] any more", delivery.channel);
         return Ok(DeliveryResult::Withdrawn(why));
     };
-    let templates = Templates {
-        subject: notify.subject.as_deref(),
-        body: notify.body.as_deref(),
-    };
+    let templates = Templates { subject: notify.subject.as_deref(), body: notify.body.as_deref() };
     let message = Message::of(delivery, &known.root, &templates);
     Ok(match send(home, channel, &message) {
         Ok(()) => DeliveryResult::Delivered,
@@ -122,11 +112,9 @@ pub fn send(home: &Env, channel: &Channel, message: &Message) -> Result<(), Stri
         Channel::Desktop => programs::desktop(home, message),
         Channel::Webhook { url, secret } => webhook::post(home, url, secret.as_ref(), message),
         Channel::Command(program) => programs::command(home, program, message),
-        Channel::Email {
-            recipient,
-            sender,
-            program,
-        } => programs::email(home, program, recipient, sender.as_deref(), message),
+        Channel::Email { recipient, sender, program } => {
+            programs::email(home, program, recipient, sender.as_deref(), message)
+        }
     };
     sent.map_err(|why| redacted(&why))
 }
@@ -151,10 +139,9 @@ pub(super) fn resolved(address: &Address) -> Result<String, String> {
 /// Expands a leading `~/` of a path.
 pub(super) fn expanded(home: &Env, path: &std::path::Path) -> Result<PathBuf, String> {
     match path.strip_prefix("~") {
-        Ok(below) => home
-            .folder()
-            .map(|folder| folder.join(below))
-            .map_err(|failure| failure.to_string()),
+        Ok(below) => {
+            home.folder().map(|folder| folder.join(below)).map_err(|failure| failure.to_string())
+        }
         Err(_) => Ok(path.to_owned()),
     }
 }

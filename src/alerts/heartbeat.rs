@@ -20,9 +20,8 @@ const EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// Returns true if this tick is to be reported. The next report is then at least a minute later.
 pub fn claim(home: &Env, now: Timestamp) -> bool {
     let stamp = home.state.join("heartbeat.stamp");
-    let last: Option<Timestamp> = read_text_host(&stamp, SMALL)
-        .ok()
-        .and_then(|text| text.trim().parse().ok());
+    let last: Option<Timestamp> =
+        read_text_host(&stamp, SMALL).ok().and_then(|text| text.trim().parse().ok());
     if last.is_some_and(|last| now.duration_since(last).abs() < EVERY) {
         return false;
     }

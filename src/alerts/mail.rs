@@ -156,12 +156,7 @@ mod tests {
 
     #[test]
     fn a_subject_in_any_script_comes_back() {
-        for subject in [
-            "Nachtschicht",
-            "ä".repeat(150).as_str(),
-            "夜の仕事 failed",
-            "=?x?=",
-        ] {
+        for subject in ["Nachtschicht", "ä".repeat(150).as_str(), "夜の仕事 failed", "=?x?="] {
             let said = encode_subject(subject);
             let mut back = Vec::new();
             if said.starts_with("=?utf-8?B?") {

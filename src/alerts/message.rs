@@ -68,16 +68,9 @@ pub struct Message {
 impl Message {
     /// Makes the message for a delivery.
     pub fn of(delivery: &Delivery, root: &Path, templates: &Templates<'_>) -> Self {
-        let kinds: Vec<String> = delivery
-            .kinds
-            .iter()
-            .map(|kind| kind.as_str().to_owned())
-            .collect();
-        let first = delivery
-            .kinds
-            .first()
-            .copied()
-            .unwrap_or(AlertKind::Failure);
+        let kinds: Vec<String> =
+            delivery.kinds.iter().map(|kind| kind.as_str().to_owned()).collect();
+        let first = delivery.kinds.first().copied().unwrap_or(AlertKind::Failure);
         let fields = Fields {
             schema_version: 1,
             id: delivery.id.to_string(),
@@ -134,11 +127,7 @@ impl Message {
         plain: impl FnOnce(&Fields) -> (String, String),
     ) -> Self {
         let (mut subject, mut text) = plain(&fields);
-        let mut context = Context {
-            fields: &fields,
-            subject: subject.clone(),
-            text: text.clone(),
-        };
+        let mut context = Context { fields: &fields, subject: subject.clone(), text: text.clone() };
         let mut broken = Vec::new();
         if let Some(template) = templates.subject {
             match render(template, &context) {
@@ -221,9 +210,7 @@ fn render(template: &str, context: &Context<'_>) -> Result<String, String> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
-    environment
-        .render_str(template, context.values())
-        .map_err(|error| one_line(&error.to_string()))
+    environment.render_str(template, context.values()).map_err(|error| one_line(&error.to_string()))
 }
 
 fn plain(fields: &Fields, delivery: &Delivery) -> (String, String) {
@@ -241,10 +228,7 @@ fn plain(fields: &Fields, delivery: &Delivery) -> (String, String) {
     let reported = reported.join(" and ");
     let subject = match fields.what.as_str() {
         "recovered" => format!("{project}: {job} is well again"),
-        "repeated" => format!(
-            "{project}: {job} {reported} (still: {} times)",
-            fields.count
-        ),
+        "repeated" => format!("{project}: {job} {reported} (still: {} times)", fields.count),
         _ => format!("{project}: {job} {reported}"),
     };
     let mut text = String::new();
@@ -282,17 +266,12 @@ fn hint(what: &str, kind: AlertKind, delivery: &Delivery) -> String {
 }
 
 fn name(root: &Path) -> String {
-    root.file_name().map_or_else(
-        || root.display().to_string(),
-        |name| name.to_string_lossy().into_owned(),
-    )
+    root.file_name()
+        .map_or_else(|| root.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
 fn host() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Removes secrets of a known shape and control characters from a text, and limits its length.
@@ -331,32 +310,17 @@ mod tests {
         };
         let reported = message(&good);
         assert_eq!(reported.subject, "my project/test test");
-        assert!(
-            reported.text.starts_with("my project/test\ntest: somebody"),
-            "{}",
-            reported.text
-        );
+        assert!(reported.text.starts_with("my project/test\ntest: somebody"), "{}", reported.text);
         for bad in [
             "{{ nobody }}",
             "{{ job",
             "{% for i in range(9999) %}{% for j in range(9999) %}x{% endfor %}{% endfor %}",
             "{% include 'x' %}",
         ] {
-            let reported = message(&Templates {
-                subject: Some(bad),
-                body: Some(bad),
-            });
-            assert!(
-                reported.subject.contains("a test of runner's alerts"),
-                "{bad}"
-            );
+            let reported = message(&Templates { subject: Some(bad), body: Some(bad) });
+            assert!(reported.subject.contains("a test of runner's alerts"), "{bad}");
             assert!(reported.text.starts_with("somebody tries"), "{bad}");
-            assert_eq!(
-                reported.text.matches("cannot be used").count(),
-                2,
-                "{}",
-                reported.text
-            );
+            assert_eq!(reported.text.matches("cannot be used").count(), 2, "{}", reported.text);
         }
     }
 
@@ -364,10 +328,7 @@ mod tests {
     fn what_is_said_is_bounded_and_has_no_secret_and_steers_nothing() {
         let secret = format!("sk-ant-api03-{}", "a1B2".repeat(24));
         let body = format!("{secret} \u{1b}[31m\u{202e}{}", "y".repeat(20_000));
-        let reported = message(&Templates {
-            subject: Some(&body),
-            body: Some(&body),
-        });
+        let reported = message(&Templates { subject: Some(&body), body: Some(&body) });
         for text in [&reported.subject, &reported.text] {
             assert!(!text.contains("a1B2a1B2"), "{text}");
             assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");

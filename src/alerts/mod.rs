@@ -75,9 +75,7 @@ fn rules(
         if only.is_some_and(|only| !only.contains(&project.id)) {
             continue;
         }
-        let kept = kept
-            .get(&project.id)
-            .and_then(|text| Projection::read(text));
+        let kept = kept.get(&project.id).and_then(|text| Projection::read(text));
         let rules = match kept.and_then(|kept| kept.alerts) {
             Some(rules) => rules,
             // If a project's configuration cannot be read, the user's own settings apply.
@@ -111,9 +109,7 @@ fn start(home: &Env, beat: bool) -> Result<(), Failure> {
         command.arg("--beat");
     }
     let mut child = command.spawn().map_err(|error| {
-        Failure::environment(format!(
-            "cannot start this program again to deliver: {error}"
-        ))
+        Failure::environment(format!("cannot start this program again to deliver: {error}"))
     })?;
     // Only so that a daemon keeps no dead child; who ends before it leaves it to the system.
     let _detached = thread::Builder::new().spawn(move || child.wait());

@@ -30,12 +30,8 @@ const OUTPUT: usize = 1 << 20;
 /// Maximum length of the program's last output in a report, in characters.
 const LAST_WORDS: usize = 200;
 /// Where a desktop's notifications are taken.
-const DESKTOP: [&str; 4] = [
-    "DBUS_SESSION_BUS_ADDRESS",
-    "XDG_RUNTIME_DIR",
-    "DISPLAY",
-    "WAYLAND_DISPLAY",
-];
+const DESKTOP: [&str; 4] =
+    ["DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "DISPLAY", "WAYLAND_DISPLAY"];
 
 /// Shows a notification.
 pub fn desktop(home: &Env, message: &Message) -> Result<(), String> {
@@ -45,10 +41,7 @@ pub fn desktop(home: &Env, message: &Message) -> Result<(), String> {
         // A host scheduler's tick knows nothing of the session; its bus has a known place.
         let bus = format!("/run/user/{}/bus", rustix::process::getuid().as_raw());
         if Path::new(&bus).exists() {
-            env.insert(
-                "DBUS_SESSION_BUS_ADDRESS".to_owned(),
-                format!("unix:path={bus}"),
-            );
+            env.insert("DBUS_SESSION_BUS_ADDRESS".to_owned(), format!("unix:path={bus}"));
         }
     }
     let (program, args) = if let Some(found) = env::host_program("notify-send") {
@@ -75,20 +68,10 @@ pub fn desktop(home: &Env, message: &Message) -> Result<(), String> {
 
 fn notify_send(message: &Message) -> Vec<String> {
     // A body may have markup.
-    let body = message
-        .text
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;");
-    [
-        "--app-name=runner",
-        "--urgency=critical",
-        "--",
-        &message.subject,
-        &body,
-    ]
-    .map(str::to_owned)
-    .to_vec()
+    let body = message.text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    ["--app-name=runner", "--urgency=critical", "--", &message.subject, &body]
+        .map(str::to_owned)
+        .to_vec()
 }
 
 fn osascript(message: &Message) -> Vec<String> {
@@ -223,10 +206,9 @@ impl ChannelProgram {
                 let last: String = line.chars().skip(skip).collect();
                 Err(format!("{shown} ended with {status}: {last}"))
             }
-            (Reason::TotalDeadline, _) => Err(format!(
-                "{shown} was not done within {} s and was ended",
-                TOTAL.as_secs()
-            )),
+            (Reason::TotalDeadline, _) => {
+                Err(format!("{shown} was not done within {} s and was ended", TOTAL.as_secs()))
+            }
             (reason, _) => Err(format!("{shown} was ended: {reason:?}")),
         }
     }

@@ -40,10 +40,7 @@ pub fn post(
 ) -> Result<(), String> {
     let url = checked_url(&resolved(address)?)?;
     let body = message.json();
-    let at = home
-        .wall()
-        .map_err(|failure| failure.to_string())?
-        .as_second();
+    let at = home.wall().map_err(|failure| failure.to_string())?.as_second();
     let mut headers = vec![
         ("content-type", "application/json".to_owned()),
         ("x-runner-message", message.id().to_owned()),
@@ -98,16 +95,11 @@ fn key_file(path: &Path) -> Result<Vec<u8>, String> {
     let file = open_host(path).map_err(cannot)?;
     let data = file.metadata().map_err(cannot)?;
     if data.mode() & 0o077 != 0 {
-        return Err(format!(
-            "{shown} holds a key and others may open it: chmod 600 {shown}"
-        ));
+        return Err(format!("{shown} holds a key and others may open it: chmod 600 {shown}"));
     }
     let mut key = Vec::new();
     file.take(LARGEST).read_to_end(&mut key).map_err(cannot)?;
-    let end = key
-        .iter()
-        .rposition(|byte| !byte.is_ascii_whitespace())
-        .map_or(0, |last| last + 1);
+    let end = key.iter().rposition(|byte| !byte.is_ascii_whitespace()).map_or(0, |last| last + 1);
     key.truncate(end);
     if key.is_empty() {
         return Err(format!("{shown} is empty"));
@@ -178,16 +170,9 @@ mod tests {
         // Its second case has no dot; ours is checked against another implementation in tests/cli.
         let mut mac = Hmac::<Sha256>::new_from_slice(b"Jefe").unwrap();
         mac.update(b"what do ya want for nothing?");
-        let code: String = mac
-            .finalize()
-            .into_bytes()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        assert_eq!(
-            code,
-            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
-        );
+        let code: String =
+            mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(code, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
         assert_ne!(sign(b"k", "1", b"2.3"), sign(b"k", "1.2", b"3x"));
     }
 
@@ -198,10 +183,7 @@ mod tests {
         fs::write(&path, "s3cr3t\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let why = key_file(&path).unwrap_err();
-        assert!(
-            why.contains("chmod 600") && !why.contains("s3cr3t"),
-            "{why}"
-        );
+        assert!(why.contains("chmod 600") && !why.contains("s3cr3t"), "{why}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(key_file(&path).unwrap(), b"s3cr3t");
         fs::write(&path, " \n").unwrap();

@@ -42,22 +42,13 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
     Args::try_parse_from(line).map_err(|error| {
         // A closed pipe is the reader's choice.
         let _closed = error.print();
-        if error.use_stderr() {
-            Exit::Usage
-        } else {
-            Exit::Done
-        }
+        if error.use_stderr() { Exit::Usage } else { Exit::Done }
     })
 }
 
 /// The night shift for coding agents: runs jobs on time, within limits, and reports in the morning.
 #[derive(Debug, Parser)]
-#[command(
-    name = "runner",
-    version,
-    propagate_version = true,
-    max_term_width = 100
-)]
+#[command(name = "runner", version, propagate_version = true, max_term_width = 100)]
 #[command(
     after_help = "Example: runner init && runner night\n\nExit codes: 0 done or skipped with a reason · 1 a run failed · 2 usage · 65 bad input · \
 69 not installed, rate-limited · 70 internal, damaged database · 73 cannot write · 75 deferred · 77 auth · \
@@ -66,13 +57,7 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
 pub struct Args {
     /// The project to work on: any folder inside it [default: the current folder]
     // A name that no command's own argument has: a global one is looked up in all of them.
-    #[arg(
-        id = "project-folder",
-        short = 'C',
-        long = "dir",
-        global = true,
-        value_name = "DIR"
-    )]
+    #[arg(id = "project-folder", short = 'C', long = "dir", global = true, value_name = "DIR")]
     pub at: Option<PathBuf>,
     /// A setting for this command and the runs that it starts, over all files (may be repeated)
     #[arg(long, global = true, value_name = "KEY=VALUE")]

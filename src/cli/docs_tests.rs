@@ -115,11 +115,7 @@ fn a_shells_text_is_taken_apart() {
     let lines: Vec<Vec<String>> = commands(text).iter().filter_map(|it| line_of(it)).collect();
     assert_eq!(
         lines,
-        [
-            vec!["runner", "a", "b c"],
-            vec!["runner", "--quiet", "d"],
-            vec!["runner", "e", "f"]
-        ]
+        [vec!["runner", "a", "b c"], vec!["runner", "--quiet", "d"], vec!["runner", "e", "f"]]
     );
 }
 
@@ -159,10 +155,7 @@ fn every_command_line_of_the_documentation_parses() {
 #[test]
 fn every_block_of_settings_in_the_documentation_loads() {
     let folder = tempfile::tempdir().unwrap();
-    let (user, project) = (
-        folder.path().join("config.toml"),
-        folder.path().join("runner.toml"),
-    );
+    let (user, project) = (folder.path().join("config.toml"), folder.path().join("runner.toml"));
     let overrides = Overrides::default();
     let mut count = 0;
     for block in blocks().iter().filter(|block| block.language == "toml") {
@@ -170,11 +163,7 @@ fn every_block_of_settings_in_the_documentation_loads() {
         let own = block.text.starts_with("# ~/.config/runner/config.toml");
         fs::write(&user, if own { &block.text } else { "" }).unwrap();
         fs::write(&project, if own { "" } else { &block.text }).unwrap();
-        let stack = Stack {
-            user: &user,
-            project: Some(&project),
-            overrides: &overrides,
-        };
+        let stack = Stack { user: &user, project: Some(&project), overrides: &overrides };
         if let Err(failure) = load(&stack) {
             panic!("{}: {}", block.place, failure.message());
         }
@@ -184,10 +173,6 @@ fn every_block_of_settings_in_the_documentation_loads() {
     assert!(count >= 4, "only {count} blocks were found");
     // Were it otherwise, this would prove nothing.
     fs::write(&project, "[night]\nlenght = \"8h\"\n").unwrap();
-    let stack = Stack {
-        user: &user,
-        project: Some(&project),
-        overrides: &overrides,
-    };
+    let stack = Stack { user: &user, project: Some(&project), overrides: &overrides };
     assert!(load(&stack).is_err());
 }

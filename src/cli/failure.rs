@@ -32,13 +32,7 @@ impl Failure {
     }
 
     fn new(exit: Exit, what: impl Into<String>) -> Self {
-        Self {
-            exit,
-            what: plain(&what.into()),
-            hint: None,
-            drawing: None,
-            damage: false,
-        }
+        Self { exit, what: plain(&what.into()), hint: None, drawing: None, damage: false }
     }
 
     /// Creates a failure for a problem in the environment of the program.

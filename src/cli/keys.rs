@@ -110,19 +110,8 @@ mod tests {
         use Input::*;
         let first = [Char('a'), Char('ä'), Char('€'), Char('🦀')];
         let then = [Enter, Enter, Backspace, Backspace, Stop, Stop];
-        let last = [
-            Up,
-            Down,
-            PageUp,
-            PageDown,
-            Home,
-            End,
-            End,
-            Char('q'),
-            Escape,
-            Char('x'),
-            Escape,
-        ];
+        let last =
+            [Up, Down, PageUp, PageDown, Home, End, End, Char('q'), Escape, Char('x'), Escape];
         let does = |input: &Input| Key::Does(*input);
         (first.iter().chain(&then).map(does))
             .chain([Key::Repaint])

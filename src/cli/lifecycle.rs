@@ -81,12 +81,7 @@ pub struct BoardArg {
     #[arg(long, value_name = "FILE")]
     pub board: Option<String>,
     /// The agent [default: the one without a name]
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub agent: String,
 }
 
@@ -158,12 +153,7 @@ pub enum LifecycleCommand {
 #[derive(Debug, Args)]
 pub struct Agent {
     /// The agent [default: the one without a name]
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub agent: String,
 }
 

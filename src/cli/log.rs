@@ -34,11 +34,7 @@ pub fn start(
         Some(wanted) => EnvFilter::try_new(wanted)
             .map_err(|error| io::Error::other(format!("RUNNER_LOG={wanted}: {error}")))?,
     };
-    let sink = Mutex::new(Redacted {
-        file,
-        redactor,
-        line: Vec::new(),
-    });
+    let sink = Mutex::new(Redacted { file, redactor, line: Vec::new() });
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
@@ -61,8 +57,7 @@ impl Write for Redacted {
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.line.drain(..=end).collect();
             let text = String::from_utf8_lossy(&line);
-            self.file
-                .write_all(self.redactor.redact(&text).as_bytes())?;
+            self.file.write_all(self.redactor.redact(&text).as_bytes())?;
         }
         Ok(bytes.len())
     }

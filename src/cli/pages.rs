@@ -32,19 +32,13 @@ pub fn manual() -> io::Result<Vec<Page>> {
             let name = words.join("-");
             let mut text = MARK.as_bytes().to_vec();
             let source = format!("runner {}", env!("CARGO_PKG_VERSION"));
-            let shown = command
-                .clone()
-                .display_name(name.clone())
-                .bin_name(words.join(" "));
+            let shown = command.clone().display_name(name.clone()).bin_name(words.join(" "));
             Man::new(shown)
                 .title(name.to_uppercase())
                 .source(source)
                 .manual("runner")
                 .render(&mut text)?;
-            Ok(Page {
-                name: format!("{name}.1"),
-                text,
-            })
+            Ok(Page { name: format!("{name}.1"), text })
         })
         .collect()
 }
@@ -62,9 +56,7 @@ fn every(program: &Command) -> Vec<(Vec<String>, Command)> {
         let mut own = words.to_vec();
         own.push(command.get_name().to_owned());
         all.push((own.clone(), command.clone()));
-        let shown = command
-            .get_subcommands()
-            .filter(|inner| !inner.is_hide_set());
+        let shown = command.get_subcommands().filter(|inner| !inner.is_hide_set());
         for inner in shown.filter(|inner| inner.get_name() != "help") {
             walk(&own, inner, all);
         }
@@ -91,24 +83,13 @@ mod tests {
         assert!(all.len() > 25, "{}", all.len());
         for (words, command) in &all {
             let named = words.join(" ");
-            assert!(
-                command.get_about().is_some(),
-                "{named} says nothing of itself"
-            );
-            let after = command
-                .get_after_help()
-                .map(ToString::to_string)
-                .unwrap_or_default();
+            assert!(command.get_about().is_some(), "{named} says nothing of itself");
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(after.contains("Example"), "{named} has no example");
             // An example is one of this very command, and parses.
-            let example = after
-                .split_once("runner ")
-                .map(|(_, rest)| format!("runner {rest}"));
+            let example = after.split_once("runner ").map(|(_, rest)| format!("runner {rest}"));
             let lines = commands(&example.unwrap_or_default());
-            let line = lines
-                .iter()
-                .find_map(|line| line_of(line))
-                .unwrap_or_default();
+            let line = lines.iter().find_map(|line| line_of(line)).unwrap_or_default();
             let own = words.len() == 1 || line.starts_with(words);
             assert!(own, "the example of {named} is of something else: {after}");
             if let Err(error) = Args::try_parse_from(&line) {
@@ -116,11 +97,7 @@ mod tests {
             }
             for argument in command.get_arguments() {
                 let known = ["help", "version"].contains(&argument.get_id().as_str());
-                assert!(
-                    known || argument.get_help().is_some(),
-                    "{named}: {}",
-                    argument.get_id()
-                );
+                assert!(known || argument.get_help().is_some(), "{named}: {}", argument.get_id());
             }
         }
     }
@@ -133,19 +110,9 @@ mod tests {
         assert!(!names.iter().any(|name| name.contains("execute")));
         for page in &pages {
             let text = String::from_utf8(page.text.clone()).unwrap();
-            assert!(
-                text.starts_with(MARK) && text.contains("Example"),
-                "{}",
-                page.name
-            );
+            assert!(text.starts_with(MARK) && text.contains("Example"), "{}", page.name);
         }
-        for shell in [
-            Shell::Bash,
-            Shell::Zsh,
-            Shell::Fish,
-            Shell::Elvish,
-            Shell::PowerShell,
-        ] {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
             let script = completions(shell);
             for word in ["schedule", "simulate", "completions", "dry-run"] {
                 assert!(script.contains(word), "{shell}: {word}");

@@ -85,10 +85,7 @@ pub struct Screen {
 }
 
 /// How often it is looked whether a signal came, and whether the size changed.
-const LOOK: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 200_000_000,
-};
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 impl Screen {
     /// Takes over the terminal. `color` enables colours.

@@ -26,17 +26,12 @@ pub fn lost() -> bool {
 /// Prints a result.
 pub fn out(text: &str) {
     let mut stdout = io::stdout().lock();
-    let done = stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush());
+    let done = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     if let Err(error) = done
         && error.kind() != io::ErrorKind::BrokenPipe
         && !LOST.swap(true, Ordering::SeqCst)
     {
-        complain(&format!(
-            "cannot write standard output: {}",
-            error_chain(&error)
-        ));
+        complain(&format!("cannot write standard output: {}", error_chain(&error)));
     }
 }
 
@@ -71,14 +66,9 @@ pub fn draw(text: &str, first: bool) {
         0 => usual,
         reported => usize::from(reported),
     };
-    let (rows, columns) = size.map_or((24, 80), |size| {
-        (reported(size.ws_row, 24), reported(size.ws_col, 80))
-    });
-    let mut frame = String::from(if first {
-        "\u{1b}[2J\u{1b}[H"
-    } else {
-        "\u{1b}[H"
-    });
+    let (rows, columns) =
+        size.map_or((24, 80), |size| (reported(size.ws_row, 24), reported(size.ws_col, 80)));
+    let mut frame = String::from(if first { "\u{1b}[2J\u{1b}[H" } else { "\u{1b}[H" });
     frame.push_str(&fitted(text, rows.max(2), columns));
     frame.push_str("\u{1b}[J");
     out(&frame);
@@ -140,18 +130,14 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 
 /// Formats a time for people: in the system's time zone, to the second.
 pub fn format_time(at: Timestamp) -> String {
-    at.to_zoned(jiff::tz::TimeZone::system())
-        .strftime("%Y-%m-%d %H:%M:%S %Z")
-        .to_string()
+    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
 }
 
 /// Formats a time for people in the given zone, with the zone's abbreviation. An unknown zone name
 /// falls back to the system's zone.
 pub fn format_time_in(at: Timestamp, zone: &str) -> String {
     let zone = jiff::tz::TimeZone::get(zone).unwrap_or_else(|_| jiff::tz::TimeZone::system());
-    at.to_zoned(zone)
-        .strftime("%Y-%m-%d %H:%M:%S %Z")
-        .to_string()
+    at.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
 }
 
 /// Formats a count with its noun, such as "1 run" or "2 runs".
@@ -189,10 +175,7 @@ pub fn table(rows: &[Vec<String>]) -> String {
         for (column, cell) in row.iter().enumerate() {
             line.push_str(cell);
             if column + 1 < row.len() {
-                line.extend(std::iter::repeat_n(
-                    ' ',
-                    widths[column] - cell.chars().count() + 2,
-                ));
+                line.extend(std::iter::repeat_n(' ', widths[column] - cell.chars().count() + 2));
             }
         }
         text.push_str(line.trim_end());
@@ -212,11 +195,8 @@ pub struct Steps {
 impl Steps {
     pub fn new(job: &str, quiet: bool, verbose: bool) -> Self {
         let shown = io::stderr().is_terminal() && !quiet;
-        let target = if shown {
-            ProgressDrawTarget::stderr()
-        } else {
-            ProgressDrawTarget::hidden()
-        };
+        let target =
+            if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         let style =
             ProgressStyle::with_template("{spinner} {prefix}: {wide_msg} {pos}/{len} {elapsed}")
@@ -226,11 +206,7 @@ impl Steps {
         if shown {
             bar.enable_steady_tick(Duration::from_millis(120));
         }
-        Self {
-            bar,
-            plain: !shown && verbose && !quiet,
-            last: String::new(),
-        }
+        Self { bar, plain: !shown && verbose && !quiet, last: String::new() }
     }
 }
 
@@ -262,10 +238,7 @@ mod tests {
 
     #[test]
     fn a_terminal_is_told_nothing_to_obey() {
-        assert_eq!(
-            printable("a\u{1b}[2Jb\u{7}\tc\n"),
-            "a\u{fffd}[2Jb\u{fffd}\tc\n"
-        );
+        assert_eq!(printable("a\u{1b}[2Jb\u{7}\tc\n"), "a\u{fffd}[2Jb\u{fffd}\tc\n");
     }
 
     #[test]

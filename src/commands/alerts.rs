@@ -102,11 +102,8 @@ fn list(home: &Env, here: &Path, over: bool, all: bool, listing: Listing) -> Res
         show::out("no alert is open\n");
         return Ok(Exit::Done);
     }
-    let mut rows = vec![
-        ["alert", "job", "kind", "since", "times", "stands"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
+    let mut rows =
+        vec![["alert", "job", "kind", "since", "times", "stands"].map(str::to_owned).to_vec()];
     for (alert, messages) in &found {
         rows.push(vec![
             alert.id.to_string(),
@@ -212,21 +209,14 @@ fn test(
     {
         let near = runner_text::nearest::nearest(only, names())
             .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-        return Err(
-            Failure::configuration(format!("there is no [channels.{only}]{near}"))
-                .hint("runner config show"),
-        );
+        return Err(Failure::configuration(format!("there is no [channels.{only}]{near}"))
+            .hint("runner config show"));
     }
     if notify.channels.is_empty() {
-        return Err(
-            Failure::configuration("there is no channel, so nobody is told of anything")
-                .hint("runner config set --user channels.screen.type desktop"),
-        );
+        return Err(Failure::configuration("there is no channel, so nobody is told of anything")
+            .hint("runner config set --user channels.screen.type desktop"));
     }
-    let templates = Templates {
-        subject: notify.subject.as_deref(),
-        body: notify.body.as_deref(),
-    };
+    let templates = Templates { subject: notify.subject.as_deref(), body: notify.body.as_deref() };
     let message = Message::test(&here.root, home.wall()?, &templates);
     let mut done = Vec::new();
     for (name, channel) in &notify.channels {
@@ -281,10 +271,8 @@ fn ack(
         }
     }
     if listing.json {
-        let done: Vec<AlertJson> = done
-            .into_iter()
-            .map(|alert| json((alert, Vec::new())))
-            .collect();
+        let done: Vec<AlertJson> =
+            done.into_iter().map(|alert| json((alert, Vec::new()))).collect();
         show::json(&done);
         return Ok(Exit::Done);
     }
@@ -314,10 +302,8 @@ fn find(store: &Store, wanted: &str) -> Result<AlertRow, Failure> {
         .collect();
     match (found.pop(), found.is_empty()) {
         (Some(alert), true) => Ok(alert),
-        (Some(_), false) => Err(
-            Failure::usage(format!("several alerts begin with {wanted:?}"))
-                .hint("runner alerts list --over --all"),
-        ),
+        (Some(_), false) => Err(Failure::usage(format!("several alerts begin with {wanted:?}"))
+            .hint("runner alerts list --over --all")),
         (None, _) => Err(none(wanted)),
     }
 }

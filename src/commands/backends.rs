@@ -57,12 +57,7 @@ fn among<T>(home: &Env, spec: &BackendSpec, look: impl FnOnce(&Surroundings<'_>)
     let mut env = env::child_environment();
     env.extend(keyring::resolve_secrets(spec));
     let slots = slots_folder(home);
-    look(&Surroundings {
-        env: &env,
-        sandbox_start: None,
-        slots: Some(&slots),
-        clock: &home.clock,
-    })
+    look(&Surroundings { env: &env, sandbox_start: None, slots: Some(&slots), clock: &home.clock })
 }
 
 fn list(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Failure> {
@@ -137,11 +132,7 @@ fn check(home: &Env, here: &LoadedProject, name: &str, listing: Listing) -> Resu
         let lines: Vec<Vec<String>> = findings
             .iter()
             .map(|one| {
-                let mark = if one.problem.is_none() {
-                    "ok"
-                } else {
-                    "FAILED"
-                };
+                let mark = if one.problem.is_none() { "ok" } else { "FAILED" };
                 [mark, one.what, &one.said].map(str::to_owned).into()
             })
             .collect();

@@ -42,20 +42,12 @@ pub fn run(home: &Env, here: &Path, command: &BoardCommand, quiet: bool) -> Resu
             print_change(&done, &words, quiet, *listing);
             Ok(Exit::Done)
         }
-        BoardCommand::Add {
-            heading,
-            which,
-            listing,
-        } => {
+        BoardCommand::Add { heading, which, listing } => {
             let done = change(home, &here, which, &[BoardRequest::Add(heading)])?;
             print_change(&done, &format!("added {}", heading.trim()), quiet, *listing);
             Ok(Exit::Done)
         }
-        BoardCommand::Done {
-            heading,
-            which,
-            listing,
-        } => {
+        BoardCommand::Done { heading, which, listing } => {
             let done = change(home, &here, which, &[BoardRequest::Done(heading)])?;
             let task = done.records.iter().flat_map(|it| &it.moves).next();
             let task = task.map_or(heading.as_str(), |it| &it.task);
@@ -147,21 +139,14 @@ fn lint(here: &LoadedProject, which: &BoardArg, listing: Listing) -> Result<Exit
     }
     found.extend(board.odd.iter().map(|odd| UnresolvedVerdict {
         line: odd.line,
-        what: format!(
-            "{:?} is no keyword that is moved: {}",
-            odd.keyword, odd.heading
-        ),
+        what: format!("{:?} is no keyword that is moved: {}", odd.keyword, odd.heading),
     }));
     let nameless = board.tasks.iter().filter(|task| task.heading.is_empty());
     found.extend(nameless.map(|task| UnresolvedVerdict {
         line: task.line,
         what: format!("this {} has no heading", task.keyword),
     }));
-    let doing: Vec<_> = board
-        .tasks
-        .iter()
-        .filter(|it| it.keyword == Keyword::Doing)
-        .collect();
+    let doing: Vec<_> = board.tasks.iter().filter(|it| it.keyword == Keyword::Doing).collect();
     if let [_, second, ..] = doing.as_slice() {
         found.push(UnresolvedVerdict {
             line: second.line,
@@ -173,24 +158,13 @@ fn lint(here: &LoadedProject, which: &BoardArg, listing: Listing) -> Result<Exit
         show::json(&json!({ "board": path, "tasks": board.tasks.len(), "findings": found }));
     } else {
         for finding in &found {
-            show::out(&format!(
-                "{path}:{}: {}\n",
-                finding.line,
-                safe::line(&finding.what)
-            ));
+            show::out(&format!("{path}:{}: {}\n", finding.line, safe::line(&finding.what)));
         }
         if found.is_empty() {
-            show::out(&format!(
-                "ok: {}\n",
-                show::count(board.tasks.len() as u64, "task")
-            ));
+            show::out(&format!("ok: {}\n", show::count(board.tasks.len() as u64, "task")));
         }
     }
-    Ok(if found.is_empty() {
-        Exit::Done
-    } else {
-        Exit::Failed
-    })
+    Ok(if found.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
 fn apply(
@@ -203,20 +177,12 @@ fn apply(
     let entry = newest(&here.root, &which.agent)
         .map_err(|error| Failure::data(safe::line(&error.whole())))?;
     let Some((path, entry)) = entry else {
-        print_change(
-            &BoardChange::default(),
-            "no dream yet: there is no verdict",
-            quiet,
-            listing,
-        );
+        print_change(&BoardChange::default(), "no dream yet: there is no verdict", quiet, listing);
         return Ok(Exit::Done);
     };
     let done = change(home, here, which, &[BoardRequest::Apply(&entry)])?;
     let words = match done.before.first() {
-        Some(before) => format!(
-            "{path} was applied before, at {}",
-            show::format_time(before.ts)
-        ),
+        Some(before) => format!("{path} was applied before, at {}", show::format_time(before.ts)),
         None => format!("applied {path}"),
     };
     print_change(&done, &words, quiet, listing);
@@ -234,13 +200,9 @@ fn change(
     let mut store = home.store()?;
     here.register(&mut store, home.wall()?)?;
     let me = ProcessIdentity::me();
-    let mut desk = BoardEditor {
-        hand: hand(home, here, &me, &mut store)?,
-        board: &path,
-        agent: &which.agent,
-    };
-    desk.carry_out(wishes)
-        .map_err(|error| failure(error, &path))
+    let mut desk =
+        BoardEditor { hand: hand(home, here, &me, &mut store)?, board: &path, agent: &which.agent };
+    desk.carry_out(wishes).map_err(|error| failure(error, &path))
 }
 
 /// Creates the actor that edits a project for this command.

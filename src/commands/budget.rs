@@ -34,19 +34,8 @@ pub fn run(
         Some(BudgetCommand::History { by, limit, listing }) => {
             history(home, &here, by, *limit, *listing)
         }
-        Some(BudgetCommand::Grant {
-            account,
-            amounts,
-            until,
-            reason,
-            listing,
-        }) => {
-            let wish = GrantRequest {
-                account,
-                amounts,
-                until: until.as_deref(),
-                reason,
-            };
+        Some(BudgetCommand::Grant { account, amounts, until, reason, listing }) => {
+            let wish = GrantRequest { account, amounts, until: until.as_deref(), reason };
             grant(home, &here, &wish, quiet, *listing)
         }
     }
@@ -246,9 +235,7 @@ fn lines(standing: &BudgetStanding) -> Vec<Vec<String>> {
 }
 
 fn in_zone(at: Timestamp, zone: &TimeZone) -> String {
-    at.to_zoned(zone.clone())
-        .strftime("%Y-%m-%d %H:%M %Z")
-        .to_string()
+    at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M %Z").to_string()
 }
 
 fn over(grant: &Grant, now: Timestamp) -> bool {
@@ -394,11 +381,7 @@ fn grant(
         project: Some(here.id.clone()),
         run: None,
         kind: "granted".to_owned(),
-        detail: format!(
-            "{}: {}",
-            account.level.label,
-            grant_words(&grant, now, &zone)
-        ),
+        detail: format!("{}: {}", account.level.label, grant_words(&grant, now, &zone)),
     })?;
     let standing = store.standing(&account.level, now)?;
     if listing.json {
@@ -438,9 +421,7 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
         let wrong = |why: &str| {
             Failure::usage(format!("{word}: {why} (like money=2.50, calls=3, time=1h)"))
         };
-        let (name, value) = word
-            .split_once('=')
-            .ok_or_else(|| wrong("it must be UNIT=AMOUNT"))?;
+        let (name, value) = word.split_once('=').ok_or_else(|| wrong("it must be UNIT=AMOUNT"))?;
         let Some(unit) = UNITS.iter().position(|unit| *unit == name) else {
             return Err(wrong("the units are calls, tokens, money, time and ideas"));
         };
@@ -457,10 +438,7 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
                 .filter(|dollars| dollars.is_finite() && *dollars > 0.0 && *dollars <= 1e6)
                 .map(|dollars| (dollars * 1e6).round() as u64)
                 .ok_or_else(|| wrong("dollars, more than none and at most a million"))?,
-            3 => units::duration(value)
-                .map_err(|why| wrong(&why))?
-                .as_secs()
-                .unsigned_abs(),
+            3 => units::duration(value).map_err(|why| wrong(&why))?.as_secs().unsigned_abs(),
             _ => value
                 .parse::<u64>()
                 .ok()

@@ -54,9 +54,7 @@ pub fn run(home: &Env, here: &Path, command: &ConfigCommand, quiet: bool) -> Res
                     show::complain(&mistake.failure.message());
                 }
             }
-            Ok(mistakes
-                .first()
-                .map_or(Exit::Done, |first| first.failure.exit))
+            Ok(mistakes.first().map_or(Exit::Done, |first| first.failure.exit))
         }
         ConfigCommand::Get { key, listing } => {
             let file = file(here)?;
@@ -85,9 +83,7 @@ fn file(here: &Path) -> Result<Option<PathBuf>, Failure> {
     if !here.is_dir() {
         return project::find(here).map(|root| Some(root.join(project::FILE)));
     }
-    Ok(project::find(here)
-        .ok()
-        .map(|root| root.join(project::FILE)))
+    Ok(project::find(here).ok().map(|root| root.join(project::FILE)))
 }
 
 fn origins(view: &View) -> Value {
@@ -112,10 +108,7 @@ fn origins(view: &View) -> Value {
 fn toml(view: &View, origin: bool) -> String {
     let rank = |entry: &ViewEntry| {
         let top = ORDER.iter().position(|name| *name == entry.path[0]);
-        (
-            top.unwrap_or(ORDER.len()),
-            entry.path[..entry.path.len() - 1].to_vec(),
-        )
+        (top.unwrap_or(ORDER.len()), entry.path[..entry.path.len() - 1].to_vec())
     };
     let mut entries: Vec<&ViewEntry> = view.entries.iter().collect();
     entries.sort_by_cached_key(|entry| rank(entry));
@@ -156,22 +149,13 @@ pub(super) fn set(
     } else {
         project::find(here)?.join(project::FILE)
     };
-    let wanted = Edit {
-        key,
-        value,
-        file: &path,
-        user,
-    };
+    let wanted = Edit { key, value, file: &path, user };
     let own = if user { &path } else { &home.user_config };
     let (old, new, rest) = config::edit(own, &wanted)?;
     if rest > 0 {
         show::complain(&format!(
             "{rest} {} in the settings: nothing starts until {} mended\n  to see: runner config check",
-            if rest == 1 {
-                "mistake remains"
-            } else {
-                "mistakes remain"
-            },
+            if rest == 1 { "mistake remains" } else { "mistakes remain" },
             if rest == 1 { "it is" } else { "they are" },
         ));
     }
@@ -183,10 +167,7 @@ pub(super) fn set(
     show::info(quiet, &format!("set {key} in {}", path.display()));
     // The mistakes that remain were printed above, and every tick reports them again.
     if let (0, Err(failure)) = (rest, register(home)) {
-        show::complain(&format!(
-            "it counts from the next tick on: {}",
-            failure.message()
-        ));
+        show::complain(&format!("it counts from the next tick on: {}", failure.message()));
     }
     Ok(Exit::Done)
 }

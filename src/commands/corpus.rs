@@ -34,31 +34,16 @@ use crate::env::{self, Env};
 
 /// Carries out one of its commands.
 pub fn run(home: &Env, here: &Path, command: &CorpusCommand, quiet: bool) -> Result<Exit, Failure> {
-    let room = CorpusCommandContext {
-        home,
-        root: find(here)?,
-        quiet,
-    };
+    let room = CorpusCommandContext { home, root: find(here)?, quiet };
     match command {
         CorpusCommand::Health { listing } => room.health(*listing),
-        CorpusCommand::Bench {
-            live: _,
-            corpus,
-            global,
-            listing,
-        } => room.bench(corpus.as_deref(), *global, *listing),
-        CorpusCommand::CloseLoop {
-            threshold,
-            dry_run,
-            listing,
-        } => room.close_loop(threshold, *dry_run, *listing),
-        CorpusCommand::Defrag {
-            prune,
-            dedup,
-            oscillation_sweep,
-            apply,
-            listing,
-        } => {
+        CorpusCommand::Bench { live: _, corpus, global, listing } => {
+            room.bench(corpus.as_deref(), *global, *listing)
+        }
+        CorpusCommand::CloseLoop { threshold, dry_run, listing } => {
+            room.close_loop(threshold, *dry_run, *listing)
+        }
+        CorpusCommand::Defrag { prune, dedup, oscillation_sweep, apply, listing } => {
             let all = !(*prune || *dedup || *oscillation_sweep);
             let options = Options {
                 prune: *prune || all,
@@ -107,10 +92,7 @@ impl CorpusCommandContext<'_> {
         }
         drop(_reading);
         let _lock = self.lock()?;
-        for (id, _) in commit::settle(&self.root)
-            .map_err(not_committed)?
-            .rolled_forward
-        {
+        for (id, _) in commit::settle(&self.root).map_err(not_committed)?.rolled_forward {
             show::info(self.quiet, &format!("runner: finished the commit of {id}"));
         }
         whole()
@@ -132,11 +114,8 @@ impl CorpusCommandContext<'_> {
             .map_err(|error| Failure::environment(runner_engine::error_chain::whole(&error)))?;
         let changes = step(&corpus)?;
         let targets = commit::targets(&self.root, changes).map_err(not_committed)?;
-        let kept = self
-            .root
-            .join(NIGHT)
-            .join("removed")
-            .join(now.strftime("%Y%m%dT%H%M%SZ").to_string());
+        let kept =
+            self.root.join(NIGHT).join("removed").join(now.strftime("%Y%m%dT%H%M%SZ").to_string());
         commit::keep_removed(&self.root, &kept, &targets).map_err(not_committed)?;
         // The lock alone decides: there is no run, and so no fence.
         let free = |_: &RunId, _: Fence| Ok(());
@@ -158,14 +137,8 @@ impl CorpusCommandContext<'_> {
     }
 
     fn history(&self) -> FileHistory {
-        let bytes = read_in(
-            &self.root,
-            Path::new(NIGHT).join("oscillation.json"),
-            DOCUMENT,
-        );
-        bytes
-            .map(|bytes| FileHistory::parse(&bytes))
-            .unwrap_or_default()
+        let bytes = read_in(&self.root, Path::new(NIGHT).join("oscillation.json"), DOCUMENT);
+        bytes.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default()
     }
 
     fn health(&self, listing: Listing) -> Result<Exit, Failure> {
@@ -179,11 +152,7 @@ impl CorpusCommandContext<'_> {
         let (corpus, judged) = match (other, global) {
             (Some(folder), _) => {
                 let nested = folder.join(FOLDER);
-                let folder = if nested.is_dir() {
-                    nested
-                } else {
-                    folder.to_owned()
-                };
+                let folder = if nested.is_dir() { nested } else { folder.to_owned() };
                 let judged = folder.join("bench.json");
                 let judged: Option<Vec<JudgedQuestion>> = match read_in(&folder, &judged, DOCUMENT)
                 {
@@ -251,10 +220,7 @@ impl CorpusCommandContext<'_> {
             let mut report = Defrag::default();
             self.change(|corpus| {
                 let (own, changes) = defrag(corpus, &history, date, options);
-                report = Defrag {
-                    applied: true,
-                    ..own
-                };
+                report = Defrag { applied: true, ..own };
                 Ok(changes)
             })?;
             report
@@ -263,10 +229,9 @@ impl CorpusCommandContext<'_> {
         };
         print_report(listing, &report, |it: &Defrag| {
             let mut text = String::new();
-            for (word, all) in [
-                ("the same as", &it.removed),
-                ("nearly the same as", &it.superseded),
-            ] {
+            for (word, all) in
+                [("the same as", &it.removed), ("nearly the same as", &it.superseded)]
+            {
                 for one in all {
                     text.push_str(&format!(
                         "{} is {word} {}\n",
@@ -278,10 +243,7 @@ impl CorpusCommandContext<'_> {
             for (word, all) in [
                 ("is past its time to live", &it.stale),
                 ("comes and goes, and is left alone", &it.oscillating),
-                (
-                    "cannot be edited without guessing, and is left alone",
-                    &it.uneditable,
-                ),
+                ("cannot be edited without guessing, and is left alone", &it.uneditable),
             ] {
                 for path in all {
                     text.push_str(&format!("{} {word}\n", safe::line(path)));
@@ -299,10 +261,8 @@ impl CorpusCommandContext<'_> {
     fn brief(&self, goal: &str, listing: Listing) -> Result<Exit, Failure> {
         let brief = brief(&self.corpus()?, goal, self.date()?).map_err(inside)?;
         if brief.nodes.is_empty() {
-            return Err(
-                Failure::data(format!("no node of the corpus speaks of {goal:?}"))
-                    .hint("say it in the corpus's own words, or runner corpus harvest"),
-            );
+            return Err(Failure::data(format!("no node of the corpus speaks of {goal:?}"))
+                .hint("say it in the corpus's own words, or runner corpus harvest"));
         }
         print_report(listing, &brief, |it| show::printable(&it.text).into_owned());
         Ok(Exit::Done)
@@ -318,9 +278,7 @@ impl CorpusCommandContext<'_> {
         }
         let facts = Facts::read(&self.root, &git);
         let report = if dry_run {
-            harvest(&self.corpus()?, &facts.sources, &history, date)
-                .map_err(inside)?
-                .0
+            harvest(&self.corpus()?, &facts.sources, &history, date).map_err(inside)?.0
         } else {
             let mut report = Harvest::default();
             self.change(|corpus| {
@@ -358,10 +316,7 @@ impl CorpusCommandContext<'_> {
 
 fn elsewhere(folder: &Path) -> Result<Corpus, Failure> {
     if !folder.is_dir() {
-        return Err(Failure::data(format!(
-            "there is no corpus in {}",
-            folder.display()
-        )));
+        return Err(Failure::data(format!("there is no corpus in {}", folder.display())));
     }
     read(folder).map_err(|error| Failure::environment(runner_engine::error_chain::whole(&error)))
 }
@@ -376,14 +331,8 @@ fn print_report<T: serde::Serialize>(listing: Listing, report: &T, text: impl Fn
 fn health_text(health: &Health) -> String {
     let mut rows = vec![["metric", "value", "floor", ""].map(str::to_owned).to_vec()];
     for metric in &health.metrics {
-        let value = metric
-            .value
-            .map_or_else(|| "-".to_owned(), |it| format!("{it:.3}"));
-        let mark = if metric.below_floor {
-            "below its floor"
-        } else {
-            ""
-        };
+        let value = metric.value.map_or_else(|| "-".to_owned(), |it| format!("{it:.3}"));
+        let mark = if metric.below_floor { "below its floor" } else { "" };
         rows.push(vec![
             metric.name.to_owned(),
             value,
@@ -393,11 +342,8 @@ fn health_text(health: &Health) -> String {
     }
     let mut text = show::table(&rows);
     text.push_str(&format!("\nfitness {:.3}", health.composite));
-    let nodes: Vec<String> = health
-        .nodes
-        .iter()
-        .map(|(kind, count)| format!("{count} {kind}"))
-        .collect();
+    let nodes: Vec<String> =
+        health.nodes.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     text.push_str(&format!(
         " · {} · {} inactive · {}\n",
         nodes.join(", "),
@@ -405,11 +351,7 @@ fn health_text(health: &Health) -> String {
         counted(health.open_items, "open item")
     ));
     for trouble in &health.troubles {
-        text.push_str(&format!(
-            "{}: {}\n",
-            safe::line(&trouble.path),
-            safe::line(&trouble.what)
-        ));
+        text.push_str(&format!("{}: {}\n", safe::line(&trouble.path), safe::line(&trouble.what)));
     }
     text
 }

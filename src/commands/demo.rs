@@ -29,30 +29,15 @@ const SHOWN: usize = 120;
 
 const HISTORY: &str = include_str!("../../config/demo/history.txt");
 const IDEAS: &[(&str, &str)] = &[
-    (
-        "csv-export.md",
-        include_str!("../../config/demo/ideas/csv-export.md"),
-    ),
-    (
-        "storm-surge-alerts.md",
-        include_str!("../../config/demo/ideas/storm-surge-alerts.md"),
-    ),
-    (
-        "surge-warning-mails.md",
-        include_str!("../../config/demo/ideas/surge-warning-mails.md"),
-    ),
-    (
-        "moon-phase.md",
-        include_str!("../../config/demo/ideas/moon-phase.md"),
-    ),
+    ("csv-export.md", include_str!("../../config/demo/ideas/csv-export.md")),
+    ("storm-surge-alerts.md", include_str!("../../config/demo/ideas/storm-surge-alerts.md")),
+    ("surge-warning-mails.md", include_str!("../../config/demo/ideas/surge-warning-mails.md")),
+    ("moon-phase.md", include_str!("../../config/demo/ideas/moon-phase.md")),
     (
         "how-a-clock-change-cost-us-a-weekend.md",
         include_str!("../../config/demo/ideas/how-a-clock-change-cost-us-a-weekend.md"),
     ),
-    (
-        "urgent-from-the-admin.md",
-        include_str!("../../config/demo/ideas/urgent-from-the-admin.md"),
-    ),
+    ("urgent-from-the-admin.md", include_str!("../../config/demo/ideas/urgent-from-the-admin.md")),
 ];
 
 /// The scripted agent.
@@ -65,32 +50,17 @@ const STEPS: u32 = 5;
 /// Makes the project at `dir`, which must not exist, and runs a night there.
 pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Exit, Failure> {
     if dir.symlink_metadata().is_ok() {
-        return Err(
-            Failure::data(format!("{} is there already", dir.display())).hint(format!(
-                "runner demo {}-2   (or remove the folder)",
-                dir.display()
-            )),
-        );
+        return Err(Failure::data(format!("{} is there already", dir.display()))
+            .hint(format!("runner demo {}-2   (or remove the folder)", dir.display())));
     }
     let cannot = |path: &Path, error: std::io::Error| {
         Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
     };
     fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
     let dir: PathBuf = fs::canonicalize(dir).map_err(|error| cannot(dir, error))?;
-    show::info(
-        manner.quiet,
-        &format!("a sample project in {}", dir.display()),
-    );
-    git(
-        &dir,
-        &["init", "--quiet", "--initial-branch=main"],
-        Stdin::Null,
-    )?;
-    git(
-        &dir,
-        &["fast-import", "--quiet"],
-        Stdin::Bytes(fast_import(HISTORY).into_bytes()),
-    )?;
+    show::info(manner.quiet, &format!("a sample project in {}", dir.display()));
+    git(&dir, &["init", "--quiet", "--initial-branch=main"], Stdin::Null)?;
+    git(&dir, &["fast-import", "--quiet"], Stdin::Bytes(fast_import(HISTORY).into_bytes()))?;
     git(&dir, &["reset", "--quiet", "--hard"], Stdin::Null)?;
     let ideas = dir.join("ideas");
     fs::create_dir(&ideas).map_err(|error| cannot(&ideas, error))?;
@@ -109,26 +79,14 @@ pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Ex
     }
     cycle(&root, scripted)?;
     // The night's own output would repeat the report.
-    let hushed = SpawnMode {
-        quiet: true,
-        ..manner
-    };
+    let hushed = SpawnMode { quiet: true, ..manner };
     let steps = [("lifecycle", STEPS)];
-    let exit = night::with_steps(
-        home,
-        &root,
-        &steps,
-        hushed,
-        AwakeFlags::default(),
-        Listing::default(),
-    )?;
+    let exit =
+        night::with_steps(home, &root, &steps, hushed, AwakeFlags::default(), Listing::default())?;
     let reports = root.join(report::FOLDER);
-    let newest = fs::read_dir(&reports).ok().and_then(|entries| {
-        entries
-            .filter_map(Result::ok)
-            .map(|entry| entry.path())
-            .max()
-    });
+    let newest = fs::read_dir(&reports)
+        .ok()
+        .and_then(|entries| entries.filter_map(Result::ok).map(|entry| entry.path()).max());
     let Some(path) = newest.map(|folder| folder.join("report.md")) else {
         return Err(Failure::internal(format!(
             "the night left no report in {}",
@@ -143,10 +101,7 @@ pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Ex
         show::out(&format!("{line}\n"));
     }
     if lines.len() > SHOWN {
-        show::out(&format!(
-            "… and {}\n",
-            counted(lines.len() - SHOWN, "more line")
-        ));
+        show::out(&format!("… and {}\n", counted(lines.len() - SHOWN, "more line")));
     }
     Ok(exit)
 }
@@ -171,11 +126,7 @@ fn cycle(root: &Path, scripted: bool) -> Result<(), Failure> {
         let state = folder.join("state");
         fs::create_dir_all(&state).map_err(|error| cannot(&state, error))?;
         write("agent.sh", AGENT, 0o755)?;
-        write(
-            "key.env",
-            "ANTHROPIC_API_KEY=the-script-needs-none\n",
-            0o600,
-        )?;
+        write("key.env", "ANTHROPIC_API_KEY=the-script-needs-none\n", 0o600)?;
         let exclude = root.join(".git/info/exclude");
         open_with_no_link(fs::File::options().append(true).create(true), &exclude)
             .and_then(|mut file| writeln!(file, "/{AGENT_FOLDER}/"))
@@ -219,9 +170,8 @@ fn fast_import(history: &str) -> String {
     for line in history.lines().filter(|line| !line.starts_with('#')) {
         if let Some(rest) = line.strip_prefix("commit ") {
             flush(&mut head, &mut message, &mut files);
-            let (date, subject) = rest
-                .split_once(' ')
-                .expect("the embedded history is well formed");
+            let (date, subject) =
+                rest.split_once(' ').expect("the embedded history is well formed");
             let at: jiff::Timestamp = date.parse().expect("the embedded history has good dates");
             commits += 1;
             head = format!(
@@ -230,13 +180,11 @@ fn fast_import(history: &str) -> String {
             );
             message = format!("{subject}\n");
         } else if let Some(body) = line.strip_prefix("body ") {
-            message.push_str(
-                if message.ends_with("\n\n") || message.matches('\n').count() > 1 {
-                    ""
-                } else {
-                    "\n"
-                },
-            );
+            message.push_str(if message.ends_with("\n\n") || message.matches('\n').count() > 1 {
+                ""
+            } else {
+                "\n"
+            });
             message.push_str(body);
             message.push('\n');
         } else if let Some(path) = line.strip_prefix("file ") {
@@ -271,10 +219,7 @@ fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
         cwd: dir.to_owned(),
         env,
         stdin,
-        limits: Limits {
-            total: Some(std::time::Duration::from_secs(60)),
-            ..Limits::default()
-        },
+        limits: Limits { total: Some(std::time::Duration::from_secs(60)), ..Limits::default() },
         marker: env::marker()?,
         sandbox: ChildSandbox::Off,
     };
@@ -286,10 +231,7 @@ fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
         })?;
     match ended.status {
         ExitStatus::Exit(0) => Ok(()),
-        status => Err(fail(format!(
-            "{status}: {}",
-            String::from_utf8_lossy(&ended.stderr).trim()
-        ))),
+        status => Err(fail(format!("{status}: {}", String::from_utf8_lossy(&ended.stderr).trim()))),
     }
 }
 
@@ -305,9 +247,6 @@ mod tests {
             stream.contains("committer Mara Tide <mara@example.org> 1772442720 +0000\n"),
             "{stream}"
         );
-        assert!(
-            stream.contains("CSV with a download button\n\nAdds `GET"),
-            "{stream}"
-        );
+        assert!(stream.contains("CSV with a download button\n\nAdds `GET"), "{stream}");
     }
 }

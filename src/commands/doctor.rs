@@ -34,11 +34,7 @@ pub fn run(
     let findings = doctor::findings(home, here);
     let wrong = findings.iter().any(DoctorFinding::is_wrong);
     if listing.json {
-        show::json(&DoctorJson {
-            as_scheduler,
-            wrong,
-            findings,
-        });
+        show::json(&DoctorJson { as_scheduler, wrong, findings });
     } else {
         show::out(&doctor::text(&findings));
         if !wrong {
@@ -64,9 +60,8 @@ fn go_there(home: &Env, here: &Path, listing: Listing) -> Result<Failure, Failur
             variables.entry(name.to_owned()).or_insert(value);
         }
     }
-    let here = here
-        .to_str()
-        .ok_or_else(|| Failure::data(format!("{}: not UTF-8", here.display())))?;
+    let here =
+        here.to_str().ok_or_else(|| Failure::data(format!("{}: not UTF-8", here.display())))?;
     let mut arguments = vec!["-C", here, "doctor", "--as-scheduler", "--there"];
     if listing.json {
         arguments.push("--json");

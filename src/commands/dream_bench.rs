@@ -50,18 +50,9 @@ pub fn run(
 ) -> Result<Exit, Failure> {
     let labels = labels(truth)?;
     let project = LoadedProject::load(home, here)?;
-    let dream = project
-        .config
-        .jobs
-        .values()
-        .find_map(|job| job.spec.kind.of::<DreamSpec>().cloned());
-    let reported = measure(
-        home,
-        &project.root,
-        &dream.unwrap_or_default(),
-        &labels,
-        past,
-    )?;
+    let dream =
+        project.config.jobs.values().find_map(|job| job.spec.kind.of::<DreamSpec>().cloned());
+    let reported = measure(home, &project.root, &dream.unwrap_or_default(), &labels, past)?;
     if listing.json {
         show::json(&reported);
     } else {
@@ -74,9 +65,7 @@ fn labels(path: &Path) -> Result<Vec<truth::Label>, Failure> {
     let shown = path.display();
     let bad =
         |why: String| Failure::usage(format!("{shown}: {why}")).hint("runner help dream bench");
-    let size = std::fs::metadata(path)
-        .map_err(|error| bad(error.to_string()))?
-        .len();
+    let size = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?.len();
     if size > LONGEST {
         return Err(bad(format!("it is {size} bytes long, {LONGEST} are read")));
     }
@@ -103,15 +92,8 @@ fn measure(
     let indexed = home.now()?;
     let all: Vec<usize> = (0..survey.ideas.len()).collect();
     let mut troubles = survey.troubles;
-    let judged = judge_all(
-        &survey.ideas,
-        &all,
-        &reader,
-        &room,
-        &mut troubles,
-        &mut Silent,
-    )
-    .map_err(|error| Failure::internal(error.to_string()))?;
+    let judged = judge_all(&survey.ideas, &all, &reader, &room, &mut troubles, &mut Silent)
+        .map_err(|error| Failure::internal(error.to_string()))?;
     let ended = home.now()?;
     let peak_bytes = peak();
     for trouble in &troubles {
@@ -132,9 +114,7 @@ fn measure(
 /// Returns the peak memory use of this process in bytes.
 fn peak() -> Option<u64> {
     let status = read_text_proc("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kilobytes * 1024)
 }
@@ -146,13 +126,7 @@ fn format_figures(reported: &BenchJson) -> String {
         writeln!(text, "{what:34}{figure}").expect("a string takes everything");
     };
     let share = |share: Option<f64>| share.map_or("none labelled".to_owned(), percent);
-    line(
-        "macro-F1",
-        figures
-            .classes
-            .macro_f1
-            .map_or("-".to_owned(), |f1| format!("{f1:.3}")),
-    );
+    line("macro-F1", figures.classes.macro_f1.map_or("-".to_owned(), |f1| format!("{f1:.3}")));
     for (class, f1) in &figures.classes.f1 {
         line(&format!("  F1 {class}"), format!("{f1:.3}"));
     }
@@ -185,11 +159,7 @@ fn format_figures(reported: &BenchJson) -> String {
         );
     }
     if let Some(held) = &figures.held_out {
-        let bars: Vec<String> = held
-            .thresholds
-            .iter()
-            .map(|bar| format!("{bar:.2}"))
-            .collect();
+        let bars: Vec<String> = held.thresholds.iter().map(|bar| format!("{bar:.2}")).collect();
         line(
             "thresholds from the other half",
             format!(
@@ -208,10 +178,7 @@ fn format_figures(reported: &BenchJson) -> String {
         let points = points.collect::<Vec<_>>().join(" ");
         line("threshold:cited/open archived", points);
     }
-    line(
-        "called implemented, unlabelled",
-        figures.unlabelled_implemented.len().to_string(),
-    );
+    line("called implemented, unlabelled", figures.unlabelled_implemented.len().to_string());
     line(
         "history",
         format!(
@@ -220,9 +187,8 @@ fn format_figures(reported: &BenchJson) -> String {
             reported.indexed_s
         ),
     );
-    let peak = reported
-        .peak_bytes
-        .map_or("unknown".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
+    let peak =
+        reported.peak_bytes.map_or("unknown".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
     line(
         "judged",
         format!(
@@ -242,12 +208,8 @@ fn format_figures(reported: &BenchJson) -> String {
     }
     if figures.unknown_commits > 0 {
         let count = figures.unknown_commits;
-        writeln!(
-            text,
-            "\nnot in this history: {}",
-            counted(count, "known commit")
-        )
-        .expect("as above");
+        writeln!(text, "\nnot in this history: {}", counted(count, "known commit"))
+            .expect("as above");
     }
     text
 }
@@ -259,19 +221,14 @@ fn percent(share: f64) -> String {
 /// Formats the confusion matrix: a row for each true class, a column for each assigned class.
 fn table(figures: &Figures) -> String {
     let confusion = &figures.classes.confusion;
-    let mut called: Vec<&str> = confusion
-        .values()
-        .flat_map(|row| row.keys().copied())
-        .collect();
+    let mut called: Vec<&str> = confusion.values().flat_map(|row| row.keys().copied()).collect();
     called.sort_unstable();
     called.dedup();
     let mut head = vec!["is \\ called".to_owned()];
     head.extend(called.iter().map(|class| (*class).to_owned()));
     let mut rows = vec![head];
     for (class, row) in confusion {
-        let cells = called
-            .iter()
-            .map(|said| row.get(said).copied().unwrap_or(0).to_string());
+        let cells = called.iter().map(|said| row.get(said).copied().unwrap_or(0).to_string());
         rows.push(std::iter::once((*class).to_owned()).chain(cells).collect());
     }
     if confusion.is_empty() {

@@ -19,12 +19,7 @@ use crate::{config, project};
 /// Carries out one of them.
 pub fn run(home: &Env, here: &Path, command: &GuardCommand) -> Result<Exit, Failure> {
     match command {
-        GuardCommand::Hook {
-            write,
-            keep,
-            job,
-            reads,
-        } => {
+        GuardCommand::Hook { write, keep, job, reads } => {
             let judged = refusal(home, here, write, keep, job.as_deref(), reads);
             Ok(match judged {
                 Ok(()) => Exit::Done,
@@ -37,11 +32,7 @@ pub fn run(home: &Env, here: &Path, command: &GuardCommand) -> Result<Exit, Fail
                 }
             })
         }
-        GuardCommand::WriteScope {
-            job,
-            paths,
-            listing,
-        } => {
+        GuardCommand::WriteScope { job, paths, listing } => {
             let bounds = bounds_of(home, here, job)?;
             answer(paths, *listing, SCOPE, |path| bounds.allow(here, path))
         }
@@ -49,10 +40,7 @@ pub fn run(home: &Env, here: &Path, command: &GuardCommand) -> Result<Exit, Fail
             let root = project::find(here)?;
             let git = Git::new(&root, &env::child_environment(), &env::marker()?);
             answer(paths, *listing, LEAK, |path| {
-                let beneath = Path::new(path)
-                    .strip_prefix(&root)
-                    .ok()
-                    .and_then(Path::to_str);
+                let beneath = Path::new(path).strip_prefix(&root).ok().and_then(Path::to_str);
                 leak::check(&git, beneath.unwrap_or(path)).map_err(|leak| leak.to_string())
             })
         }
@@ -90,12 +78,7 @@ fn bounds_of(home: &Env, here: &Path, job: &str) -> Result<WriteBounds, Failure>
     let root = project::find(here)?;
     let config = config::load(&home.stack(Some(&root.join(project::FILE))))?;
     let (write, keep) = of_job(&root, &config.job(job)?.spec, &config);
-    Ok(WriteBounds {
-        write,
-        keep,
-        reads: Vec::new(),
-        home: None,
-    })
+    Ok(WriteBounds { write, keep, reads: Vec::new(), home: None })
 }
 
 /// Formats a refusal as an agent's hook prints it.
@@ -113,10 +96,7 @@ fn decision(why: &str) -> serde_json::Value {
 type AnswerTexts = (&'static str, &'static str);
 
 const SCOPE: AnswerTexts = ("may be written", "must not be written");
-const LEAK: AnswerTexts = (
-    "stays out of git: nothing written there can leak",
-    "could leak",
-);
+const LEAK: AnswerTexts = ("stays out of git: nothing written there can leak", "could leak");
 
 #[derive(Serialize)]
 struct GuardAnswer<'a> {
@@ -135,11 +115,7 @@ fn answer(
         .iter()
         .map(|path| {
             let why = judge(path).err();
-            GuardAnswer {
-                path,
-                allowed: why.is_none(),
-                why,
-            }
+            GuardAnswer { path, allowed: why.is_none(), why }
         })
         .collect();
     if listing.json {

@@ -32,15 +32,10 @@ pub fn post_tool_use(home: &Env, here: &Path, agent: Option<&str>) -> Result<Exi
         return Err(Failure::usage(format!("{agent:?} is no agent's name")));
     }
     let mut payload = Vec::new();
-    let read = io::stdin()
-        .lock()
-        .take(LONGEST + 1)
-        .read_to_end(&mut payload);
+    let read = io::stdin().lock().take(LONGEST + 1).read_to_end(&mut payload);
     let read = read.map_err(|error| Failure::data(format!("the payload: {error}")))?;
     if read as u64 > LONGEST {
-        return Err(Failure::data(format!(
-            "the payload is longer than {LONGEST} bytes"
-        )));
+        return Err(Failure::data(format!("the payload is longer than {LONGEST} bytes")));
     }
     // Runner has the event stream of its own runs, and writes their rows itself.
     if env::setting("RUNNER_RUN").is_some() {

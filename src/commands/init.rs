@@ -23,12 +23,8 @@ use crate::project::{self, LoadedProject};
 
 /// The folders of a project, and whether git ignores them. Git ignores the files that runner itself
 /// writes.
-const FOLDERS: &[(&str, bool)] = &[
-    ("ideas", false),
-    ("dreams", true),
-    (".runner", true),
-    (".runner/curator", false),
-];
+const FOLDERS: &[(&str, bool)] =
+    &[("ideas", false), ("dreams", true), (".runner", true), (".runner/curator", false)];
 
 /// Makes the repository around `dir` a project. `new_id` gives it an id of its own.
 pub fn run(home: &Env, dir: &Path, new_id: bool, quiet: bool) -> Result<Exit, Failure> {
@@ -99,10 +95,7 @@ pub fn make(home: &Env, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<String
     }
     if own {
         steps.push(InitStep {
-            line: format!(
-                "wrote   this clone's id to its git folder ({})",
-                identity::FILE
-            ),
+            line: format!("wrote   this clone's id to its git folder ({})", identity::FILE),
             what: InitAction::Own(id.clone()),
         });
     }
@@ -142,11 +135,7 @@ pub fn make(home: &Env, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<String
     }
     let here = LoadedProject::at(home, Some(&store), &root)?;
     // A new id counts from here on, and not the one that the database has had for this folder.
-    let here = LoadedProject {
-        id,
-        own: true,
-        ..here
-    };
+    let here = LoadedProject { id, own: true, ..here };
     here.register(&mut store, home.wall()?)?;
     Ok((root, written))
 }
@@ -207,9 +196,7 @@ fn config_file(
     let (line, text) = match old {
         Some((text, parsed)) if parsed.contains_key("project") => {
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-            let header = lines
-                .iter()
-                .position(|line| line.trim_start().starts_with("[project]"));
+            let header = lines.iter().position(|line| line.trim_start().starts_with("[project]"));
             let Some(header) = header else {
                 return Err(Failure::configuration(format!(
                     "{} has a project without an id",
@@ -231,10 +218,7 @@ fn config_file(
             ),
         ),
     };
-    Ok(InitStep {
-        line,
-        what: InitAction::File(path.to_owned(), text.into_bytes()),
-    })
+    Ok(InitStep { line, what: InitAction::File(path.to_owned(), text.into_bytes()) })
 }
 
 /// Adds lines to the repository's own exclude file, which is never committed.
@@ -246,16 +230,11 @@ fn exclude(git: &Git, lines: &[String]) -> Result<Option<InitStep>, Failure> {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(error) => {
-            return Err(Failure::cannot_write(format!(
-                "cannot write {}: {error}",
-                path.display()
-            )));
+            return Err(Failure::cannot_write(format!("cannot write {}: {error}", path.display())));
         }
     };
-    let known = |line: &str| {
-        text.split(|byte| *byte == b'\n')
-            .any(|known| known == line.as_bytes())
-    };
+    let known =
+        |line: &str| text.split(|byte| *byte == b'\n').any(|known| known == line.as_bytes());
     let missing: Vec<&String> = lines.iter().filter(|line| !known(line)).collect();
     if missing.is_empty() {
         return Ok(None);
@@ -269,10 +248,7 @@ fn exclude(git: &Git, lines: &[String]) -> Result<Option<InitStep>, Failure> {
         text.extend_from_slice(line.as_bytes());
         text.push(b'\n');
     }
-    Ok(Some(InitStep {
-        line,
-        what: InitAction::File(path, text),
-    }))
+    Ok(Some(InitStep { line, what: InitAction::File(path, text) }))
 }
 
 /// Checks that a step can be carried out, as far as that is known without doing it.
@@ -282,9 +258,8 @@ fn writable(root: &Path, what: &InitAction) -> Result<(), Failure> {
         InitAction::Own(_) => identity::git_dir(root),
     };
     // A folder that is yet to be made is made in the nearest one that is there.
-    let there = folder
-        .as_deref()
-        .and_then(|folder| folder.ancestors().find(|folder| folder.exists()));
+    let there =
+        folder.as_deref().and_then(|folder| folder.ancestors().find(|folder| folder.exists()));
     let there = there.unwrap_or(root);
     access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
         Failure::cannot_write(format!("cannot write in {}: {error}", there.display()))

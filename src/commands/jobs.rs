@@ -60,10 +60,9 @@ fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobJson>, Failure> {
             continue;
         }
         let known = match &store {
-            Some(store) => store
-                .jobs(&project.id)?
-                .into_iter()
-                .find(|known| known.name == row.name),
+            Some(store) => {
+                store.jobs(&project.id)?.into_iter().find(|known| known.name == row.name)
+            }
             None => None,
         };
         let streak = match (&store, &known) {
@@ -91,9 +90,7 @@ fn list(home: &Env, here: &Path, listing: Listing) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let mut rows = vec![
-        ["job", "kind", "enabled", "failures", "next due", "schedule"]
-            .map(str::to_owned)
-            .to_vec(),
+        ["job", "kind", "enabled", "failures", "next due", "schedule"].map(str::to_owned).to_vec(),
     ];
     for job in jobs {
         rows.push(vec![
@@ -101,8 +98,7 @@ fn list(home: &Env, here: &Path, listing: Listing) -> Result<Exit, Failure> {
             job.kind,
             if job.enabled { "yes" } else { "no" }.to_owned(),
             job.failures.to_string(),
-            job.next_due
-                .map_or_else(|| "-".to_owned(), show::format_time),
+            job.next_due.map_or_else(|| "-".to_owned(), show::format_time),
             job.schedule,
         ]);
     }
@@ -113,9 +109,7 @@ fn list(home: &Env, here: &Path, listing: Listing) -> Result<Exit, Failure> {
 fn show_job(home: &Env, here: &Path, name: &str, listing: Listing) -> Result<Exit, Failure> {
     let project = LoadedProject::load(home, here)?;
     project.config.job(name)?;
-    let found = jobs(home, &project)?
-        .into_iter()
-        .find(|job| job.job == name);
+    let found = jobs(home, &project)?.into_iter().find(|job| job.job == name);
     let Some(job) = found else {
         return Ok(Exit::Done);
     };
@@ -134,10 +128,8 @@ fn show_job(home: &Env, here: &Path, name: &str, listing: Listing) -> Result<Exi
         ("failures", job.failures.to_string()),
         ("stopped", if job.stopped { "yes" } else { "no" }.to_owned()),
     ];
-    let rows: Vec<Vec<String>> = rows
-        .into_iter()
-        .map(|(name, value)| vec![name.to_owned(), value])
-        .collect();
+    let rows: Vec<Vec<String>> =
+        rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     show::out(&show::table(&rows));
     Ok(Exit::Done)
 }
@@ -184,13 +176,7 @@ fn reset(
         let failmark = failmark::remove(&here.root, &here.config.job(name)?.spec)
             .map_err(|error| Failure::cannot_write(format!("the failmark of {name}: {error}")))?;
         if failures > 0 || failmark || alerts > 0 || job.is_some() {
-            done.push(ResetJson {
-                job: name.to_owned(),
-                failures,
-                was_stopped,
-                failmark,
-                alerts,
-            });
+            done.push(ResetJson { job: name.to_owned(), failures, was_stopped, failmark, alerts });
         }
     }
     client::wake(home);
@@ -210,10 +196,9 @@ fn reset(
                 "its {} in a row no longer matter; clocks start it again",
                 show::count(n.into(), "failure")
             ),
-            (n, _, false) => format!(
-                "its {} in a row no longer matter",
-                show::count(n.into(), "failure")
-            ),
+            (n, _, false) => {
+                format!("its {} in a row no longer matter", show::count(n.into(), "failure"))
+            }
         };
         show::info(quiet, &format!("{}: {text}", ack.job));
     }

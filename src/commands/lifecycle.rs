@@ -40,11 +40,7 @@ pub fn run(
 ) -> Result<Exit, Failure> {
     let here = LoadedProject::load(home, here)?;
     match command {
-        LifecycleCommand::Check {
-            file,
-            agent,
-            listing,
-        } => {
+        LifecycleCommand::Check { file, agent, listing } => {
             let file = file.as_ref().map(|file| home.here.join(file));
             let file = match file {
                 Some(file) => Some(file.display().to_string()),
@@ -64,16 +60,10 @@ pub fn run(
             };
             by_hand::once(home, &here, job, None, how)
         }
-        LifecycleCommand::Goto {
-            state,
-            agent,
-            listing,
-        } => goto(home, &here, state, &agent.agent, manner.quiet, *listing),
-        LifecycleCommand::Orient {
-            kind,
-            which,
-            listing,
-        } => {
+        LifecycleCommand::Goto { state, agent, listing } => {
+            goto(home, &here, state, &agent.agent, manner.quiet, *listing)
+        }
+        LifecycleCommand::Orient { kind, which, listing } => {
             let scope = Scope::open(&here.root, &[], ".runner/staging/look")
                 .map_err(|error| Failure::environment(whole(&error)))?;
             let reported = orient(&scope, &board::path(&here, which), &which.agent);
@@ -86,11 +76,9 @@ pub fn run(
             }
             Ok(Exit::Done)
         }
-        LifecycleCommand::History {
-            limit,
-            agent,
-            listing,
-        } => history(home, &here, &agent.agent, *limit, *listing),
+        LifecycleCommand::History { limit, agent, listing } => {
+            history(home, &here, &agent.agent, *limit, *listing)
+        }
     }
 }
 
@@ -104,10 +92,7 @@ fn of_agent(here: &LoadedProject, agent: &str) -> (Option<String>, CycleSpec) {
     match found {
         Some((name, cycle)) => (Some(name), cycle),
         None => {
-            let cycle = CycleSpec {
-                agent: agent.to_owned(),
-                ..CycleSpec::default()
-            };
+            let cycle = CycleSpec { agent: agent.to_owned(), ..CycleSpec::default() };
             (None, cycle)
         }
     }
@@ -134,11 +119,8 @@ fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h Cycle
         } else {
             format!("no cycle of an agent {agent:?}")
         };
-        Failure::usage(format!(
-            "this project has {whose}; it has: {}",
-            agents.join(", ")
-        ))
-        .hint(format!("add --agent {}", agents[0]))
+        Failure::usage(format!("this project has {whose}; it has: {}", agents.join(", ")))
+            .hint(format!("add --agent {}", agents[0]))
     })
 }
 
@@ -159,37 +141,20 @@ fn check(here: &LoadedProject, file: Option<&str>, listing: Listing) -> Result<E
             show::out("ok\n");
         }
     }
-    Ok(if mistakes.is_empty() {
-        Exit::Done
-    } else {
-        Exit::Configuration
-    })
+    Ok(if mistakes.is_empty() { Exit::Done } else { Exit::Configuration })
 }
 
 /// Lists the parts of a cycle that do not fit this project.
 fn of_project(here: &LoadedProject, spec: &Spec) -> Vec<SpecError> {
     let mut found = Vec::new();
-    for CycleState {
-        backend,
-        prompt,
-        line,
-        ..
-    } in &spec.states
-    {
-        if let Some(backend) = backend
-            .as_ref()
-            .filter(|it| !here.config.backends.contains_key(*it))
+    for CycleState { backend, prompt, line, .. } in &spec.states {
+        if let Some(backend) = backend.as_ref().filter(|it| !here.config.backends.contains_key(*it))
         {
             let known: Vec<&str> = here.config.backends.keys().map(String::as_str).collect();
-            let why = format!(
-                "there is no [backends.{backend}] (there are: {})",
-                known.join(", ")
-            );
+            let why = format!("there is no [backends.{backend}] (there are: {})", known.join(", "));
             found.push(SpecError { line: *line, why });
         }
-        let file = prompt
-            .as_ref()
-            .filter(|it| !it.contains(char::is_whitespace));
+        let file = prompt.as_ref().filter(|it| !it.contains(char::is_whitespace));
         let file = file.filter(|it| it.contains(['.', '/']));
         if let Some(file) = file.filter(|it| !here.root.join(it).is_file()) {
             let why = format!("PROMPT names {file}, and there is no such file");
@@ -269,13 +234,9 @@ fn states(
     }
     show::out(&show::table(&rows));
     if failures > 0 {
-        let why = failed.map_or_else(String::new, |mark| {
-            format!(": {}", safe::line(&mark.message))
-        });
-        show::out(&format!(
-            "held after {} in a row{why}\n",
-            counted(failures, "failure")
-        ));
+        let why =
+            failed.map_or_else(String::new, |mark| format!(": {}", safe::line(&mark.message)));
+        show::out(&format!("held after {} in a row{why}\n", counted(failures, "failure")));
     }
     if job.is_none() {
         show::out("nothing steps through it: there is no job of kind lifecycle\n");
@@ -294,10 +255,7 @@ fn history(
     let (job, _) = named(here, agent)?;
     let mut rows = Vec::new();
     if let Some(store) = home.store_to_read()? {
-        let known = store
-            .jobs(&here.id)?
-            .into_iter()
-            .find(|row| row.name == job);
+        let known = store.jobs(&here.id)?.into_iter().find(|row| row.name == job);
         if let Some(row) = known {
             let filter = RunFilter {
                 project: Some(here.id.clone()),
@@ -331,16 +289,10 @@ fn history(
             let outcome = row.outcome.as_ref();
             let word = outcome.map_or("open", |outcome| outcome.as_str());
             let said = match row.summary.headline.as_str() {
-                "" => outcome
-                    .and_then(|outcome| outcome.why())
-                    .unwrap_or_default(),
+                "" => outcome.and_then(|outcome| outcome.why()).unwrap_or_default(),
                 headline => headline,
             };
-            vec![
-                show::format_time(row.requested),
-                word.to_owned(),
-                safe::line(said),
-            ]
+            vec![show::format_time(row.requested), word.to_owned(), safe::line(said)]
         })
         .collect();
     show::out(&show::table(&lines));
@@ -387,9 +339,8 @@ fn goto(
         .place(&mut held, &act, &mut |scope, _, _| {
             // The position is set anew whatever the file contains now, even if it is invalid.
             let seen = scope.inspect(&path, 1 << 20)?;
-            let expect = seen.map_or(Expect::Absent, |(bytes, _)| {
-                Expect::Digest(Digest::of(&bytes))
-            });
+            let expect =
+                seen.map_or(Expect::Absent, |(bytes, _)| Expect::Digest(Digest::of(&bytes)));
             scope.stage(&path, format!("{position}\n").as_bytes(), expect)?;
             Ok(())
         })
@@ -397,11 +348,7 @@ fn goto(
     if listing.json {
         show::json(&json!({ "state": state.name, "hits": 0, "run": run.to_string() }));
     } else {
-        let kind = if state.kind == StateKind::Rem {
-            "the dream"
-        } else {
-            "a run"
-        };
+        let kind = if state.kind == StateKind::Rem { "the dream" } else { "a run" };
         show::info(quiet, &format!("{} is next ({kind})", state.name));
     }
     Ok(Exit::Done)

@@ -39,11 +39,7 @@ pub fn write(into: &Path, quiet: bool) -> Result<Exit, Failure> {
     })?;
     for (path, page) in &wanted {
         write_atomic(path, &page.text, 0o644).map_err(|error| {
-            Failure::cannot_write(format!(
-                "cannot write {}: {}",
-                path.display(),
-                whole(&error)
-            ))
+            Failure::cannot_write(format!("cannot write {}: {}", path.display(), whole(&error)))
         })?;
         show::out(&format!("{}\n", path.display()));
     }

@@ -55,10 +55,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Command::Completions { shell } => return Ok(manual::completions(*shell)),
         Command::Man { into } => return manual::write(into, args.quiet),
         // Becomes the same tick, in another environment.
-        Command::Tick {
-            environment: Some(file),
-            ..
-        } => return Err(env::restart_in(file)),
+        Command::Tick { environment: Some(file), .. } => return Err(env::restart_in(file)),
         _ => {}
     }
     let reach = reach(&args.command);
@@ -85,12 +82,12 @@ fn is_dry(command: &Command) -> bool {
     match command {
         Command::Night { dry_run, .. }
         | Command::Run { dry_run, .. }
-        | Command::Dream {
-            command: crate::cli::dream::DreamCommand::Run { dry_run, .. },
-        } => *dry_run,
-        Command::Overnight {
-            command: crate::cli::overnight::OvernightCommand::Start(start),
-        } => start.dry_run,
+        | Command::Dream { command: crate::cli::dream::DreamCommand::Run { dry_run, .. } } => {
+            *dry_run
+        }
+        Command::Overnight { command: crate::cli::overnight::OvernightCommand::Start(start) } => {
+            start.dry_run
+        }
         _ => false,
     }
 }
@@ -99,9 +96,7 @@ fn is_dry(command: &Command) -> bool {
 /// none.
 fn reach(command: &Command) -> Option<OverrideScope> {
     match command {
-        Command::Config {
-            command: ConfigCommand::Set { .. } | ConfigCommand::Schema,
-        } => None,
+        Command::Config { command: ConfigCommand::Set { .. } | ConfigCommand::Schema } => None,
         Command::Config { .. } | Command::Schedule { .. } | Command::Backends { .. } => {
             Some(OverrideScope::Look)
         }
@@ -150,12 +145,8 @@ fn reach(command: &Command) -> Option<OverrideScope> {
 fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     let here = args.at.clone().unwrap_or_else(|| home.here.clone());
     let here: &Path = &here;
-    let manner = SpawnMode {
-        watched: true,
-        quiet: args.quiet,
-        verbose: args.verbose,
-        apart: false,
-    };
+    let manner =
+        SpawnMode { watched: true, quiet: args.quiet, verbose: args.verbose, apart: false };
     if let Command::Init { .. } | Command::Demo { .. } = &args.command {
         usable(home)?;
     }
@@ -164,27 +155,12 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
             init::run(home, dir.as_deref().unwrap_or(here), *new_id, args.quiet)
         }
         Command::Demo { dir, agent } => demo::run(home, &here.join(dir), *agent, manner),
-        Command::Night {
-            dry_run: true,
-            listing,
-            ..
-        } => dry_run::night(home, here, *listing),
+        Command::Night { dry_run: true, listing, .. } => dry_run::night(home, here, *listing),
         Command::Night { listing, awake, .. } => night::run(home, here, manner, *awake, *listing),
-        Command::Run {
-            job,
-            key,
-            dry_run: true,
-            listing,
-            ..
-        } => dry_run::run(home, here, job, key.as_deref(), *listing),
-        Command::Run {
-            job,
-            key,
-            follow,
-            awake,
-            listing,
-            ..
-        } => {
+        Command::Run { job, key, dry_run: true, listing, .. } => {
+            dry_run::run(home, here, job, key.as_deref(), *listing)
+        }
+        Command::Run { job, key, follow, awake, listing, .. } => {
             let how = run::RunArgs {
                 manner,
                 listing: *listing,
@@ -195,15 +171,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
             run::run(home, here, job, key.as_deref(), how)
         }
         Command::Daemon { drain } => daemon::run(home, drain.as_deref(), manner),
-        Command::Enqueue {
-            job,
-            set,
-            at,
-            priority,
-            after,
-            key,
-            listing,
-        } => {
+        Command::Enqueue { job, set, at, priority, after, key, listing } => {
             let wish = queue::EnqueueRequest {
                 job,
                 set,
@@ -216,12 +184,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         }
         Command::Cancel { run, listing } => queue::cancel(home, run, args.quiet, *listing),
         Command::Retry { run, listing } => queue::retry(home, run, args.quiet, *listing),
-        Command::Pause {
-            job,
-            until,
-            listing,
-            ..
-        } => {
+        Command::Pause { job, until, listing, .. } => {
             let (job, until) = (job.as_deref(), until.as_deref());
             pause::pause(home, here, job, until, args.quiet, *listing)
         }
@@ -231,26 +194,16 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Completions { .. } | Command::Man { .. } => unreachable!("done before"),
         Command::Tick { listing, .. } => tick::run(home, manner, *listing),
         Command::Execute { run } => execute::run(home, run, args.quiet, args.verbose),
-        Command::Runs {
-            command: None,
-            job,
-            all,
-            limit,
-            listing,
-        } => runs::list(home, here, job.as_deref(), *all, *limit, *listing),
-        Command::Runs {
-            command: Some(RunsCommand::Show { run, listing }),
-            ..
-        } => runs::show(home, run, *listing),
-        Command::Runs {
-            command: Some(RunsCommand::Logs { run, follow }),
-            ..
-        } => runs::logs::logs(home, run, *follow),
-        Command::Status {
-            watch,
-            schema,
-            listing,
-        } => {
+        Command::Runs { command: None, job, all, limit, listing } => {
+            runs::list(home, here, job.as_deref(), *all, *limit, *listing)
+        }
+        Command::Runs { command: Some(RunsCommand::Show { run, listing }), .. } => {
+            runs::show(home, run, *listing)
+        }
+        Command::Runs { command: Some(RunsCommand::Logs { run, follow }), .. } => {
+            runs::logs::logs(home, run, *follow)
+        }
+        Command::Status { watch, schema, listing } => {
             let look = status::StatusRequest {
                 asked_for_here: args.at.is_some(),
                 watch: *watch,
@@ -276,18 +229,16 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Journal { command, listing } => {
             journal::run(home, here, command.as_ref(), *listing, args.quiet)
         }
-        Command::Hook {
-            command: HookCommand::PostToolUse { agent },
-        } => hook::post_tool_use(home, here, agent.as_deref()),
+        Command::Hook { command: HookCommand::PostToolUse { agent } } => {
+            hook::post_tool_use(home, here, agent.as_deref())
+        }
         Command::Config { command } => config::run(home, here, command, args.quiet),
         Command::Schedule { command } => schedule::run(home, here, command),
         Command::Backends { command } => backends::run(home, here, command),
         Command::Setup(wanted) => setup::run(home, here, wanted, args.quiet),
-        Command::Doctor {
-            as_scheduler,
-            there,
-            listing,
-        } => doctor::run(home, here, *as_scheduler, *there, *listing),
+        Command::Doctor { as_scheduler, there, listing } => {
+            doctor::run(home, here, *as_scheduler, *there, *listing)
+        }
         Command::Db { command } => db::run(home, command, args.quiet),
         Command::Replay(wanted) => replay::run(home, here, wanted, args.quiet),
         Command::Dream { command } => dream::run(home, here, command, manner),

@@ -50,10 +50,7 @@ pub fn with_steps(
     let due: Vec<_> = (project.config.jobs.iter())
         .filter(|(_, job)| job.enabled)
         .filter(|(_, job)| {
-            !matches!(
-                job.when,
-                TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle
-            )
+            !matches!(job.when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle)
         })
         .collect();
     if due.is_empty() {
@@ -62,10 +59,7 @@ pub fn with_steps(
     let settings = &project.config.night;
     let closes = now.saturating_add(settings.length).unwrap_or(now);
     let night = store.open_night(&project.id, &civil_date(now, &settings.zone), now, closes)?;
-    show::info(
-        manner.quiet || listing.json,
-        &format!("night {}", night.name),
-    );
+    show::info(manner.quiet || listing.json, &format!("night {}", night.name));
     // All of them are recorded before the first begins: if this process dies, the next tick runs
     // the rest. A job that follows another one is recorded when that one has ended.
     let mut queue = VecDeque::new();
@@ -90,10 +84,7 @@ pub fn with_steps(
     let mut worst = Exit::Done;
     while let Some(run) = queue.pop_front() {
         let row = spawn::run_to_end(home, &mut store, &me, &run, manner)?;
-        let exit = row
-            .outcome
-            .as_ref()
-            .map_or(Exit::Internal, |outcome| outcome.exit(true));
+        let exit = row.outcome.as_ref().map_or(Exit::Internal, |outcome| outcome.exit(true));
         worst = worst.max(exit);
         if !listing.json {
             print_outcome(&row, manner, Listing::default());
@@ -104,9 +95,8 @@ pub fn with_steps(
         queue.extend(store.start_ready(Some(night.id), &me, home.wall()?)?);
     }
     for run in queue {
-        let outcome = Outcome::Cancelled {
-            why: "the night was cancelled before its turn".to_owned(),
-        };
+        let outcome =
+            Outcome::Cancelled { why: "the night was cancelled before its turn".to_owned() };
         store.decline(&run, &outcome, home.wall()?)?;
     }
     let driver = spawn::driver(home, &me);
@@ -132,10 +122,7 @@ pub fn with_steps(
             .join(report::FOLDER)
             .join(folder.as_ref().unwrap_or(&report.night))
             .join("report.md");
-        show::info(
-            manner.quiet,
-            &format!("{} — {}", report.headline(), path.display()),
-        );
+        show::info(manner.quiet, &format!("{} — {}", report.headline(), path.display()));
     } else if open > 0 {
         show::info(
             manner.quiet,

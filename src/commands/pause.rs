@@ -36,10 +36,7 @@ pub fn pause(
             let row = of_job(home, here, &mut store, job)?;
             (Some(row.id), row.schedule.zone)
         }
-        None => (
-            None,
-            TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
-        ),
+        None => (None, TimeZone::system().iana_name().unwrap_or("UTC").to_owned()),
     };
     let zone = TimeZone::get(&zone).unwrap_or(TimeZone::UTC);
     let end = match until {
@@ -47,10 +44,7 @@ pub fn pause(
         None => FOREVER,
     };
     if end <= now {
-        return Err(Failure::usage(format!(
-            "{} is past",
-            show::format_time(end)
-        )));
+        return Err(Failure::usage(format!("{} is past", show::format_time(end))));
     }
     // Scheduled times up to now were due before the pause, so they are recorded first.
     let mut troubles = Vec::new();
@@ -61,9 +55,7 @@ pub fn pause(
     store.pause(id, end)?;
     client::wake(home);
     let live = store.live()?.into_iter();
-    let live: Vec<RunRow> = live
-        .filter(|run| id.is_none_or(|id| run.job == id))
-        .collect();
+    let live: Vec<RunRow> = live.filter(|run| id.is_none_or(|id| run.job == id)).collect();
     if listing.json {
         show::json(&PauseJson {
             job,
@@ -74,14 +66,9 @@ pub fn pause(
         return Ok(Exit::Done);
     }
     let what = job.unwrap_or("everything");
-    show::info(
-        quiet,
-        &format!("{what} is paused {}", until_words(end, job)),
-    );
+    show::info(quiet, &format!("{what} is paused {}", until_words(end, job)));
     if !live.is_empty() {
-        let names = live
-            .iter()
-            .map(|run| format!("{} (run {})", run.job_name, run.id));
+        let names = live.iter().map(|run| format!("{} (run {})", run.job_name, run.id));
         let names = names.collect::<Vec<_>>().join(", ");
         show::info(quiet, &format!("what runs goes on to its end: {names}"));
     }

@@ -33,11 +33,9 @@ pub fn run(
         Some(ProjectsCommand::Move { old, new, listing }) => {
             relocate(home, old, &here.join(new), quiet, *listing)
         }
-        Some(ProjectsCommand::Forget {
-            project,
-            yes,
-            listing,
-        }) => forget(home, project, *yes, quiet, *listing),
+        Some(ProjectsCommand::Forget { project, yes, listing }) => {
+            forget(home, project, *yes, quiet, *listing)
+        }
     }
 }
 
@@ -140,14 +138,10 @@ fn named(store: &Store, name: &Path) -> Result<Project, Failure> {
     }
     match matches.as_slice() {
         [one] => Ok((*one).clone()),
-        [] => Err(
-            Failure::data(format!("no project {} is known", name.display()))
-                .hint("runner projects"),
-        ),
-        several => Err(
-            Failure::data(format!("{} projects begin with {text}", several.len()))
-                .hint("runner projects"),
-        ),
+        [] => Err(Failure::data(format!("no project {} is known", name.display()))
+            .hint("runner projects")),
+        several => Err(Failure::data(format!("{} projects begin with {text}", several.len()))
+            .hint("runner projects")),
     }
 }
 
@@ -178,10 +172,7 @@ fn relocate(
             root.display(),
             project::FILE
         ))
-        .hint(format!(
-            "runner projects move {} ITS-NEW-PLACE",
-            old.display()
-        )));
+        .hint(format!("runner projects move {} ITS-NEW-PLACE", old.display())));
     }
     let node = project::node(&root)?;
     let same_folder = node.is(&known.node);
@@ -199,10 +190,8 @@ fn relocate(
         )));
     }
     if carried.as_ref() != Some(&known.id) && !same_folder {
-        let carries = carried.map_or_else(
-            || "carries no id".to_owned(),
-            |id| format!("carries the id {id}"),
-        );
+        let carries =
+            carried.map_or_else(|| "carries no id".to_owned(), |id| format!("carries the id {id}"));
         return Err(Failure::data(format!(
             "{} is another project than {}: it {carries}",
             root.display(),
@@ -218,10 +207,7 @@ fn relocate(
                 to: root.display().to_string(),
             });
         }
-        show::info(
-            quiet || listing.json,
-            &format!("{} is there already", root.display()),
-        );
+        show::info(quiet || listing.json, &format!("{} is there already", root.display()));
         return Ok(Exit::Done);
     }
     let bound = known.displaced_from().is_none().then_some(&known.node);
@@ -250,10 +236,7 @@ fn relocate(
             to: root.display().to_string(),
         });
     } else {
-        show::info(
-            quiet,
-            &format!("{} is at {} now", known.path.display(), root.display()),
-        );
+        show::info(quiet, &format!("{} is at {} now", known.path.display(), root.display()));
     }
     Ok(Exit::Done)
 }
@@ -296,10 +279,8 @@ fn forget(
             true => "another project's queue waits for one of its runs",
             false => "it has runs that are not over",
         };
-        return Err(
-            Failure::later(format!("{} is not forgotten: {why}", known.path.display()))
-                .hint(format!("runner cancel {run}")),
-        );
+        return Err(Failure::later(format!("{} is not forgotten: {why}", known.path.display()))
+            .hint(format!("runner cancel {run}")));
     }
     let folders: Vec<PathBuf> = plan
         .runs
@@ -324,10 +305,7 @@ fn forget(
             nights: plan.nights,
             occurrences: plan.occurrences,
             runs: plan.runs.len(),
-            remove: folders
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect(),
+            remove: folders.iter().map(|path| path.display().to_string()).collect(),
             done: yes,
         });
         return Ok(Exit::Done);

@@ -51,11 +51,8 @@ pub fn enqueue(
     project.config.job(wish.job)?;
     let settings = settings(wish.set)?;
     // A setting that means nothing is refused here, not at night.
-    let changed = config::load_with(
-        &home.stack(Some(&project.root.join(FILE))),
-        wish.job,
-        &settings,
-    )?;
+    let changed =
+        config::load_with(&home.stack(Some(&project.root.join(FILE))), wish.job, &settings)?;
     if let Some(own) = changed.job(wish.job)?.spec.kind.of::<OvernightSpec>() {
         own_output(&project.root, own)?;
     }
@@ -65,10 +62,8 @@ pub fn enqueue(
     let ready_at = match wish.at {
         Some(at) => match when::parse_time(at, &zone, now).map_err(Failure::usage)? {
             past if past < now => {
-                return Err(
-                    Failure::usage(format!("{} is past", show::format_time(past)))
-                        .hint(format!("runner enqueue {}", wish.job)),
-                );
+                return Err(Failure::usage(format!("{} is past", show::format_time(past)))
+                    .hint(format!("runner enqueue {}", wish.job)));
             }
             at => at,
         },
@@ -80,10 +75,8 @@ pub fn enqueue(
         .after
         .map(|prefix| runs::find(&store, prefix).map(|row| row.occurrence))
         .transpose()?;
-    let key = wish.key.map_or_else(
-        || OccurrenceId::new(now).to_string(),
-        |key| format!("key {key}"),
-    );
+    let key =
+        wish.key.map_or_else(|| OccurrenceId::new(now).to_string(), |key| format!("key {key}"));
     let new = NewOccurrence {
         origin: Origin::Queue,
         due: ready_at,
@@ -99,8 +92,7 @@ pub fn enqueue(
                 &format!("{} was asked for with this key before", wish.job),
             );
             let row = store.last_run_of(&occurrence)?;
-            row.ok_or_else(|| Failure::internal("an occurrence without a run".to_owned()))?
-                .id
+            row.ok_or_else(|| Failure::internal("an occurrence without a run".to_owned()))?.id
         }
     };
     print_queued(home, &store, &run, quiet, listing)
@@ -125,10 +117,7 @@ pub fn retry(home: &Env, run: &str, quiet: bool, listing: Listing) -> Result<Exi
     let mut store = home.store()?;
     let row = runs::find(&store, run)?;
     if row.kind == review::KIND {
-        let what = format!(
-            "run {} was a person's decision; it cannot be tried again",
-            row.id
-        );
+        let what = format!("run {} was a person's decision; it cannot be tried again", row.id);
         return Err(Failure::usage(what).hint("runner dream list"));
     }
     if store.occurrence(&row.occurrence)?.outcome.is_none() {
@@ -151,9 +140,7 @@ fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
             Some((key, value)) if !key.trim().is_empty() => {
                 Ok((key.trim().to_owned(), value.to_owned()))
             }
-            _ => Err(Failure::usage(format!(
-                "--set {one}: a setting is given as key=value"
-            ))),
+            _ => Err(Failure::usage(format!("--set {one}: a setting is given as key=value"))),
         })
         .collect()
 }

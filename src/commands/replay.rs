@@ -110,7 +110,7 @@ fn find(home: &Env, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
     let start = wanted.trim().to_ascii_uppercase();
     if start.is_empty() {
         return Err(
-            Failure::usage("a run is named by its id or the beginning of it").hint("runner runs"),
+            Failure::usage("a run is named by its id or the beginning of it").hint("runner runs")
         );
     }
     let folder = home.state.join(FOLDER);
@@ -171,10 +171,7 @@ fn export(from: &Path, to: &Path, quiet: bool) -> Result<Exit, Failure> {
     }
     let bytes = read_host(from, RECORD).map_err(|error| cannot(&error))?;
     write_atomic(to, &bytes, 0o600).map_err(|error| cannot(&error))?;
-    show::info(
-        quiet,
-        &format!("wrote {} ({} bytes)", to.display(), bytes.len()),
-    );
+    show::info(quiet, &format!("wrote {} ({} bytes)", to.display(), bytes.len()));
     Ok(Exit::Done)
 }
 
@@ -196,10 +193,8 @@ impl Folder {
             aside: scratch,
         };
         if folder.root.symlink_metadata().is_ok() {
-            return Err(
-                Failure::data(format!("{} is there already", folder.root.display()))
-                    .hint("runner replay RUN --into ANOTHER"),
-            );
+            return Err(Failure::data(format!("{} is there already", folder.root.display()))
+                .hint("runner replay RUN --into ANOTHER"));
         }
         home.make_state()?;
         let parts = [CACHE, RUN].map(|name| folder.aside.join(name));

@@ -20,11 +20,7 @@ use crate::env::{self, Env};
 use crate::project::LoadedProject;
 
 /// The program that opens a page on this host.
-const OPENER: &str = if cfg!(target_os = "macos") {
-    "open"
-} else {
-    "xdg-open"
-};
+const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
 
 /// Prints a report, or opens its page.
 pub fn run(home: &Env, here: &Path, args: &ReportArgs, quiet: bool) -> Result<Exit, Failure> {
@@ -34,18 +30,15 @@ pub fn run(home: &Env, here: &Path, args: &ReportArgs, quiet: bool) -> Result<Ex
     let nights = store.nights(&project.id, 400)?;
     let found = match &args.night {
         None => nights.first().ok_or_else(none)?,
-        Some(name) => nights
-            .iter()
-            .find(|night| night.name == *name)
-            .ok_or_else(|| {
-                let known = nights
-                    .iter()
-                    .take(5)
-                    .map(|night| night.name.as_str())
-                    .collect::<Vec<_>>()
-                    .join(", ");
-                Failure::data(format!("no night {name:?} here; the last ones: {known}"))
-            })?,
+        Some(name) => nights.iter().find(|night| night.name == *name).ok_or_else(|| {
+            let known = nights
+                .iter()
+                .take(5)
+                .map(|night| night.name.as_str())
+                .collect::<Vec<_>>()
+                .join(", ");
+            Failure::data(format!("no night {name:?} here; the last ones: {known}"))
+        })?,
     };
     let reported = report::whole(&store, found.id, &project.root, home.wall()?)?;
     let form = args.form;
@@ -54,14 +47,7 @@ pub fn run(home: &Env, here: &Path, args: &ReportArgs, quiet: bool) -> Result<Ex
     } else if form.html {
         show::out(&report::html(&reported));
     } else if form.open {
-        return open(
-            home,
-            &project,
-            &store,
-            found,
-            &report::html(&reported),
-            quiet,
-        );
+        return open(home, &project, &store, found, &report::html(&reported), quiet);
     } else {
         show::out(&report::markdown(&reported));
     }
@@ -94,10 +80,9 @@ fn open(
             "{} could not open the page ({status}); {by_hand}",
             opener.display()
         ))),
-        Err(error) => Err(Failure::unavailable(format!(
-            "{}: {error}; {by_hand}",
-            opener.display()
-        ))),
+        Err(error) => {
+            Err(Failure::unavailable(format!("{}: {error}; {by_hand}", opener.display())))
+        }
     }
 }
 

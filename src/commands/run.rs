@@ -71,21 +71,12 @@ pub(super) fn settled(
     key: Option<&str>,
     how: RunArgs,
 ) -> Result<(Exit, Option<Outcome>), Failure> {
-    let RunArgs {
-        manner,
-        listing,
-        deferral_is_normal,
-        follow,
-        settings,
-    } = how;
+    let RunArgs { manner, listing, deferral_is_normal, follow, settings } = how;
     let now = home.wall()?;
     let mut store = home.store()?;
     project.register(&mut store, now)?;
     let me = ProcessIdentity::me();
-    let key = key.map_or_else(
-        || OccurrenceId::new(now).to_string(),
-        |key| format!("key {key}"),
-    );
+    let key = key.map_or_else(|| OccurrenceId::new(now).to_string(), |key| format!("key {key}"));
     let new = NewOccurrence {
         settings,
         ..NewOccurrence::manual(store.job(&project.id, job)?.id, key, now)
@@ -95,9 +86,8 @@ pub(super) fn settled(
         Recorded::New(run) => spawn::run_to_end(home, &mut store, &me, &run, manner)?,
         Recorded::Known(occurrence) => {
             let outcome = store.occurrence(&occurrence)?.outcome;
-            let stands = outcome
-                .as_ref()
-                .map_or_else(|| "not settled yet".to_owned(), Outcome::to_string);
+            let stands =
+                outcome.as_ref().map_or_else(|| "not settled yet".to_owned(), Outcome::to_string);
             show::info(
                 manner.quiet,
                 &format!("{job} was asked for with this key before: {stands}"),
@@ -107,19 +97,16 @@ pub(super) fn settled(
             {
                 show::json(&runs::RunJson::of(&row));
             }
-            let exit = outcome
-                .as_ref()
-                .map_or(Exit::TryLater, |outcome| outcome.exit(deferral_is_normal));
+            let exit =
+                outcome.as_ref().map_or(Exit::TryLater, |outcome| outcome.exit(deferral_is_normal));
             return Ok((exit, outcome));
         }
     };
     // The jobs that follow this run wait in the queue.
     client::wake(home);
     print_outcome(&row, manner, listing);
-    let exit = row
-        .outcome
-        .as_ref()
-        .map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal));
+    let exit =
+        row.outcome.as_ref().map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal));
     Ok((exit, row.outcome))
 }
 
@@ -148,10 +135,7 @@ fn followed(
                 show::complain(&failure.to_string());
             }
         });
-        let manner = SpawnMode {
-            watched: false,
-            ..manner
-        };
+        let manner = SpawnMode { watched: false, ..manner };
         let done = spawn::run_to_end(home, store, me, run, manner);
         if done.as_ref().is_ok_and(|row| row.outcome.is_some()) {
             // It ends by itself, once it has read all.
@@ -193,15 +177,9 @@ pub fn print_outcome(row: &RunRow, manner: SpawnMode, listing: Listing) {
             show::out(&line);
         }
     } else {
-        show::complain(&format!(
-            "{line}\n  to see more: runner runs show {}",
-            row.id
-        ));
+        show::complain(&format!("{line}\n  to see more: runner runs show {}", row.id));
         if outcome.class().is_some() {
-            show::info(
-                false,
-                &format!("  {}", runner_jobs::failmark::hint(outcome)),
-            );
+            show::info(false, &format!("  {}", runner_jobs::failmark::hint(outcome)));
         }
     }
 }

@@ -211,10 +211,7 @@ pub fn waits(row: &RunRow, now: Timestamp) -> String {
         (Some((run, job)), at) => {
             let at = at.filter(|at| *at > now);
             let not_before = at.map(|at| format!(", not before {}", show::format_time(at)));
-            format!(
-                "waits for {job} to succeed (run {run}){}",
-                not_before.unwrap_or_default()
-            )
+            format!("waits for {job} to succeed (run {run}){}", not_before.unwrap_or_default())
         }
         (None, Some(at)) if at > now => format!("waits until {}", show::format_time(at)),
         (None, _) => "ready, waits its turn".to_owned(),
@@ -241,9 +238,7 @@ pub fn show(home: &Env, run: &str, listing: Listing) -> Result<Exit, Failure> {
         pair("job", &format!("{} ({})", row.job_name, row.kind)),
         pair(
             "state",
-            &row.outcome
-                .as_ref()
-                .map_or_else(|| state_name(&row).to_owned(), Outcome::to_string),
+            &row.outcome.as_ref().map_or_else(|| state_name(&row).to_owned(), Outcome::to_string),
         ),
         pair("attempt", &row.attempt.to_string()),
         pair("due", &show::format_time(row.due)),
@@ -291,11 +286,7 @@ pub fn show(home: &Env, run: &str, listing: Listing) -> Result<Exit, Failure> {
         lines.push(pair("", line));
     }
     if let Some(tally) = Tally::of(&home.run_folder(row.id.as_str())) {
-        lines.extend(
-            tool_counts(&tally)
-                .iter()
-                .map(|(name, value)| pair(name, value)),
-        );
+        lines.extend(tool_counts(&tally).iter().map(|(name, value)| pair(name, value)));
     }
     for path in &row.summary.artifacts {
         lines.push(pair("published", path));
@@ -305,10 +296,7 @@ pub fn show(home: &Env, run: &str, listing: Listing) -> Result<Exit, Failure> {
     {
         lines.push(pair(
             "to do",
-            &format!(
-                "{}; then `runner jobs reset {job}`",
-                failmark::hint(outcome)
-            ),
+            &format!("{}; then `runner jobs reset {job}`", failmark::hint(outcome)),
         ));
     }
     for event in store.events_of(&row.id)? {
@@ -332,17 +320,11 @@ fn tool_counts(tally: &Tally) -> Vec<(&'static str, String)> {
         used.push_str(&format!(", ${}.{:06}", cost / 1_000_000, cost % 1_000_000));
     }
     if tally.unstated > 0 {
-        used.push_str(&format!(
-            "; {} of {} did not say",
-            tally.unstated, tally.asked
-        ));
+        used.push_str(&format!("; {} of {} did not say", tally.unstated, tally.asked));
     }
     lines.push(("stated use", used));
     if !tally.tools.is_empty() {
-        let tools = tally
-            .tools
-            .iter()
-            .map(|(name, count)| format!("{name} ×{count}"));
+        let tools = tally.tools.iter().map(|(name, count)| format!("{name} ×{count}"));
         let mut tools = tools.collect::<Vec<_>>().join(", ");
         if tally.tools_failed > 0 {
             tools.push_str(&format!("; {} failed", tally.tools_failed));
@@ -379,28 +361,18 @@ pub fn find(store: &Store, run: &str) -> Result<RunRow, Failure> {
     if wanted.is_empty() {
         // An empty variable of a script is not "the only one there is".
         return Err(
-            Failure::usage("a run is named by its id or the beginning of it").hint("runner runs"),
+            Failure::usage("a run is named by its id or the beginning of it").hint("runner runs")
         );
     }
-    let filter = RunFilter {
-        prefix: Some(wanted),
-        limit: 9,
-        ..RunFilter::default()
-    };
+    let filter = RunFilter { prefix: Some(wanted), limit: 9, ..RunFilter::default() };
     let mut matches = store.runs(&filter)?;
     match matches.len() {
         1 => Ok(matches.remove(0)),
         0 => Err(nothing()),
         n => {
-            let many = if n == 9 {
-                "9 runs or more"
-            } else {
-                &format!("{n} runs")
-            };
-            let ids: Vec<String> = matches
-                .iter()
-                .map(|row| format!("{} ({})", row.id, row.job_name))
-                .collect();
+            let many = if n == 9 { "9 runs or more" } else { &format!("{n} runs") };
+            let ids: Vec<String> =
+                matches.iter().map(|row| format!("{} ({})", row.id, row.job_name)).collect();
             let ids = show::some_of(ids.iter().map(String::as_str));
             Err(Failure::data(format!("{many} begin with {run}: {ids}"))
                 .hint("give more of the id"))

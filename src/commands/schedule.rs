@@ -58,21 +58,11 @@ struct EventJson {
 /// Carries out one of the `schedule` commands.
 pub fn run(home: &Env, here: &Path, command: &ScheduleCommand) -> Result<Exit, Failure> {
     match command {
-        ScheduleCommand::Next {
-            what,
-            from,
-            count,
-            listing,
-        } => next(home, here, what, from.as_deref(), *count, *listing),
+        ScheduleCommand::Next { what, from, count, listing } => {
+            next(home, here, what, from.as_deref(), *count, *listing)
+        }
         ScheduleCommand::Explain { what, listing } => explain(home, here, what, *listing),
-        ScheduleCommand::Simulate {
-            job,
-            from,
-            to,
-            asleep,
-            tick,
-            listing,
-        } => {
+        ScheduleCommand::Simulate { job, from, to, asleep, tick, listing } => {
             let project = LoadedProject::load(home, here)?;
             let zone = zone(&project.config.night.zone)?;
             let stretch = stretch(home.wall()?, &zone, from, to, asleep, tick)?;
@@ -186,11 +176,7 @@ fn schedule(home: &Env, here: &Path, what: &ScheduleTarget) -> Result<Schedule, 
         },
     };
     zone(&zone_name)?;
-    Ok(Schedule {
-        trigger,
-        zone: zone_name,
-        night: None,
-    })
+    Ok(Schedule { trigger, zone: zone_name, night: None })
 }
 
 /// Returns one job, or all enabled jobs, with their policies for late scheduled times.
@@ -237,12 +223,7 @@ fn stretch(
     if tick < SignedDuration::from_secs(1) {
         return Err(Failure::usage("--tick: one second at least"));
     }
-    Ok(Stretch {
-        from,
-        to,
-        asleep: asleep.collect::<Result<_, _>>()?,
-        tick,
-    })
+    Ok(Stretch { from, to, asleep: asleep.collect::<Result<_, _>>()?, tick })
 }
 
 fn print_simulation(
@@ -271,14 +252,7 @@ fn print_simulation(
             Fate::CaughtUp { .. } => &mut json.caught_up,
             Fate::Missed { .. } => &mut json.missed,
         } += count;
-        json.events.push(EventJson {
-            job,
-            due,
-            last,
-            count,
-            outcome,
-            at,
-        });
+        json.events.push(EventJson { job, due, last, count, outcome, at });
     }
     if listing.json {
         show::json(&json);
@@ -320,9 +294,7 @@ fn print_simulation(
 
 fn zone(name: &str) -> Result<TimeZone, Failure> {
     TimeZone::get(name).map_err(|_| {
-        Failure::usage(format!(
-            "unknown time zone {name:?} (names look like Europe/Berlin or UTC)"
-        ))
+        Failure::usage(format!("unknown time zone {name:?} (names look like Europe/Berlin or UTC)"))
     })
 }
 

@@ -34,29 +34,19 @@ pub fn run(home: &Env, manner: SpawnMode, listing: Listing) -> Result<Exit, Fail
     let me = ProcessIdentity::me();
     let mut store = home.store()?;
     let mut reported = TickJson::default();
-    let manner = SpawnMode {
-        watched: false,
-        ..manner
-    };
+    let manner = SpawnMode { watched: false, ..manner };
     let started = spawn::run_all(home, &mut store, &me, manner, |store| {
-        let TickResult {
-            start,
-            settled,
-            troubles,
-            unreadable,
-            ending,
-        } = tick::once(home, store, &me, Reread::WhatChanged)?;
+        let TickResult { start, settled, troubles, unreadable, ending } =
+            tick::once(home, store, &me, Reread::WhatChanged)?;
         reported.unreadable_projects.extend(unreadable);
         for trouble in troubles {
             if !reported.troubles.contains(&trouble) {
                 reported.troubles.push(trouble);
             }
         }
-        reported.settled_for_the_dead.extend(
-            settled
-                .into_iter()
-                .map(|(run, word)| (run.to_string(), word)),
-        );
+        reported
+            .settled_for_the_dead
+            .extend(settled.into_iter().map(|(run, word)| (run.to_string(), word)));
         let now = home.wall()?;
         let due = store.next_moment(now)?;
         Ok(NextAction {
@@ -68,36 +58,22 @@ pub fn run(home: &Env, manner: SpawnMode, listing: Listing) -> Result<Exit, Fail
             },
         })
     })?;
-    reported
-        .troubles
-        .extend(maintenance::daily(home, &mut store)?);
+    reported.troubles.extend(maintenance::daily(home, &mut store)?);
     let mut worst = Exit::Done;
     for run in started {
         let row = store.run(&run)?;
-        let outcome = row
-            .outcome
-            .as_ref()
-            .map_or_else(|| "running".to_owned(), ToString::to_string);
-        worst = worst.max(
-            row.outcome
-                .as_ref()
-                .map_or(Exit::Internal, |outcome| outcome.exit(true)),
-        );
+        let outcome =
+            row.outcome.as_ref().map_or_else(|| "running".to_owned(), ToString::to_string);
+        worst =
+            worst.max(row.outcome.as_ref().map_or(Exit::Internal, |outcome| outcome.exit(true)));
         let line = format!("{}: {outcome}", row.job_name);
-        let well = row
-            .outcome
-            .as_ref()
-            .is_some_and(|it| it.exit(true) == Exit::Done);
+        let well = row.outcome.as_ref().is_some_and(|it| it.exit(true) == Exit::Done);
         if !well {
             show::complain(&line);
         } else if !listing.json {
             show::info(manner.quiet, &line);
         }
-        reported.started.push(StartedJson {
-            run: run.to_string(),
-            job: row.job_name,
-            outcome,
-        });
+        reported.started.push(StartedJson { run: run.to_string(), job: row.job_name, outcome });
     }
     for (path, why) in &reported.unreadable_projects {
         show::complain(&format!("{path}: {why}"));
@@ -111,10 +87,7 @@ pub fn run(home: &Env, manner: SpawnMode, listing: Listing) -> Result<Exit, Fail
         show::json(&reported);
     } else {
         for (run, word) in &reported.settled_for_the_dead {
-            show::info(
-                manner.quiet,
-                &format!("run {run} was settled for its dead owner: {word}"),
-            );
+            show::info(manner.quiet, &format!("run {run} was settled for its dead owner: {word}"));
         }
     }
     Ok(worst)

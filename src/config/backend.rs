@@ -26,18 +26,13 @@ pub(super) fn backend(name: &str, section: &mut Section<'_>) -> Result<BackendSp
     let path = format!("backends.{name}.type");
     let kind = section.text("type")?.ok_or_else(|| {
         let kinds = BACKENDS.join(", ");
-        section.wrong(
-            &format!("backends.{name}"),
-            &format!("it has no type ({kinds})"),
-        )
+        section.wrong(&format!("backends.{name}"), &format!("it has no type ({kinds})"))
     })?;
     if !BACKENDS.contains(&kind.as_str()) {
         let near = nearest(&kind, BACKENDS)
             .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-        return Err(section.wrong(
-            &path,
-            &format!("there is no type {kind:?} ({}){near}", BACKENDS.join(", ")),
-        ));
+        return Err(section
+            .wrong(&path, &format!("there is no type {kind:?} ({}){near}", BACKENDS.join(", "))));
     }
     let env = section.texts("env")?;
     let whole =

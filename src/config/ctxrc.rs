@@ -95,9 +95,7 @@ pub(super) fn read(layer: &Layer) -> Result<Ctxrc, ConfigMistake> {
 
 fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc, ConfigMistake> {
     let mut out = Ctxrc::default();
-    let executor = entries
-        .iter()
-        .any(|it| it.key == "executor" && it.node.is_some());
+    let executor = entries.iter().any(|it| it.key == "executor" && it.node.is_some());
     for CtxrcEntry { key, name, node } in entries {
         let Some(YamlNode { value, span, inner }) = node else {
             continue;
@@ -106,12 +104,7 @@ fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc
         let mut add =
             |path: &[&str], value: Value, at: (Range<usize>, Range<usize>), said: String| {
                 insert(&mut out.table, path.iter().copied(), value);
-                out.places.push(CtxrcPlace {
-                    key: path.join("."),
-                    said,
-                    name: at.0,
-                    value: at.1,
-                });
+                out.places.push(CtxrcPlace { key: path.join("."), said, name: at.0, value: at.1 });
             };
         let said = format!("dream.{key}");
         let at = (name, span.clone());
@@ -172,12 +165,7 @@ fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc
                     );
                 };
                 let answers = Value::String(NAME.to_owned());
-                add(
-                    &["jobs", "dream", "backend"],
-                    answers,
-                    at.clone(),
-                    said.clone(),
-                );
+                add(&["jobs", "dream", "backend"], answers, at.clone(), said.clone());
                 for (own, value) in [
                     ("type", Value::String("command".to_owned())),
                     ("program", program.clone()),
@@ -345,11 +333,7 @@ impl<'a> CtxrcReader<'a> {
         (event, span): (Event<'a>, Range<usize>),
         depth: u8,
     ) -> Result<Option<YamlNode>, ConfigMistake> {
-        let plain = |value| YamlNode {
-            value,
-            span: span.clone(),
-            inner: Vec::new(),
-        };
+        let plain = |value| YamlNode { value, span: span.clone(), inner: Vec::new() };
         match event {
             Event::Scalar(_, _, _, Some(_)) => {
                 Err(self.wrong(said, span, "a tag (!…) is not understood here"))
@@ -394,11 +378,9 @@ impl<'a> CtxrcReader<'a> {
                 node.inner = inner;
                 Ok(Some(node))
             }
-            Event::Alias(_) => Err(self.wrong(
-                said,
-                span,
-                "write the value itself: an alias is not followed here",
-            )),
+            Event::Alias(_) => {
+                Err(self.wrong(said, span, "write the value itself: an alias is not followed here"))
+            }
             _ => Err(self.wrong(said, span, "it lies too deep to be a setting")),
         }
     }

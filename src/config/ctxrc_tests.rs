@@ -45,52 +45,25 @@ fn its_keys_become_ours_between_user_and_project() {
         calls: 3\n    money: 0.5\n  executor: [my-model, --json]\nother: |\n  dream: no\n";
     let config = of(ctxrc, "").unwrap();
     let job = config.job("dream").unwrap();
-    let Some(dream) = job.spec.kind.of::<DreamSpec>() else {
-        panic!("{job:?}")
-    };
-    assert_eq!(
-        (dream.max_ideas, dream.quiet_minutes, job.enabled),
-        (7, 60, false)
-    );
+    let Some(dream) = job.spec.kind.of::<DreamSpec>() else { panic!("{job:?}") };
+    assert_eq!((dream.max_ideas, dream.quiet_minutes, job.enabled), (7, 60, false));
     assert_eq!(job.when.to_string(), "cron 30 2 * * *");
-    assert_eq!(
-        (job.spec.budget.calls, job.spec.budget.micros),
-        (Some(3), Some(500_000))
-    );
-    assert_eq!(
-        job.spec.total,
-        Duration::from_secs(1800),
-        "what it does not say stays"
-    );
+    assert_eq!((job.spec.budget.calls, job.spec.budget.micros), (Some(3), Some(500_000)));
+    assert_eq!(job.spec.total, Duration::from_secs(1800), "what it does not say stays");
     let backend = &config.backends[&job.spec.backend];
     assert_eq!(
-        (
-            backend.kind.as_str(),
-            backend.program.as_deref(),
-            backend.model.as_deref()
-        ),
+        (backend.kind.as_str(), backend.program.as_deref(), backend.model.as_deref()),
         ("command", Some("my-model"), Some("fast"))
     );
     assert_eq!(backend.args, ["--json"]);
     // The project's own file has the last word.
-    let config = of(
-        ctxrc,
-        "[jobs.dream]\nmax_ideas = 9\ntrigger = \"night\"\nbackend = \"builtin\"\n",
-    )
-    .unwrap();
+    let config =
+        of(ctxrc, "[jobs.dream]\nmax_ideas = 9\ntrigger = \"night\"\nbackend = \"builtin\"\n")
+            .unwrap();
     let job = config.job("dream").unwrap();
+    assert_eq!((&job.when, job.spec.backend.as_str()), (&TriggerSpec::Night, "builtin"));
     assert_eq!(
-        (&job.when, job.spec.backend.as_str()),
-        (&TriggerSpec::Night, "builtin")
-    );
-    assert_eq!(
-        of("dream:\n  budget: 5000\n", "")
-            .unwrap()
-            .job("dream")
-            .unwrap()
-            .spec
-            .budget
-            .tokens,
+        of("dream:\n  budget: 5000\n", "").unwrap().job("dream").unwrap().spec.budget.tokens,
         Some(5000)
     );
     for nothing in [
@@ -112,13 +85,8 @@ fn its_keys_become_ours_between_user_and_project() {
 fn each_value_knows_that_it_is_from_there() {
     let origins = with("x: 1\ndream:\n  max: 7\n  executor: m\n", "", |stack| {
         let view = View::of(stack).unwrap();
-        let reported = view
-            .entries
-            .iter()
-            .filter(|entry| entry.origin.layer == "ctxrc");
-        reported
-            .map(|entry| (entry.name(), entry.origin.line.unwrap()))
-            .collect::<Vec<_>>()
+        let reported = view.entries.iter().filter(|entry| entry.origin.layer == "ctxrc");
+        reported.map(|entry| (entry.name(), entry.origin.line.unwrap())).collect::<Vec<_>>()
     });
     let expected = [
         ("backends.ctxrc.args", 4),
@@ -127,10 +95,7 @@ fn each_value_knows_that_it_is_from_there() {
         ("jobs.dream.backend", 4),
         ("jobs.dream.max_ideas", 3),
     ];
-    assert_eq!(
-        origins,
-        expected.map(|(name, line)| (name.to_owned(), line))
-    );
+    assert_eq!(origins, expected.map(|(name, line)| (name.to_owned(), line)));
 }
 
 #[test]
@@ -141,58 +106,26 @@ fn its_mistakes_name_the_place() {
             ".ctxrc:2:3: dream.quiet_minute",
             "did you mean \"quiet_minutes\"?",
         ),
-        (
-            "dream:\n  max: many\n",
-            ".ctxrc:2:8: dream.max (jobs.dream.max_ideas)",
-            "a whole number",
-        ),
+        ("dream:\n  max: many\n", ".ctxrc:2:8: dream.max (jobs.dream.max_ideas)", "a whole number"),
         ("dream:\n  max: \"3\"\n", ".ctxrc:2:8", "it is \"3\""),
         ("dream:\n  max: 0\n", ".ctxrc:2:8", "1 at least"),
         ("dream:\n  max: [[1]]\n", ".ctxrc:2:9", "too deep"),
         ("dream:\n  max: !!int 3\n", ".ctxrc:2:", "a tag"),
         ("a: &x 3\ndream:\n  max: *x\n", ".ctxrc:3:8", "an alias"),
-        (
-            "dream:\n  max: 3\n  max: 4\n",
-            ".ctxrc:3:3: dream.max",
-            "twice",
-        ),
-        (
-            "dream: {max: 3}\ndream: {max: 4}\n",
-            ".ctxrc:2:1: dream",
-            "twice",
-        ),
-        (
-            "dream:\n  mode: creative\n",
-            ".ctxrc:2:9: dream.mode",
-            "there is no mode \"creative\"",
-        ),
+        ("dream:\n  max: 3\n  max: 4\n", ".ctxrc:3:3: dream.max", "twice"),
+        ("dream: {max: 3}\ndream: {max: 4}\n", ".ctxrc:2:1: dream", "twice"),
+        ("dream:\n  mode: creative\n", ".ctxrc:2:9: dream.mode", "there is no mode \"creative\""),
         (
             "dream:\n  cadence: nightly\n",
             ".ctxrc:2:12: dream.cadence (jobs.dream.trigger)",
             "no cron",
         ),
         ("dream:\n  cadence: 3\n", ".ctxrc:2:12", "a cron expression"),
-        (
-            "dream:\n  enabled: yes\n",
-            ".ctxrc:2:12: dream.enabled",
-            "true or false",
-        ),
-        (
-            "dream:\n  model: x\n",
-            ".ctxrc:2:10: dream.model",
-            "an executor",
-        ),
-        (
-            "dream:\n  executor: claude -p\n",
-            ".ctxrc:2:13: dream.executor",
-            "a list",
-        ),
+        ("dream:\n  enabled: yes\n", ".ctxrc:2:12: dream.enabled", "true or false"),
+        ("dream:\n  model: x\n", ".ctxrc:2:10: dream.model", "an executor"),
+        ("dream:\n  executor: claude -p\n", ".ctxrc:2:13: dream.executor", "a list"),
         ("dream:\n  executor: []\n", ".ctxrc:2:13", "a program"),
-        (
-            "dream:\n  budget: {calls: x}\n",
-            ".ctxrc:2:19: dream.budget.calls",
-            "a whole number",
-        ),
+        ("dream:\n  budget: {calls: x}\n", ".ctxrc:2:19: dream.budget.calls", "a whole number"),
         (
             "dream:\n  budget: {cals: 3}\n",
             ".ctxrc:2:12: dream.budget.cals",
@@ -200,29 +133,19 @@ fn its_mistakes_name_the_place() {
         ),
         ("dream: [1]\n", ".ctxrc:1:8: dream", "a mapping"),
         ("- 1\n", ".ctxrc:1:1", "a mapping"),
-        (
-            "\u{feff}ü: \"x\"\ndream:\r\n  ü: 3\r\n",
-            ".ctxrc:3:3: dream.ü",
-            "no such setting",
-        ),
+        ("\u{feff}ü: \"x\"\ndream:\r\n  ü: 3\r\n", ".ctxrc:3:3: dream.ü", "no such setting"),
         ("a: [1\n", ".ctxrc:", ""),
         ("a: b: c\n", ".ctxrc:1:", ""),
         ("\tdream: 1\n", ".ctxrc:1:", ""),
     ] {
         let failure = of(ctxrc, "").map(|_| ()).expect_err(ctxrc).to_string();
-        assert!(
-            failure.contains(place) && failure.contains(why),
-            "{ctxrc:?}: {failure}"
-        );
+        assert!(failure.contains(place) && failure.contains(why), "{ctxrc:?}: {failure}");
         let reported = with(ctxrc, "", mistakes);
         assert!(
             reported[0].line.is_some() && reported[0].column.is_some(),
             "{ctxrc:?}: {reported:?}"
         );
-        assert!(
-            failure.ends_with(&reported[0].said_why()),
-            "{ctxrc:?}: {reported:?}"
-        );
+        assert!(failure.ends_with(&reported[0].said_why()), "{ctxrc:?}: {reported:?}");
     }
 }
 
@@ -236,14 +159,10 @@ fn depth_and_length_cost_no_stack_and_little_time() {
         "? ".repeat(deep),
         format!("dream: {}", "[".repeat(deep)),
         format!("a: {}{}", "[".repeat(100), "]".repeat(100)),
-        (0..1000)
-            .map(|at| format!("{}a:\n", " ".repeat(at)))
-            .collect(),
+        (0..1000).map(|at| format!("{}a:\n", " ".repeat(at))).collect(),
         format!(
             "a: &a [x,x]\n{}",
-            (0..9)
-                .map(|n| format!("b{n}: &b{n} [*a,*a,*a,*a]\n"))
-                .collect::<String>()
+            (0..9).map(|n| format!("b{n}: &b{n} [*a,*a,*a,*a]\n")).collect::<String>()
         ),
         "x".repeat(2 << 20),
         "\0".repeat(9),

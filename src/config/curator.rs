@@ -35,24 +35,16 @@ pub struct Curator {
 pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Curator, ConfigMistake> {
     let mut section = Section::of("curator", &mut table, sources);
     let usual = CuratorSpec::default();
-    let engine = section
-        .text("engine")?
-        .unwrap_or_else(|| "ollama".to_owned());
+    let engine = section.text("engine")?.unwrap_or_else(|| "ollama".to_owned());
     let model = section.text("model")?.unwrap_or_default();
     let endpoint = section.text("endpoint")?.unwrap_or_default();
-    let worker_dir = section
-        .text("worker_dir")?
-        .map_or(usual.worker_dir, |text| folder(&text).to_owned());
+    let worker_dir =
+        section.text("worker_dir")?.map_or(usual.worker_dir, |text| folder(&text).to_owned());
     let vault_dir = section.text("vault_dir")?.unwrap_or(usual.vault_dir);
-    let hourly_cap = section
-        .count("hourly_cap")?
-        .unwrap_or(usual.hourly_cap.into());
+    let hourly_cap = section.count("hourly_cap")?.unwrap_or(usual.hourly_cap.into());
     let hourly_cap = u32::try_from(hourly_cap).ok().filter(|cap| *cap > 0);
     let hourly_cap = hourly_cap.ok_or_else(|| {
-        section.wrong(
-            "curator.hourly_cap",
-            "it must be a whole number of at least 1",
-        )
+        section.wrong("curator.hourly_cap", "it must be a whole number of at least 1")
     })?;
     let kinds = match section.texts("kinds")? {
         None => usual.kinds,
@@ -62,9 +54,7 @@ pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Curator, Confi
             .collect::<Result<_, _>>()?,
     };
     let ideas = section.parsed("ideas", target)?.unwrap_or(usual.ideas);
-    let learnings = section
-        .parsed("learnings", target)?
-        .unwrap_or(usual.learnings);
+    let learnings = section.parsed("learnings", target)?.unwrap_or(usual.learnings);
     let keep = section.parsed("keep", |text| match text {
         "none" => Ok(None),
         text => units::age(text, 1).map(Some),

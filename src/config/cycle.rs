@@ -20,11 +20,7 @@ pub(super) fn dreams_after(
     jobs: &BTreeMap<String, Job>,
     around: &JobContext<'_>,
 ) -> Result<Vec<(String, Job)>, ConfigMistake> {
-    let named = |agent: &str| {
-        Some(agent)
-            .filter(|agent| !agent.is_empty())
-            .map(str::to_owned)
-    };
+    let named = |agent: &str| Some(agent).filter(|agent| !agent.is_empty()).map(str::to_owned);
     let dreams = |agent: &str| {
         jobs.values().any(|job| {
             let kind = &job.spec.kind;

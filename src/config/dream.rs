@@ -23,11 +23,8 @@ const CURATOR: (&str, &str) = ("local_curator", "curator");
 /// The job whose settings the others are.
 const JOB: &str = "overnight";
 /// Those that have another name, theirs first.
-const NAMES: [(&str, &str); 3] = [
-    ("at", "trigger"),
-    ("run_timeout", "timeout"),
-    ("runner", "runners"),
-];
+const NAMES: [(&str, &str); 3] =
+    [("at", "trigger"), ("run_timeout", "timeout"), ("runner", "runners")];
 
 /// Translates a file's `[dream]` table to runner's names.
 pub(super) fn under_our_names(mut file: Table) -> Table {
@@ -55,9 +52,7 @@ pub(super) fn under_our_names(mut file: Table) -> Table {
             (own, value) => (own.to_owned(), value),
         })
         .collect();
-    let jobs = file
-        .entry("jobs")
-        .or_insert_with(|| Value::Table(Table::new()));
+    let jobs = file.entry("jobs").or_insert_with(|| Value::Table(Table::new()));
     if let Value::Table(jobs) = jobs {
         under(jobs, JOB, Value::Table(night));
     }
@@ -73,9 +68,7 @@ pub(super) fn complete(merged: &mut Table) {
         && !night.contains_key("kind")
     {
         night.insert("kind".to_owned(), Value::String(JOB.to_owned()));
-        night
-            .entry("trigger")
-            .or_insert_with(|| Value::String("manual".to_owned()));
+        night.entry("trigger").or_insert_with(|| Value::String("manual".to_owned()));
     }
 }
 
@@ -93,11 +86,7 @@ pub(super) fn other_names(key: &str) -> Vec<String> {
         return Vec::new();
     };
     let theirs = NAMES.iter().filter(|(_, own)| *own == rest);
-    theirs
-        .map(|(other, _)| *other)
-        .chain([rest])
-        .map(|name| format!("{TABLE}.{name}"))
-        .collect()
+    theirs.map(|(other, _)| *other).chain([rest]).map(|name| format!("{TABLE}.{name}")).collect()
 }
 
 /// Returns the path of a setting under runner's name.
@@ -122,8 +111,7 @@ fn ours(name: &str) -> &str {
 }
 
 fn below<'a>(key: &'a str, table: &str) -> Option<&'a str> {
-    key.strip_prefix(table)
-        .filter(|rest| rest.is_empty() || rest.starts_with('.'))
+    key.strip_prefix(table).filter(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Adds `value` to `table`, whose own settings win.

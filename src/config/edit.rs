@@ -48,11 +48,8 @@ pub fn edit_text(
     let path: Vec<String> = edit.key.split('.').map(str::to_owned).collect();
     allowed(&path, edit)?;
     let nothing = Overrides::default();
-    let mut sources = texts(&Stack {
-        user,
-        project: (!edit.user).then_some(edit.file),
-        overrides: &nothing,
-    })?;
+    let mut sources =
+        texts(&Stack { user, project: (!edit.user).then_some(edit.file), overrides: &nothing })?;
     let name = if edit.user { "user" } else { "project" };
     let at = match sources.layers.iter().position(|layer| layer.name == name) {
         Some(at) => at,
@@ -163,9 +160,7 @@ fn changed(old: &str, path: &[String], edit: &Edit<'_>) -> Result<String, Failur
             fresh.set_implicit(true);
             Item::Table(fresh)
         });
-        table = inner
-            .as_table_like_mut()
-            .ok_or_else(|| refuse("what it lies in is no table"))?;
+        table = inner.as_table_like_mut().ok_or_else(|| refuse("what it lies in is no table"))?;
     }
     match table.get_mut(last) {
         Some(item) if item.is_value() => {
@@ -193,9 +188,7 @@ fn spliced(old: &str, plain: &str, new: &str) -> String {
         new.split_inclusive('\n').collect(),
     );
     let most = plain.len().min(new.len());
-    let head = (0..most)
-        .take_while(|at| same(plain[*at], new[*at]))
-        .count();
+    let head = (0..most).take_while(|at| same(plain[*at], new[*at])).count();
     let tail = (0..most - head)
         .take_while(|at| same(plain[plain.len() - 1 - at], new[new.len() - 1 - at]))
         .count();

@@ -9,19 +9,10 @@ fn set(text: &str, key: &str, value: &str) -> Result<String, Failure> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("runner.toml");
     fs::write(&file, text).unwrap();
-    let wanted = Edit {
-        key,
-        value,
-        file: &file,
-        user: false,
-    };
+    let wanted = Edit { key, value, file: &file, user: false };
     let (old, new, _) = edit(&folder.path().join("none"), &wanted)?;
     assert_eq!(old, text.trim_start_matches('\u{feff}'));
-    assert_eq!(
-        fs::read_to_string(&file).unwrap(),
-        text,
-        "it writes nothing"
-    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), text, "it writes nothing");
     Ok(new)
 }
 
@@ -60,50 +51,19 @@ fn only_the_value_is_changed() {
     let cases = [
         ("night.at", "23:15", "'02:30'", "\"23:15\""),
         ("night.length", "6h", "\"8h\"#", "\"6h\"#"),
-        (
-            "night.zone",
-            "Asia/Tokyo",
-            "\"\"\"system\"\"\"",
-            "\"Asia/Tokyo\"",
-        ),
+        ("night.zone", "Asia/Tokyo", "\"\"\"system\"\"\"", "\"Asia/Tokyo\""),
         ("night.budget.calls", "3", "calls = 50", "calls = 3"),
         ("jobs.dream.max_ideas", "9", "= 7", "= 9"),
-        (
-            "jobs.dream.budget.money",
-            "2.5",
-            "money = 1.0",
-            "money = 2.5",
-        ),
+        ("jobs.dream.budget.money", "2.5", "money = 1.0", "money = 2.5"),
         ("jobs.a.program", "y z", "\"x\"", "\"y z\""),
         ("jobs.a.kind", "command", "", ""),
-        (
-            "jobs.a.timeout",
-            "5m",
-            "lines\"\"\"]\n",
-            "lines\"\"\"]\ntimeout = \"5m\"\n",
-        ),
-        (
-            "jobs.dream.enabled",
-            "false",
-            "none more\n]\n",
-            "none more\n]\nenabled = false\n",
-        ),
-        (
-            "night.budget.ideas",
-            "4",
-            "# fifty\n",
-            "# fifty\nideas = 4\n",
-        ),
+        ("jobs.a.timeout", "5m", "lines\"\"\"]\n", "lines\"\"\"]\ntimeout = \"5m\"\n"),
+        ("jobs.dream.enabled", "false", "none more\n]\n", "none more\n]\nenabled = false\n"),
+        ("night.budget.ideas", "4", "# fifty\n", "# fifty\nideas = 4\n"),
     ];
     let mut tried = 0;
     let ended = format!("{COMMENTED}\n");
-    for text in [
-        COMMENTED,
-        &ended,
-        "",
-        "\n\n# only this\n",
-        "[night]\nat=\"01:00\"",
-    ] {
+    for text in [COMMENTED, &ended, "", "\n\n# only this\n", "[night]\nat=\"01:00\""] {
         for (key, value, old, new) in cases {
             // In a file that has other lines, the same key is a line of its own.
             let known = text.contains("history");
@@ -145,11 +105,7 @@ fn a_bad_value_changes_nothing_and_says_why() {
         ("night.at", "25:00", "not a time of day"),
         ("night.att", "23:00", "runner config set night.at 23:00"),
         ("jobs.dream.max_ideas", "many", "max_ideas"),
-        (
-            "jobs.dream.trigger",
-            "after draem",
-            "did you mean \"dream\"",
-        ),
+        ("jobs.dream.trigger", "after draem", "did you mean \"dream\""),
         ("jobs.dream", "3", "it is a table"),
         ("night.at.x", "3", "no setting"),
         ("project.id", "x", "runner init"),
@@ -162,10 +118,7 @@ fn a_bad_value_changes_nothing_and_says_why() {
         assert!(said.to_string().contains(why), "{key}: {said}");
     }
     assert!(
-        set("[night\n", "night.at", "23:00")
-            .unwrap_err()
-            .to_string()
-            .contains("runner.toml:1:")
+        set("[night\n", "night.at", "23:00").unwrap_err().to_string().contains("runner.toml:1:")
     );
 }
 

@@ -43,10 +43,7 @@ pub(super) fn check_after(
                     return refuse("a job cannot follow itself");
                 }
                 chain.push(name);
-                return refuse(&format!(
-                    "none of these would ever run: {}",
-                    chain.join(" after ")
-                ));
+                return refuse(&format!("none of these would ever run: {}", chain.join(" after ")));
             }
             if chain.contains(&next) {
                 // If the rest of the chain is a circle, the mistake is reported for a job in it.

@@ -34,11 +34,7 @@ fn judge(name: &'static str, file: &str, bytes: &[u8]) -> bool {
         return false;
     };
     let lines = text.split('\n').count();
-    let layer = |name, path: &str, text| Layer {
-        name,
-        path: path.into(),
-        text,
-    };
+    let layer = |name, path: &str, text| Layer { name, path: path.into(), text };
     let sources = Sources {
         layers: vec![
             layer("default", "config/default.toml", Cow::Borrowed(DEFAULT)),
@@ -50,27 +46,14 @@ fn judge(name: &'static str, file: &str, bytes: &[u8]) -> bool {
     let read = merged(sources).and_then(|(mut table, sources)| resolve(&mut table, &sources));
     assert_eq!(read.is_ok(), found.is_empty(), "{found:?}");
     for reported in &found {
-        assert!(
-            reported.line.is_none_or(|line| (1..=lines).contains(&line)),
-            "{reported:?}"
-        );
+        assert!(reported.line.is_none_or(|line| (1..=lines).contains(&line)), "{reported:?}");
         assert!(!reported.message.is_empty(), "{reported:?}");
-        for insides in [
-            "usize",
-            "u32",
-            "u64",
-            "i64",
-            "struct ",
-            "invalid type",
-            "variant",
-            "missing field",
-        ] {
+        for insides in
+            ["usize", "u32", "u64", "i64", "struct ", "invalid type", "variant", "missing field"]
+        {
             // Unless they are the file's own words.
             let said = reported.message.contains(insides);
-            assert!(
-                !said || String::from_utf8_lossy(bytes).contains(insides),
-                "{reported:?}"
-            );
+            assert!(!said || String::from_utf8_lossy(bytes).contains(insides), "{reported:?}");
         }
     }
     read.is_ok()

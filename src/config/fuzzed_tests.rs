@@ -88,11 +88,7 @@ fn broken(dice: &mut Random, text: &str) -> Vec<u8> {
         let at = dice.roll(bytes.len() + 1);
         match dice.roll(14) {
             0 => bytes = [b"\xef\xbb\xbf", bytes.as_slice()].concat(),
-            1 => {
-                bytes = String::from_utf8_lossy(&bytes)
-                    .replace('\n', "\r\n")
-                    .into_bytes()
-            }
+            1 => bytes = String::from_utf8_lossy(&bytes).replace('\n', "\r\n").into_bytes(),
             2 => bytes.insert(at, 0),
             3 => {
                 let byte = u8::try_from(dice.roll(256)).unwrap();
@@ -166,10 +162,9 @@ fn whatever_stands_there_is_read_or_refused_with_its_place() {
             let done = std::panic::catch_unwind(|| read(&bytes));
             match done {
                 Ok(fine) => good += usize::from(fine),
-                Err(_) => panic!(
-                    "case {case} of seed {seed}: {:?}",
-                    String::from_utf8_lossy(&bytes)
-                ),
+                Err(_) => {
+                    panic!("case {case} of seed {seed}: {:?}", String::from_utf8_lossy(&bytes))
+                }
             }
         }
         good
@@ -178,10 +173,7 @@ fn whatever_stands_there_is_read_or_refused_with_its_place() {
         let other = scope.spawn(|| half(1));
         half(0) + other.join().unwrap()
     });
-    assert!(
-        good > cases / 50 && good < cases,
-        "{good} of {cases} are good: this proves little"
-    );
+    assert!(good > cases / 50 && good < cases, "{good} of {cases} are good: this proves little");
     eprintln!(
         "settings by chance: {cases} cases, {good} good, {:.1} s",
         began.elapsed().as_secs_f64()
@@ -199,16 +191,10 @@ fn a_long_file_is_read_in_good_time() {
         "[jobs.a]\n".repeat(100_000),
     ] {
         toml(text.as_bytes());
-        assert!(
-            !ctxrc(text.as_bytes()),
-            "a megabyte is more than anybody writes"
-        );
+        assert!(!ctxrc(text.as_bytes()), "a megabyte is more than anybody writes");
     }
     for read in [toml, ctxrc] {
-        assert!(
-            TOML.iter().chain(&CTXRC).any(|text| read(text.as_bytes())),
-            "a good one is good"
-        );
+        assert!(TOML.iter().chain(&CTXRC).any(|text| read(text.as_bytes())), "a good one is good");
         read(&[0xff; 100]);
     }
 }

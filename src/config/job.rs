@@ -72,9 +72,7 @@ pub(super) fn job(
     let key = |key: &str| format!("{path}.{key}");
     let mut section = Section::of(&path, &mut table, sources);
     let row = kind_row(&mut section, &path)?;
-    let when = section
-        .parsed("trigger", trigger)?
-        .unwrap_or(TriggerSpec::Night);
+    let when = section.parsed("trigger", trigger)?.unwrap_or(TriggerSpec::Night);
     let zone = section.parsed("zone", units::zone)?;
     let zone = match (&when, zone) {
         (TriggerSpec::Night, None) => around.night.zone.clone(),
@@ -95,9 +93,7 @@ pub(super) fn job(
     let keep_awake = section.flag("keep_awake")?;
     let enabled = section.flag("enabled")?.unwrap_or(true);
     let success_within = section.parsed("success_within", notify::age_limit)?;
-    let backend = section
-        .text("backend")?
-        .unwrap_or_else(|| "builtin".to_owned());
+    let backend = section.text("backend")?.unwrap_or_else(|| "builtin".to_owned());
     let total = section.parsed("timeout", units::duration)?;
     let mut budget_table = section.table("budget")?.unwrap_or_default();
     let budget_path = key("budget");
@@ -112,10 +108,7 @@ pub(super) fn job(
     let known = section.known();
     let rest = in_plain_units(section.rest(), &path, sources)?;
     let mut kind = own(&path, row, rest, &known, sources)?;
-    kind.adopt(&ProjectSettings {
-        lifecycle: around.lifecycle,
-        curator: &around.curator.spec,
-    });
+    kind.adopt(&ProjectSettings { lifecycle: around.lifecycle, curator: &around.curator.spec });
     kind.check().map_err(|(own, why)| match own {
         paths::OUTPUT => paths::refused(sources, &key(own), &why),
         own => wrong(sources, &key(own), &why),
@@ -131,24 +124,8 @@ pub(super) fn job(
         .or(around.defaults.keep_awake)
         .unwrap_or_else(|| kind.is_unattended() || matches!(when, TriggerSpec::Night));
     kind.set_keep_awake(keep_awake);
-    let spec = JobSpec {
-        name: name.to_owned(),
-        kind,
-        backend,
-        budget,
-        total,
-    };
-    Ok(Job {
-        success_within,
-        spec,
-        when,
-        enabled,
-        policy,
-        sandbox,
-        keep_awake,
-        zone,
-        day,
-    })
+    let spec = JobSpec { name: name.to_owned(), kind, backend, budget, total };
+    Ok(Job { success_within, spec, when, enabled, policy, sandbox, keep_awake, zone, day })
 }
 
 /// Reads the kind of a job.
@@ -178,10 +155,7 @@ fn in_plain_units(mut rest: Table, path: &str, sources: &Sources) -> Result<Tabl
     for size in ["max_idea_bytes"] {
         if let Some(Value::String(text)) = rest.get(size) {
             let bytes = units::size(text).map_err(|why| wrong(sources, &key(size), &why))?;
-            rest.insert(
-                size.to_owned(),
-                Value::Integer(i64::try_from(bytes).unwrap_or(i64::MAX)),
-            );
+            rest.insert(size.to_owned(), Value::Integer(i64::try_from(bytes).unwrap_or(i64::MAX)));
         }
     }
     for span in ["council_timeout"] {
@@ -304,11 +278,7 @@ fn misshapen(items: &[Value]) -> Option<String> {
         let absent = absent.map(|key| format!("number {number} has no {key:?}"));
         absent.or_else(|| {
             let odd = table.iter().find(|(_, value)| !value.is_str())?;
-            Some(format!(
-                "{:?} of number {number} is {}",
-                odd.0,
-                brief(odd.1)
-            ))
+            Some(format!("{:?} of number {number} is {}", odd.0, brief(odd.1)))
         })
     })
 }
@@ -344,17 +314,14 @@ pub(super) fn caps_of(section: &mut Section<'_>) -> Result<Budget, ConfigMistake
 }
 
 fn units_of(section: &mut Section<'_>) -> Result<Budget, ConfigMistake> {
-    let seconds = section
-        .parsed("time", units::duration)?
-        .map(|span| span.as_secs().unsigned_abs());
+    let seconds =
+        section.parsed("time", units::duration)?.map(|span| span.as_secs().unsigned_abs());
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "checked to be finite and positive"
     )]
-    let micros = section
-        .number("money")?
-        .map(|dollars| (dollars * 1e6).round() as u64);
+    let micros = section.number("money")?.map(|dollars| (dollars * 1e6).round() as u64);
     Ok(Budget {
         calls: section.count("calls")?,
         tokens: section.count("tokens")?,

@@ -75,28 +75,16 @@ pub(super) fn is_policy(key: &str) -> bool {
 
 /// Reports whether a job takes the key from `[defaults]` if it does not set it itself.
 pub(super) fn is_shared(key: &str) -> bool {
-    is_policy(key)
-        || [SANDBOX, AWAKE]
-            .concat()
-            .iter()
-            .any(|(name, ..)| *name == key)
+    is_policy(key) || [SANDBOX, AWAKE].concat().iter().any(|(name, ..)| *name == key)
 }
 
 pub(super) fn all() -> Vec<Key> {
     let mut all = Vec::new();
     let mut add = |table: &str, rows: &[Row], kinds: &'static [&'static str]| {
         for (name, shape, about) in rows {
-            let path = if table.is_empty() {
-                (*name).to_owned()
-            } else {
-                format!("{table}.{name}")
-            };
-            all.push(Key {
-                path,
-                shape: *shape,
-                about,
-                kinds,
-            });
+            let path =
+                if table.is_empty() { (*name).to_owned() } else { format!("{table}.{name}") };
+            all.push(Key { path, shape: *shape, about, kinds });
         }
     };
     add("", PLAIN, &[]);
@@ -151,11 +139,7 @@ pub(super) fn known(path: &[String]) -> Result<(), Option<String>> {
             })
             .collect();
         for length in 1..=named.len() {
-            if named[..length]
-                .iter()
-                .copied()
-                .eq(path.iter().map(String::as_str))
-            {
+            if named[..length].iter().copied().eq(path.iter().map(String::as_str)) {
                 return Ok(());
             }
         }

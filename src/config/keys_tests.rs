@@ -23,52 +23,31 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             "backend" => ("\"builtin\"", with(&["\"bultin\"", "\"\""])),
             "pool" => ("\"local\"", with(&["\"locla\"", "\"\""])),
             "group" => ("\"default\"", with(&["\"defualt\"", "\"\""])),
-            "to" => (
-                "\"x\"",
-                with(&["\"../x\"", "\"/x\"", "\"dreams/x\"", "\"{dte}\"", "\"\""]),
-            ),
+            "to" => ("\"x\"", with(&["\"../x\"", "\"/x\"", "\"dreams/x\"", "\"{dte}\"", "\"\""])),
             "url" => (
                 "\"https://example.org/x\"",
-                with(&[
-                    "\"x\"",
-                    "\"\"",
-                    "\"http://example.org\"",
-                    "\"https://me:pw@example.org\"",
-                ]),
+                with(&["\"x\"", "\"\"", "\"http://example.org\"", "\"https://me:pw@example.org\""]),
             ),
             "heartbeat" => ("\"/x\"", with(&["\"x\"", "\"\"", "\"http://example.org\""])),
             "secret" => ("\"A_KEY\"", with(&["\"a key\"", "\"\"", "\"sk-123\""])),
             "secret_file" => ("\"/x\"", with(&["\"x\"", "\"\""])),
-            "recipient" | "sender" => (
-                "\"me@example.org\"",
-                with(&["\"me\"", "\"\"", "\"-f@x\"", "\"a@b\\nBcc: c@d\""]),
-            ),
+            "recipient" | "sender" => {
+                ("\"me@example.org\"", with(&["\"me\"", "\"\"", "\"-f@x\"", "\"a@b\\nBcc: c@d\""]))
+            }
             "ideas" | "dreams" | "done" | "specs" | "learnings" => {
                 ("\"x\"", with(&["\"../x\"", "\"/x\""]))
             }
-            "steps" => (
-                "\"_x\"",
-                with(&["\"x\"", "\"../_x\"", "\".git/_x\"", "\"\""]),
-            ),
-            "board" | "daydreams" => (
-                "\"x\"",
-                with(&["\"../x\"", "\".git/x\"", "\"rem/x\"", "\"\""]),
-            ),
+            "steps" => ("\"_x\"", with(&["\"x\"", "\"../_x\"", "\".git/_x\"", "\"\""])),
+            "board" | "daydreams" => {
+                ("\"x\"", with(&["\"../x\"", "\".git/x\"", "\"rem/x\"", "\"\""]))
+            }
             "agent" => ("\"x\"", with(&["\"../x\"", "\"a b\""])),
             _ => ("\"x\"", with(&[])),
         },
         Shape::Flag => ("true", vec!["3", "\"true\"", "[]", "{}", "\"\""]),
         Shape::Whole(least, _) => {
-            let mut bad = vec![
-                "\"3\"",
-                "0.5",
-                "true",
-                "[]",
-                "{}",
-                "inf",
-                "nan",
-                "9223372036854775808",
-            ];
+            let mut bad =
+                vec!["\"3\"", "0.5", "true", "[]", "{}", "inf", "nan", "9223372036854775808"];
             match last {
                 "priority" => bad.extend(["2147483648", "-2147483649"]),
                 "min_battery" => bad.extend(["101", "-1"]),
@@ -109,99 +88,47 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "{}",
             ],
         ),
-        Shape::Texts if last == "kinds" => (
-            "[\"lint-wiki\"]",
-            vec!["\"lint-wiki\"", "3", "[1]", "{}", "[\"lint-wiky\"]"],
-        ),
-        Shape::Texts if last == "on" => (
-            "[\"failure\"]",
-            vec!["3", "\"failure\"", "[3]", "[\"failures\"]", "[\"\"]", "{}"],
-        ),
-        Shape::CountCap => (
-            "\"unlimited\"",
-            vec!["\"3\"", "\"none\"", "0.5", "true", "[]", "{}", "-1", "inf"],
-        ),
-        Shape::MoneyCap => (
-            "\"unlimited\"",
-            vec!["\"3\"", "-0.5", "true", "[]", "{}", "inf", "nan", "\"\""],
-        ),
-        Shape::TimeCap => (
-            "\"unlimited\"",
-            with(&["\"8\"", "\"0s\"", "\"-8h\"", "\"soon\"", "\"\""]),
-        ),
-        Shape::Texts => (
-            "[\"x\"]",
-            vec!["3", "\"x\"", "true", "[3]", "[\"x\", 3]", "{}"],
-        ),
+        Shape::Texts if last == "kinds" => {
+            ("[\"lint-wiki\"]", vec!["\"lint-wiki\"", "3", "[1]", "{}", "[\"lint-wiky\"]"])
+        }
+        Shape::Texts if last == "on" => {
+            ("[\"failure\"]", vec!["3", "\"failure\"", "[3]", "[\"failures\"]", "[\"\"]", "{}"])
+        }
+        Shape::CountCap => {
+            ("\"unlimited\"", vec!["\"3\"", "\"none\"", "0.5", "true", "[]", "{}", "-1", "inf"])
+        }
+        Shape::MoneyCap => {
+            ("\"unlimited\"", vec!["\"3\"", "-0.5", "true", "[]", "{}", "inf", "nan", "\"\""])
+        }
+        Shape::TimeCap => {
+            ("\"unlimited\"", with(&["\"8\"", "\"0s\"", "\"-8h\"", "\"soon\"", "\"\""]))
+        }
+        Shape::Texts => ("[\"x\"]", vec!["3", "\"x\"", "true", "[3]", "[\"x\", 3]", "{}"]),
         Shape::Duration => (
             "\"1h 30m\"",
-            with(&[
-                "\"8\"",
-                "\"0s\"",
-                "\"-8h\"",
-                "\"8 parsecs\"",
-                "\"\"",
-                "\"99999999h\"",
-            ]),
+            with(&["\"8\"", "\"0s\"", "\"-8h\"", "\"8 parsecs\"", "\"\"", "\"99999999h\""]),
         ),
-        Shape::Wait => (
-            "\"0s\"",
-            with(&["\"8\"", "\"-8h\"", "\"soon\"", "\"\"", "\"99999999h\""]),
-        ),
+        Shape::Wait => ("\"0s\"", with(&["\"8\"", "\"-8h\"", "\"soon\"", "\"\"", "\"99999999h\""])),
         Shape::Limit => ("\"none\"", with(&["\"non\"", "\"0s\"", "\"-8h\"", "\"\""])),
-        Shape::Age => (
-            "\"90d\"",
-            with(&[
-                "\"90\"",
-                "\"90h\"",
-                "\"0d\"",
-                "\"-9d\"",
-                "\"9999d\"",
-                "\"\"",
-            ]),
-        ),
+        Shape::Age => {
+            ("\"90d\"", with(&["\"90\"", "\"90h\"", "\"0d\"", "\"-9d\"", "\"9999d\"", "\"\""]))
+        }
         Shape::AgeLimit => ("\"none\"", with(&["\"non\"", "\"0d\"", "\"90\"", "\"\""])),
-        Shape::Waits => (
-            "[\"0s\", \"1m\"]",
-            vec!["3", "\"1m\"", "[]", "[3]", "[\"1\"]", "[\"-1m\"]", "{}"],
-        ),
+        Shape::Waits => {
+            ("[\"0s\", \"1m\"]", vec!["3", "\"1m\"", "[]", "[3]", "[\"1\"]", "[\"-1m\"]", "{}"])
+        }
         Shape::Time => (
             "\"23:59\"",
-            with(&[
-                "\"24:00\"",
-                "\"2:30\"",
-                "\"02:60\"",
-                "\"02:30:00\"",
-                "02:30:00",
-                "\"\"",
-            ]),
+            with(&["\"24:00\"", "\"2:30\"", "\"02:60\"", "\"02:30:00\"", "02:30:00", "\"\""]),
         ),
         Shape::Hours => (
             "\"22:00-06:00\"",
-            with(&[
-                "\"9-17\"",
-                "\"09:00\"",
-                "\"09:00-09:00\"",
-                "\"09:00-25:00\"",
-                "\"\"",
-            ]),
+            with(&["\"9-17\"", "\"09:00\"", "\"09:00-09:00\"", "\"09:00-25:00\"", "\"\""]),
         ),
-        Shape::Zone => (
-            "\"Asia/Tokyo\"",
-            with(&["\"Asia/Tokio\"", "\"Mars/Olympus\"", "\"\""]),
-        ),
+        Shape::Zone => ("\"Asia/Tokyo\"", with(&["\"Asia/Tokio\"", "\"Mars/Olympus\"", "\"\""])),
         Shape::Size => (
             "\"512KB\"",
-            vec![
-                "true",
-                "[]",
-                "-1",
-                "\"1XB\"",
-                "\"MB\"",
-                "\"-1MB\"",
-                "\"\"",
-                "\"99999999999GB\"",
-            ],
+            vec!["true", "[]", "-1", "\"1XB\"", "\"MB\"", "\"-1MB\"", "\"\"", "\"99999999999GB\""],
         ),
         Shape::Trigger => (
             "\"manual\"",
@@ -296,11 +223,7 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
         }
         ("jobs.*", _) => {
             header = "jobs.a".to_owned();
-            need(&[
-                ("kind", "\"command\""),
-                ("program", "\"x\""),
-                ("trigger", "\"manual\""),
-            ]);
+            need(&[("kind", "\"command\""), ("program", "\"x\""), ("trigger", "\"manual\"")]);
         }
         ("jobs.*.budget", _) => header = "jobs.dream.budget".to_owned(),
         ("jobs.*.day_budget", _) => header = "jobs.dream.day_budget".to_owned(),
@@ -315,10 +238,7 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
         }
         ("prices.*", _) => {
             header = "prices.a".to_owned();
-            need(&[
-                ("input_cost_per_token", "0"),
-                ("output_cost_per_token", "0"),
-            ]);
+            need(&[("input_cost_per_token", "0"), ("output_cost_per_token", "0")]);
         }
         ("backends.*", _) => {
             header = "backends.a".to_owned();
@@ -354,15 +274,9 @@ fn resolved(bytes: &[u8]) -> Result<Config, Failure> {
     let none = folder.path().join("none.toml");
     // The daemon's table is the user's alone.
     let text = String::from_utf8_lossy(bytes);
-    let users = [
-        "[daemon]",
-        "[retention]",
-        "[pools.",
-        "[prices.",
-        "\nheartbeat =",
-    ]
-    .into_iter()
-    .any(|table| text.contains(table));
+    let users = ["[daemon]", "[retention]", "[pools.", "[prices.", "\nheartbeat ="]
+        .into_iter()
+        .any(|table| text.contains(table));
     load(&Stack {
         user: if users { &path } else { &none },
         project: (!users).then_some(path.as_path()),
@@ -414,61 +328,29 @@ fn the_reader_takes_just_the_keys_of_the_table() {
         ("[day.budget]\n".to_owned(), "day.budget.", ""),
         ("[daemon]\n".to_owned(), "daemon.", ""),
         ("[retention]\n".to_owned(), "retention.", ""),
-        (
-            "[backends.a]\ntype = \"builtin\"\n".to_owned(),
-            "backends.*.",
-            "",
-        ),
+        ("[backends.a]\ntype = \"builtin\"\n".to_owned(), "backends.*.", ""),
         ("[groups.a]\nslots = 1\n".to_owned(), "groups.*.", ""),
         ("[notify]\n".to_owned(), "notify.", ""),
-        (
-            "[channels.a]\ntype = \"desktop\"\n".to_owned(),
-            "channels.*.",
-            "",
-        ),
+        ("[channels.a]\ntype = \"desktop\"\n".to_owned(), "channels.*.", ""),
         ("[defaults]\n".to_owned(), "defaults.", ""),
         ("[jobs.dream.budget]\n".to_owned(), "jobs.*.budget.", ""),
-        (
-            "[jobs.dream.day_budget]\n".to_owned(),
-            "jobs.*.day_budget.",
-            "",
-        ),
+        ("[jobs.dream.day_budget]\n".to_owned(), "jobs.*.day_budget.", ""),
         ("[pools.a]\nunlimited = true\n".to_owned(), "pools.*.", ""),
         ("[pools.a.day]\n".to_owned(), "pools.*.day.", ""),
         ("[pools.a.week]\n".to_owned(), "pools.*.week.", ""),
         ("[pools.a.window]\n".to_owned(), "pools.*.window.", ""),
         ("[prices.a]\n".to_owned(), "prices.*.", ""),
         ("[jobs.dream]\n".to_owned(), "jobs.*.", "dream"),
-        (
-            "[jobs.a]\nkind = \"command\"\nprogram = \"x\"\n".to_owned(),
-            "jobs.*.",
-            "command",
-        ),
+        ("[jobs.a]\nkind = \"command\"\nprogram = \"x\"\n".to_owned(), "jobs.*.", "command"),
         (
             "[jobs.a]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"x\"\n".to_owned(),
             "jobs.*.",
             "prompt",
         ),
-        (
-            "[jobs.a]\nkind = \"lifecycle\"\n".to_owned(),
-            "jobs.*.",
-            "lifecycle",
-        ),
-        (
-            "[jobs.a]\nkind = \"audit\"\n".to_owned(),
-            "jobs.*.",
-            "audit",
-        ),
-        (
-            "[jobs.a]\nkind = \"overnight\"\n".to_owned(),
-            "jobs.*.",
-            "overnight",
-        ),
-        (
-            "[jobs.a]\nkind = \"curator\"\n".to_owned(),
-            "jobs.*.",
-            "curator",
-        ),
+        ("[jobs.a]\nkind = \"lifecycle\"\n".to_owned(), "jobs.*.", "lifecycle"),
+        ("[jobs.a]\nkind = \"audit\"\n".to_owned(), "jobs.*.", "audit"),
+        ("[jobs.a]\nkind = \"overnight\"\n".to_owned(), "jobs.*.", "overnight"),
+        ("[jobs.a]\nkind = \"curator\"\n".to_owned(), "jobs.*.", "curator"),
         ("[curator]\n".to_owned(), "curator.", ""),
     ];
     for (text, table, kind) in cases {
@@ -511,11 +393,8 @@ fn the_default_documents_every_key_and_no_other() {
             || key.path.starts_with("jobs.*.")
                 && (keys::is_shared(last(key)) || ["zone", "success_within"].contains(&last(key)))
     };
-    let wanted: BTreeSet<String> = all()
-        .iter()
-        .filter(|key| !shared(key))
-        .map(|key| key.path.clone())
-        .collect();
+    let wanted: BTreeSet<String> =
+        all().iter().filter(|key| !shared(key)).map(|key| key.path.clone()).collect();
     found.retain(|path| {
         !path.starts_with("jobs.*.budget.") && !path.starts_with("jobs.*.day_budget.")
     });
@@ -539,19 +418,14 @@ fn leaves(table: &Table, path: &mut Vec<String>, found: &mut BTreeSet<String>) {
 
 #[test]
 fn a_run_is_never_given_what_the_database_keeps() {
-    let plain = resolved(b"[groups.few]\nslots = 2\n")
-        .unwrap()
-        .job_rows()
-        .unwrap();
+    let plain = resolved(b"[groups.few]\nslots = 2\n").unwrap().job_rows().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runner.toml");
     fs::write(&path, "[groups.few]\nslots = 2\n").unwrap();
     let (mut taken, mut refused) = (0, 0);
     for key in all() {
-        let name = key
-            .path
-            .replace("jobs.*", "jobs.dream")
-            .replace("backends.*", "backends.builtin");
+        let name =
+            key.path.replace("jobs.*", "jobs.dream").replace("backends.*", "backends.builtin");
         let name = name.replace("groups.*", "groups.few");
         let name = name
             .replace("pools.*", "pools.local")
@@ -559,9 +433,7 @@ fn a_run_is_never_given_what_the_database_keeps() {
             .replace("channels.*", "channels.a");
         for reach in [OverrideScope::Run, OverrideScope::Look] {
             let mut overrides = Overrides::default();
-            overrides
-                .add_flags(&[format!("{name}={}", values(&key).0)])
-                .unwrap();
+            overrides.add_flags(&[format!("{name}={}", values(&key).0)]).unwrap();
             overrides.reach = reach;
             let stack = Stack {
                 user: &folder.path().join("none"),
@@ -576,9 +448,7 @@ fn a_run_is_never_given_what_the_database_keeps() {
                 (Err(failure), OverrideScope::Run) => {
                     assert_eq!(failure.exit, Exit::Usage, "{name}");
                     assert!(
-                        failure
-                            .to_string()
-                            .starts_with(&format!("--config {name}: ")),
+                        failure.to_string().starts_with(&format!("--config {name}: ")),
                         "{failure}"
                     );
                     refused += 1;

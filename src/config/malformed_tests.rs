@@ -30,35 +30,19 @@ fn every_mistyped_key_is_named_with_its_place() {
                 let (text, line) = file(key, &slip, values(key).0);
                 let error = resolved(text.as_bytes()).unwrap_err();
                 // A key that must be there is missed in its table.
-                let needed = [
-                    "kind",
-                    "type",
-                    "program",
-                    "prompt",
-                    "to",
-                    "slots",
-                    "url",
-                    "recipient",
-                ]
-                .contains(&name);
+                let needed =
+                    ["kind", "type", "program", "prompt", "to", "slots", "url", "recipient"]
+                        .contains(&name);
                 let named = line_named(&error, &text);
                 assert!(named == line || needed && named == 1, "{text}: {error}");
                 count += 1;
-                hinted += usize::from(
-                    error
-                        .to_string()
-                        .contains(&format!("did you mean {name:?}?")),
-                );
+                hinted +=
+                    usize::from(error.to_string().contains(&format!("did you mean {name:?}?")));
             }
         }
     }
-    print_line(&format!(
-        "mistyped keys: {count}, {hinted} with the right one named"
-    ));
-    assert!(
-        count > 300 && hinted * 10 > count * 8,
-        "{hinted} of {count}"
-    );
+    print_line(&format!("mistyped keys: {count}, {hinted} with the right one named"));
+    assert!(count > 300 && hinted * 10 > count * 8, "{hinted} of {count}");
 }
 
 #[test]
@@ -100,24 +84,13 @@ fn broken_texts_are_named_with_their_place() {
     let mut each = |bytes: &[u8]| match resolved(bytes) {
         Ok(_) => fine += 1,
         Err(error) => {
-            line_named(
-                &error,
-                &String::from_utf8_lossy(&bytes[..bytes.len().min(200)]),
-            );
+            line_named(&error, &String::from_utf8_lossy(&bytes[..bytes.len().min(200)]));
             refused += 1;
         }
     };
     for at in (0..whole.len()).step_by(11) {
         each(&whole.as_bytes()[..at]);
-        for broken in [
-            &b"\0"[..],
-            b"\xff",
-            b"\r",
-            b"\"",
-            b"]",
-            b"\n[night]\n",
-            b"=\x1b[2J",
-        ] {
+        for broken in [&b"\0"[..], b"\xff", b"\r", b"\"", b"]", b"\n[night]\n", b"=\x1b[2J"] {
             let bytes = [&whole.as_bytes()[..at], broken, &whole.as_bytes()[at..]].concat();
             each(&bytes);
         }
@@ -151,9 +124,7 @@ fn broken_texts_are_named_with_their_place() {
     for text in odd {
         each(text.as_bytes());
     }
-    print_line(&format!(
-        "broken texts: {refused} refused, {fine} still good"
-    ));
+    print_line(&format!("broken texts: {refused} refused, {fine} still good"));
     assert!(refused > 300, "{refused}");
 }
 
@@ -169,9 +140,7 @@ fn ten_megabytes_change_nothing() {
     let long = format!("[night]\nat = \"{}\"\n", "x".repeat(10_000_000));
     let error = resolved(long.as_bytes()).unwrap_err();
     assert_eq!(line_named(&error, "a long value"), 2);
-    let many: String = (0..400_000)
-        .map(|n| format!("key{n} = \"some text\"\n"))
-        .collect();
+    let many: String = (0..400_000).map(|n| format!("key{n} = \"some text\"\n")).collect();
     let error = resolved(many.as_bytes()).unwrap_err();
     assert_eq!(line_named(&error, "many keys"), 1);
     assert!(error.message().len() < 2_000, "the drawing is small");

@@ -147,15 +147,8 @@ impl Config {
                 zone,
                 night: Some(self.night.length),
             },
-            TriggerSpec::Lifecycle => Schedule {
-                zone,
-                ..Schedule::manual()
-            },
-            TriggerSpec::Clock(trigger) => Schedule {
-                trigger: trigger.clone(),
-                zone,
-                night: None,
-            },
+            TriggerSpec::Lifecycle => Schedule { zone, ..Schedule::manual() },
+            TriggerSpec::Clock(trigger) => Schedule { trigger: trigger.clone(), zone, night: None },
         }
     }
 }
@@ -177,11 +170,7 @@ pub fn file(path: &Path) -> Result<Option<(String, Table)>, Failure> {
     let Some(text) = read(path)? else {
         return Ok(None);
     };
-    let layer = Layer {
-        name: "project",
-        path: path.to_owned(),
-        text: text.into(),
-    };
+    let layer = Layer { name: "project", path: path.to_owned(), text: text.into() };
     let table = parse(&layer)?;
     Ok(Some((layer.text.into_owned(), table)))
 }
@@ -252,11 +241,9 @@ fn texts(stack: &Stack<'_>) -> Result<Sources, ConfigMistake> {
     };
     let beside = stack.project.and_then(Path::parent);
     let foreign = beside.map(|folder| folder.join(ctxrc::FILE));
-    for (name, path) in [
-        ("user", Some(stack.user)),
-        (ctxrc::NAME, foreign.as_deref()),
-        ("project", stack.project),
-    ] {
+    for (name, path) in
+        [("user", Some(stack.user)), (ctxrc::NAME, foreign.as_deref()), ("project", stack.project)]
+    {
         let Some(path) = path else { continue };
         if name == ctxrc::NAME && is_empty_folder(path) {
             // The sandbox of a running job holds the place of a file that is not there.
@@ -267,11 +254,7 @@ fn texts(stack: &Stack<'_>) -> Result<Sources, ConfigMistake> {
             _ => read(path),
         };
         if let Some(text) = text? {
-            sources.layers.push(Layer {
-                name,
-                path: path.to_owned(),
-                text: text.into(),
-            });
+            sources.layers.push(Layer { name, path: path.to_owned(), text: text.into() });
         }
     }
     Ok(sources)
@@ -323,11 +306,8 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, ConfigMistak
             let mut section = Section::of("project", &mut table, sources);
             let id = section.text("id")?;
             section.finish()?;
-            id.map(|id| {
-                id.parse()
-                    .map_err(|error| top.wrong("project.id", &format!("{error}")))
-            })
-            .transpose()?
+            id.map(|id| id.parse().map_err(|error| top.wrong("project.id", &format!("{error}"))))
+                .transpose()?
         }
         None => None,
     };
@@ -380,10 +360,8 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, ConfigMistak
             return Err(top.wrong(&path, "it must be a table"));
         };
         if name == REPORT_JOB || !good_name(&name) {
-            return Err(top.wrong(
-                &path,
-                "a job's name has letters, digits, - and _, and is not \"report\"",
-            ));
+            return Err(top
+                .wrong(&path, "a job's name has letters, digits, - and _, and is not \"report\""));
         }
         let job = job::job(&name, table, &around)?;
         if !backends.contains_key(&job.spec.backend) {
@@ -439,10 +417,7 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, ConfigMistak
 }
 
 fn good_name(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
 fn night(mut table: Table, sources: &Sources) -> Result<Night, ConfigMistake> {

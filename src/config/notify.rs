@@ -150,10 +150,7 @@ pub(super) fn read(
             let all = AlertKind::ALL.map(AlertKind::as_str);
             let near = nearest(word, all)
                 .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-            let why = format!(
-                "there is no {word:?} to be told of ({}){near}",
-                all.join(", ")
-            );
+            let why = format!("there is no {word:?} to be told of ({}){near}", all.join(", "));
             section.wrong("notify.on", &why)
         })?;
         on.insert(kind);
@@ -210,9 +207,8 @@ const OWN: [(&str, &[&str]); 8] = [
 
 fn channel(path: &str, section: &mut Section<'_>) -> Result<Channel, ConfigMistake> {
     let of = |types: &str| format!("a channel has a type ({types})");
-    let kind = section
-        .text("type")?
-        .ok_or_else(|| section.wrong(path, &of(&CHANNELS.join(", "))))?;
+    let kind =
+        section.text("type")?.ok_or_else(|| section.wrong(path, &of(&CHANNELS.join(", "))))?;
     if !CHANNELS.contains(&kind.as_str()) {
         let near = nearest(&kind, CHANNELS)
             .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
@@ -308,7 +304,7 @@ pub fn checked_url(text: &str) -> Result<reqwest::Url, String> {
     let url: reqwest::Url = text.parse().map_err(|_| wrong.to_owned())?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(
-            "an address with a password in it is read by every log; use env:NAME".to_owned(),
+            "an address with a password in it is read by every log; use env:NAME".to_owned()
         );
     }
     match url.scheme() {
@@ -338,9 +334,7 @@ fn secret(text: &str) -> Result<Secret, String> {
 
 fn variable(text: &str) -> Result<String, String> {
     let mut chars = text.chars();
-    let good = chars
-        .next()
-        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+    let good = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_');
     match good {
         true => Ok(text.to_owned()),
@@ -359,9 +353,7 @@ fn address(text: &str) -> Result<String, String> {
         .is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'));
     match good && text.chars().all(plain) && !text.starts_with('-') && text.len() <= 254 {
         true => Ok(text.to_owned()),
-        false => Err(format!(
-            "{text:?} is no plain mail address (like me@example.org)"
-        )),
+        false => Err(format!("{text:?} is no plain mail address (like me@example.org)")),
     }
 }
 

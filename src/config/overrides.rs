@@ -87,10 +87,7 @@ impl Overrides {
             list.push(variable(&name, &text)?);
         }
         list.sort_by(|a, b| a.said.cmp(&b.said));
-        Ok(Self {
-            list,
-            reach: OverrideScope::Run,
-        })
+        Ok(Self { list, reach: OverrideScope::Run })
     }
 
     /// Adds those of a command line, `KEY=VALUE` each.
@@ -126,11 +123,7 @@ impl Overrides {
     pub fn honoured(&self) -> Result<(), Failure> {
         for one in &self.list {
             let path = match one.layer {
-                "environment" => one
-                    .path
-                    .iter()
-                    .map(|part| part.to_ascii_lowercase())
-                    .collect(),
+                "environment" => one.path.iter().map(|part| part.to_ascii_lowercase()).collect(),
                 _ => one.path.clone(),
             };
             let mut leaves = Vec::new();
@@ -230,12 +223,7 @@ fn variable(name: &OsStr, text: &OsStr) -> Result<Override, Failure> {
         .map(|rest| rest.split("__").map(str::to_owned).collect());
     match parts {
         Some(path) if path.len() <= PARTS && path.iter().all(|part| !part.is_empty()) => {
-            Ok(Override {
-                layer: "environment",
-                said,
-                path,
-                text: text.to_owned(),
-            })
+            Ok(Override { layer: "environment", said, path, text: text.to_owned() })
         }
         _ => Err(Failure::configuration(format!(
             "{said} is no setting: the parts of its name are joined by two underscores, like \
@@ -252,10 +240,8 @@ fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
     let mut table = Some(merged);
     let mut path = Vec::new();
     for part in &one.path {
-        let mut alike = table
-            .into_iter()
-            .flat_map(Table::keys)
-            .filter(|key| folded(key) == folded(part));
+        let mut alike =
+            table.into_iter().flat_map(Table::keys).filter(|key| folded(key) == folded(part));
         let name = match (alike.next(), alike.next()) {
             (Some(first), Some(second)) => {
                 return Err(one.refuse(&format!("it may mean {first:?} or {second:?}")));
@@ -263,17 +249,12 @@ fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
             (Some(name), None) => name.clone(),
             (None, _) => part.to_ascii_lowercase(),
         };
-        table = table
-            .and_then(|table| table.get(&name))
-            .and_then(Value::as_table);
+        table = table.and_then(|table| table.get(&name)).and_then(Value::as_table);
         path.push(name);
     }
     // Named here, for the merge would only say that a job has no kind.
-    if let [group @ ("jobs" | "backends"), name, _, ..] = path
-        .iter()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .as_slice()
+    if let [group @ ("jobs" | "backends"), name, _, ..] =
+        path.iter().map(String::as_str).collect::<Vec<_>>().as_slice()
         && let Some(known) = merged.get(*group).and_then(Value::as_table)
         && !known.contains_key(*name)
     {
@@ -311,9 +292,7 @@ pub(super) fn insert<'k>(
             table.insert(key.to_owned(), value);
             return true;
         }
-        let inner = table
-            .entry(key.to_owned())
-            .or_insert_with(|| Value::Table(Table::new()));
+        let inner = table.entry(key.to_owned()).or_insert_with(|| Value::Table(Table::new()));
         match inner {
             Value::Table(inner) => table = inner,
             _ => return false,
@@ -348,14 +327,7 @@ mod tests {
         assert_eq!(value("true"), Value::Boolean(true));
         assert_eq!(value("[\"a\"]"), Value::Array(vec![text("a")]));
         assert_eq!(value("\"3\""), text("3"));
-        for plain in [
-            "30m",
-            "two words",
-            "02:30",
-            "2026-11-21",
-            "",
-            "1\nother = 2",
-        ] {
+        for plain in ["30m", "two words", "02:30", "2026-11-21", "", "1\nother = 2"] {
             assert_eq!(value(plain), text(plain));
         }
     }
@@ -366,62 +338,28 @@ mod tests {
         )
         .unwrap();
         let variables = [(name, text), ("RUNNER_LOG", "debug"), ("RUNNER", "x")];
-        let variables = variables
-            .into_iter()
-            .map(|(name, text)| (name.into(), text.into()));
+        let variables = variables.into_iter().map(|(name, text)| (name.into(), text.into()));
         let mut sources = Sources::default();
         Overrides::of_environment(variables)?.lay_over(&mut merged, &mut sources)?;
-        Ok(sources
-            .given
-            .into_iter()
-            .map(|given| (given.key, given.said))
-            .collect())
+        Ok(sources.given.into_iter().map(|given| (given.key, given.said)).collect())
     }
 
     #[test]
     fn a_variables_name_finds_what_is_there() {
         for (name, text, key) in [
-            (
-                "RUNNER_CONFIG__NIGHT__BUDGET__CALLS",
-                "3",
-                "night.budget.calls",
-            ),
-            (
-                "RUNNER_CONFIG__JOBS__MY_JOB__TIMEOUT",
-                "5m",
-                "jobs.My-Job.timeout",
-            ),
-            (
-                "RUNNER_CONFIG__jobs__My-Job__timeout",
-                "5m",
-                "jobs.My-Job.timeout",
-            ),
-            (
-                "RUNNER_CONFIG__DAY",
-                "{ budget = { calls = 3 } }",
-                "day.budget.calls",
-            ),
+            ("RUNNER_CONFIG__NIGHT__BUDGET__CALLS", "3", "night.budget.calls"),
+            ("RUNNER_CONFIG__JOBS__MY_JOB__TIMEOUT", "5m", "jobs.My-Job.timeout"),
+            ("RUNNER_CONFIG__jobs__My-Job__timeout", "5m", "jobs.My-Job.timeout"),
+            ("RUNNER_CONFIG__DAY", "{ budget = { calls = 3 } }", "day.budget.calls"),
         ] {
             let given = of(name, text).unwrap();
             assert_eq!(given, [(key.to_owned(), name.to_owned())]);
         }
         for (name, text, why) in [
-            (
-                "RUNNER_CONFIG__JOBS__A_B__TIMEOUT",
-                "5m",
-                "\"a-b\" or \"a_b\"",
-            ),
-            (
-                "RUNNER_CONFIG__JOBS__MYJOB__TIMEOUT",
-                "5m",
-                "did you mean \"My-Job\"",
-            ),
+            ("RUNNER_CONFIG__JOBS__A_B__TIMEOUT", "5m", "\"a-b\" or \"a_b\""),
+            ("RUNNER_CONFIG__JOBS__MYJOB__TIMEOUT", "5m", "did you mean \"My-Job\""),
             ("RUNNER_CONFIG__NIGHT__AT__X", "3", "schedule"),
-            (
-                "RUNNER_CONFIG__JOBS",
-                "{ My-Job = { kind = \"dream\" } }",
-                "schedule",
-            ),
+            ("RUNNER_CONFIG__JOBS", "{ My-Job = { kind = \"dream\" } }", "schedule"),
             ("RUNNER_CONFIG__DAEMON__DRAIN", "3s", "the user's file"),
             ("RUNNER_CONFIG__", "3", "two underscores"),
             ("RUNNER_CONFIG", "3", "two underscores"),

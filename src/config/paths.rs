@@ -41,28 +41,18 @@ pub(super) fn check(
     lifecycle: &Files,
     sources: &Sources,
 ) -> Result<(), ConfigMistake> {
-    let nights = jobs
-        .iter()
-        .filter_map(|(name, job)| Some((name, job.spec.kind.of::<OvernightSpec>()?)));
+    let nights =
+        jobs.iter().filter_map(|(name, job)| Some((name, job.spec.kind.of::<OvernightSpec>()?)));
     let nights: Vec<(&String, &OvernightSpec)> = nights.collect();
     if nights.is_empty() {
         return Ok(());
     }
     let mut others = vec![
-        (
-            "curator.worker_dir".to_owned(),
-            curator.spec.worker_dir.clone(),
-        ),
+        ("curator.worker_dir".to_owned(), curator.spec.worker_dir.clone()),
         ("curator.ideas".to_owned(), curator.spec.ideas.clone()),
-        (
-            "curator.learnings".to_owned(),
-            curator.spec.learnings.clone(),
-        ),
+        ("curator.learnings".to_owned(), curator.spec.learnings.clone()),
         ("lifecycle.steps".to_owned(), lifecycle.steps.clone()),
-        (
-            "lifecycle.daydreams".to_owned(),
-            lifecycle.daydreams.clone(),
-        ),
+        ("lifecycle.daydreams".to_owned(), lifecycle.daydreams.clone()),
     ];
     for (name, job) in jobs {
         let paths = job.spec.kind.paths().into_iter();

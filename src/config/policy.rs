@@ -41,11 +41,7 @@ pub(super) fn groups(table: Table, sources: &Sources) -> Result<Groups, ConfigMi
             return Err(wrong(sources, &path, "it must be a table"));
         };
         if !good_name(&name) {
-            return Err(wrong(
-                sources,
-                &path,
-                "a group's name has letters, digits, - and _",
-            ));
+            return Err(wrong(sources, &path, "a group's name has letters, digits, - and _"));
         }
         let mut section = Section::of(&path, &mut table, sources);
         let slots = small(&mut section, "slots", 1)?;
@@ -69,20 +65,13 @@ pub(super) fn defaults(
         policy.group.slots = *slots;
     }
     let mut section = Section::of("defaults", &mut table, sources);
-    let zone = section
-        .parsed("zone", units::zone)?
-        .unwrap_or_else(|| zone.to_owned());
+    let zone = section.parsed("zone", units::zone)?.unwrap_or_else(|| zone.to_owned());
     lay_over(&mut policy, &mut section, groups)?;
     let mut sandbox = SandboxSettings::default();
     sandbox::lay_over(&mut sandbox, &mut section)?;
     let keep_awake = section.flag("keep_awake")?;
     section.finish()?;
-    Ok(Defaults {
-        policy,
-        zone,
-        sandbox,
-        keep_awake,
-    })
+    Ok(Defaults { policy, zone, sandbox, keep_awake })
 }
 
 /// Applies the settings of this table to `policy`.
@@ -91,42 +80,21 @@ pub(super) fn lay_over(
     section: &mut Section<'_>,
     groups: &Groups,
 ) -> Result<(), ConfigMistake> {
-    let which = [
-        ("none", CatchUpScope::None),
-        ("last", CatchUpScope::Last),
-        ("all", CatchUpScope::All),
-    ];
-    let overlap = [
-        ("skip", Overlap::Skip),
-        ("queue", Overlap::Queue),
-        ("replace", Overlap::Replace),
-    ];
+    let which =
+        [("none", CatchUpScope::None), ("last", CatchUpScope::Last), ("all", CatchUpScope::All)];
+    let overlap =
+        [("skip", Overlap::Skip), ("queue", Overlap::Queue), ("replace", Overlap::Replace)];
     let catch_up = &mut policy.catch_up;
-    lay(
-        &mut catch_up.which,
-        section.parsed("catch_up", |text| one_of(text, &which))?,
-    );
-    lay(
-        &mut catch_up.window,
-        section.parsed("catch_up_window", units::duration)?,
-    );
+    lay(&mut catch_up.which, section.parsed("catch_up", |text| one_of(text, &which))?);
+    lay(&mut catch_up.window, section.parsed("catch_up_window", units::duration)?);
     lay(&mut catch_up.cap, small(section, "catch_up_cap", 1)?);
-    lay(
-        &mut catch_up.stagger,
-        section.parsed("stagger", units::wait)?,
-    );
-    lay(
-        &mut policy.overlap,
-        section.parsed("overlap", |text| one_of(text, &overlap))?,
-    );
+    lay(&mut catch_up.stagger, section.parsed("stagger", units::wait)?);
+    lay(&mut policy.overlap, section.parsed("overlap", |text| one_of(text, &overlap))?);
     lay(
         &mut policy.start_within,
         section.parsed("start_within", |text| or_none(text, units::duration))?,
     );
-    lay(
-        &mut policy.quiet,
-        section.parsed("quiet", |text| or_none(text, quiet))?,
-    );
+    lay(&mut policy.quiet, section.parsed("quiet", |text| or_none(text, quiet))?);
     lay(
         &mut policy.min_interval,
         section.parsed("min_interval", |text| or_none(text, units::duration))?,
@@ -140,10 +108,7 @@ pub(super) fn lay_over(
     if let Some(load) = section.number("max_load")? {
         policy.max_load = load_limit(load).map_err(|most| too_big(section, "max_load", most))?;
     }
-    lay(
-        &mut policy.group,
-        section.parsed("group", |name| group(name, groups))?,
-    );
+    lay(&mut policy.group, section.parsed("group", |name| group(name, groups))?);
     if let Some(priority) = section.integer("priority")? {
         policy.priority = i32::try_from(priority)
             .map_err(|_| section.wrong(&section.full("priority"), "it is out of all measure"))?;
@@ -154,9 +119,7 @@ pub(super) fn lay_over(
         let refuse = |why: &str| section.wrong(&section.full("backoff"), why);
         policy.retry.backoff = waits.map_err(|why| refuse(&why))?;
         if policy.retry.backoff.is_empty() {
-            return Err(refuse(
-                "it must have one wait at least; retries = 0 is never",
-            ));
+            return Err(refuse("it must have one wait at least; retries = 0 is never"));
         }
     }
     Ok(())
@@ -175,10 +138,7 @@ fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
     let near = nearest(text, known.iter().copied())
         .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-    Err(format!(
-        "it must be one of {}, it is {text:?}{near}",
-        known.join(", ")
-    ))
+    Err(format!("it must be one of {}, it is {text:?}{near}", known.join(", ")))
 }
 
 fn or_none<T>(
@@ -207,10 +167,7 @@ fn quiet(text: &str) -> Result<Quiet, String> {
 
 fn group(name: &str, groups: &Groups) -> Result<ConcurrencyGroup, String> {
     match groups.get(name) {
-        Some(slots) => Ok(ConcurrencyGroup {
-            name: name.to_owned(),
-            slots: *slots,
-        }),
+        Some(slots) => Ok(ConcurrencyGroup { name: name.to_owned(), slots: *slots }),
         None => {
             let near = nearest(name, groups.keys().map(String::as_str))
                 .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
@@ -244,10 +201,8 @@ fn small(
     };
     let count = u32::try_from(count).map_err(|_| too_big(section, key, "4294967295"))?;
     if count < least {
-        return Err(section.wrong(
-            &section.full(key),
-            &format!("it must be {least} at least, it is {count}"),
-        ));
+        return Err(section
+            .wrong(&section.full(key), &format!("it must be {least} at least, it is {count}")));
     }
     Ok(Some(count))
 }

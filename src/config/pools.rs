@@ -69,16 +69,7 @@ pub(super) fn pools(
                 "it bounds nothing: give it a day, a week or a window, or write unlimited = true";
             return Err(wrong(sources, &path, why));
         }
-        pools.insert(
-            name,
-            Pool {
-                zone,
-                overage,
-                day,
-                week,
-                window,
-            },
-        );
+        pools.insert(name, Pool { zone, overage, day, week, window });
     }
     Ok(pools)
 }
@@ -155,11 +146,7 @@ fn read(table: Table, mut prices: Prices, sources: &Sources) -> Result<Prices, C
             return Err(wrong(sources, &path, why));
         };
         let cached = cached.or(known.and_then(|price| price.cached));
-        let price = Price {
-            input,
-            output,
-            cached,
-        };
+        let price = Price { input, output, cached };
         prices.0.insert(model, price);
     }
     Ok(prices)
@@ -193,10 +180,7 @@ mod tests {
         assert!(prices.0.len() > 10);
         for (model, price) in &prices.0 {
             assert!(price.input > 0 && price.output > price.input, "{model}");
-            assert!(
-                price.cached.is_some_and(|cached| cached < price.input),
-                "{model}"
-            );
+            assert!(price.cached.is_some_and(|cached| cached < price.input), "{model}");
         }
         let sonnet = prices.of("claude-sonnet-4-5-20250929").unwrap();
         assert_eq!((sonnet.input, sonnet.output), (3_000_000, 15_000_000));

@@ -59,9 +59,7 @@ pub fn over(folder: &Path, config: &Config) -> Result<Listed, Failure> {
         Err(error) => return Err(bad(error.to_string())),
     };
     let mut text = Vec::new();
-    file.take(LARGEST + 1)
-        .read_to_end(&mut text)
-        .map_err(|error| bad(error.to_string()))?;
+    file.take(LARGEST + 1).read_to_end(&mut text).map_err(|error| bad(error.to_string()))?;
     if text.len() as u64 > LARGEST {
         return Err(bad(format!("it is larger than {LARGEST} bytes")));
     }
@@ -107,11 +105,7 @@ mod tests {
     fn an_entry_is_a_price_with_two_rates_and_nothing_else() {
         let good = json!({"input_cost_per_token": 1.25e-06, "output_cost_per_token": 1e-05,
             "cache_read_input_token_cost": 1.25e-07, "litellm_provider": "openai", "mode": "chat"});
-        let wanted = Price {
-            input: 1_250_000,
-            output: 10_000_000,
-            cached: Some(125_000),
-        };
+        let wanted = Price { input: 1_250_000, output: 10_000_000, cached: Some(125_000) };
         assert_eq!(price(&good), Some(wanted));
         for bad in [
             json!({"input_cost_per_token": 1e-6}),

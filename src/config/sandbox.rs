@@ -21,12 +21,7 @@ pub struct SandboxSettings {
 
 impl Default for SandboxSettings {
     fn default() -> Self {
-        Self {
-            off: false,
-            network: None,
-            max_file: 1_000_000_000,
-            max_folder: 4_000_000_000,
-        }
+        Self { off: false, network: None, max_file: 1_000_000_000, max_folder: 4_000_000_000 }
     }
 }
 

@@ -43,11 +43,7 @@ fn table(path: &str, keys: &[Key], default: &Value) -> Value {
             continue;
         };
         let first = rest.split('.').next().unwrap_or(rest);
-        let inner = if path.is_empty() {
-            first.to_owned()
-        } else {
-            format!("{path}.{first}")
-        };
+        let inner = if path.is_empty() { first.to_owned() } else { format!("{path}.{first}") };
         if first == "*" {
             names = Some(inner);
         } else if rest == first {

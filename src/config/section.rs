@@ -18,18 +18,11 @@ pub(super) struct Section<'a> {
 
 impl<'a> Section<'a> {
     pub(super) fn of(path: &'a str, table: &'a mut Table, sources: &'a Sources) -> Self {
-        Self {
-            path,
-            table,
-            sources,
-            known: Vec::new(),
-        }
+        Self { path, table, sources, known: Vec::new() }
     }
 
     pub(super) fn text(&mut self, key: &'static str) -> Result<Option<String>, ConfigMistake> {
-        self.take(key, "text in quotes", |value| {
-            value.as_str().map(str::to_owned)
-        })
+        self.take(key, "text in quotes", |value| value.as_str().map(str::to_owned))
     }
 
     pub(super) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, ConfigMistake> {
@@ -51,13 +44,8 @@ impl<'a> Section<'a> {
     /// Takes a key as a number of at least 0.
     pub(super) fn number(&mut self, key: &'static str) -> Result<Option<f64>, ConfigMistake> {
         self.take(key, "a number of at least 0", |value| {
-            #[allow(
-                clippy::cast_precision_loss,
-                reason = "money in dollars is far below 2^52"
-            )]
-            let number = value
-                .as_float()
-                .or_else(|| value.as_integer().map(|n| n as f64));
+            #[allow(clippy::cast_precision_loss, reason = "money in dollars is far below 2^52")]
+            let number = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
             number.filter(|n| n.is_finite() && *n >= 0.0)
         })
     }
@@ -67,11 +55,7 @@ impl<'a> Section<'a> {
         key: &'static str,
     ) -> Result<Option<Vec<String>>, ConfigMistake> {
         self.take(key, "a list of texts", |value| {
-            value
-                .as_array()?
-                .iter()
-                .map(|item| item.as_str().map(str::to_owned))
-                .collect()
+            value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect()
         })
     }
 
@@ -108,10 +92,7 @@ impl<'a> Section<'a> {
         };
         match read(&value) {
             Some(read) => Ok(Some(read)),
-            None => Err(self.wrong(
-                &self.full(key),
-                &format!("it must be {shape}, it is {value}"),
-            )),
+            None => Err(self.wrong(&self.full(key), &format!("it must be {shape}, it is {value}"))),
         }
     }
 
@@ -124,9 +105,7 @@ impl<'a> Section<'a> {
         let Some(text) = self.text(key)? else {
             return Ok(None);
         };
-        read(&text)
-            .map(Some)
-            .map_err(|why| self.wrong(&self.full(key), &why))
+        read(&text).map(Some).map_err(|why| self.wrong(&self.full(key), &why))
     }
 
     /// Returns the keys that were read so far.
@@ -145,11 +124,7 @@ impl<'a> Section<'a> {
 
     /// Returns the full name of a key.
     pub(super) fn full(&self, key: &str) -> String {
-        if self.path.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{}.{key}", self.path)
-        }
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
     /// Refuses what nobody took.

@@ -32,31 +32,19 @@ impl SourceLocation {
         let column = text[begin..start].chars().count() + 1;
         let whole = text[begin..].split('\n').next().unwrap_or_default();
         let whole = whole.strip_suffix('\r').unwrap_or(whole);
-        let marked = text[start..end]
-            .split('\n')
-            .next()
-            .map_or(0, |part| part.trim_end().chars().count());
-        Self {
-            line,
-            column,
-            drawing: draw(line, whole, column - 1, marked.max(1)),
-        }
+        let marked =
+            text[start..end].split('\n').next().map_or(0, |part| part.trim_end().chars().count());
+        Self { line, column, drawing: draw(line, whole, column - 1, marked.max(1)) }
     }
 }
 
 /// Draws the line with a mark under `marked` characters from `from` on.
 fn draw(line: usize, whole: &str, from: usize, marked: usize) -> String {
     let length = whole.chars().count();
-    let skipped = if length > SHOWN {
-        from.saturating_sub(BEFORE)
-    } else {
-        0
-    };
+    let skipped = if length > SHOWN { from.saturating_sub(BEFORE) } else { 0 };
     let shown: String = whole.chars().skip(skipped).take(SHOWN).collect();
-    let (left, right) = (
-        if skipped > 0 { "…" } else { "" },
-        if length > skipped + SHOWN { "…" } else { "" },
-    );
+    let (left, right) =
+        (if skipped > 0 { "…" } else { "" }, if length > skipped + SHOWN { "…" } else { "" });
     let before = from - skipped;
     // A tab stays a tab, and a wide character is two columns, so that the mark stands below it.
     let mut pad = " ".repeat(left.chars().count());
@@ -66,12 +54,8 @@ fn draw(line: usize, whole: &str, from: usize, marked: usize) -> String {
             c => pad.push_str(&" ".repeat(c.width().unwrap_or(1))),
         }
     }
-    let carets: usize = shown
-        .chars()
-        .skip(before)
-        .take(marked)
-        .map(|c| c.width().unwrap_or(1))
-        .sum();
+    let carets: usize =
+        shown.chars().skip(before).take(marked).map(|c| c.width().unwrap_or(1)).sum();
     let number = line.to_string();
     let margin = " ".repeat(number.len());
     format!(

@@ -101,9 +101,7 @@ impl From<ConfigMistake> for ConfigFinding {
         let (message, nearest) = match mistake.why.split_once("; did you mean ") {
             Some((message, near)) => {
                 let near = near.trim_end_matches('?');
-                let near = near
-                    .strip_prefix('"')
-                    .and_then(|near| near.strip_suffix('"'));
+                let near = near.strip_prefix('"').and_then(|near| near.strip_suffix('"'));
                 (message.to_owned(), near.map(str::to_owned))
             }
             None => (mistake.why.clone(), None),
@@ -187,19 +185,10 @@ impl ConfigMistake {
     /// Creates a mistake about a place in a file.
     pub(super) fn at(path: &Path, text: &str, span: Range<usize>, key: &str, why: &str) -> Self {
         let spot = SourceLocation::of(text, span);
-        let named = if key.is_empty() {
-            String::new()
-        } else {
-            format!("{key}: ")
-        };
+        let named = if key.is_empty() { String::new() } else { format!("{key}: ") };
         Self {
             key: key.to_owned(),
-            said: format!(
-                "{}:{}:{}: {named}{why}",
-                path.display(),
-                spot.line,
-                spot.column
-            ),
+            said: format!("{}:{}:{}: {named}{why}", path.display(), spot.line, spot.column),
             place: Some(Box::new((path.to_owned(), Some((spot.line, spot.column))))),
             why: why.to_owned(),
             drawing: Some(spot.drawing),
@@ -273,10 +262,7 @@ fn layer_text(
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Ok(None)
         }
-        Err(error) => Err(ConfigMistake::of_file(
-            path,
-            &format!("{UNREADABLE}: {error}"),
-        )),
+        Err(error) => Err(ConfigMistake::of_file(path, &format!("{UNREADABLE}: {error}"))),
     }
 }
 
@@ -360,28 +346,11 @@ pub(super) fn unknown(sources: &Sources, key: &str, why: &str) -> ConfigMistake 
 }
 
 fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> ConfigMistake {
-    let mut given = sources
-        .given
-        .iter()
-        .rev()
-        .find(|given| within(key, &given.key));
-    let best = if given.is_none() {
-        innermost(sources, key)
-    } else {
-        None
-    };
-    if best
-        .as_ref()
-        .is_none_or(|(_, found)| found.said < key.len())
-    {
+    let mut given = sources.given.iter().rev().find(|given| within(key, &given.key));
+    let best = if given.is_none() { innermost(sources, key) } else { None };
+    if best.as_ref().is_none_or(|(_, found)| found.said < key.len()) {
         // A table that no file has is there because of what lies in it.
-        given = given.or_else(|| {
-            sources
-                .given
-                .iter()
-                .rev()
-                .find(|given| within(&given.key, key))
-        });
+        given = given.or_else(|| sources.given.iter().rev().find(|given| within(&given.key, key)));
     }
     if let Some(given) = given {
         return ConfigMistake {
@@ -428,11 +397,7 @@ fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> ConfigMista
 /// Returns the last file that sets the largest part of a key's path, and the location there.
 fn innermost<'a>(sources: &'a Sources, key: &str) -> Option<(&'a Layer, KeyLocation)> {
     let mut best: Option<(&Layer, KeyLocation)> = None;
-    for layer in sources
-        .layers
-        .iter()
-        .filter(|layer| layer.name != "default")
-    {
+    for layer in sources.layers.iter().filter(|layer| layer.name != "default") {
         let found = if layer.name == ctxrc::NAME {
             let read = ctxrc::read(layer).ok();
             read.and_then(|read| {
@@ -451,10 +416,7 @@ fn innermost<'a>(sources: &'a Sources, key: &str) -> Option<(&'a Layer, KeyLocat
         let Some(found) = found else {
             continue;
         };
-        if best
-            .as_ref()
-            .is_none_or(|(_, most)| found.said >= most.said)
-        {
+        if best.as_ref().is_none_or(|(_, most)| found.said >= most.said) {
             best = Some((layer, found));
         }
     }
@@ -469,19 +431,14 @@ fn named(table: &DeTable<'_>, key: &str) -> Option<KeyLocation> {
     }
     let other = dream::other_names(key).into_iter().find_map(|name| {
         let found = find(table, &name).filter(|found| found.said == name.len())?;
-        Some(KeyLocation {
-            said: key.len(),
-            name: Some(format!("{name} ({key})")),
-            ..found
-        })
+        Some(KeyLocation { said: key.len(), name: Some(format!("{name} ({key})")), ..found })
     });
     other.or(own)
 }
 
 /// Reports whether `key` is `table` or lies in it.
 pub(super) fn within(key: &str, table: &str) -> bool {
-    key.strip_prefix(table)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Where a key stands in a file.
@@ -513,10 +470,7 @@ fn find(table: &DeTable<'_>, key: &str) -> Option<KeyLocation> {
             (None, _) if rest.is_empty() => own(said, true),
             (None, _) => continue,
             (Some(rest), DeValue::Table(inner)) => match find(inner, rest) {
-                Some(found) => KeyLocation {
-                    said: found.said + said + 1,
-                    ..found
-                },
+                Some(found) => KeyLocation { said: found.said + said + 1, ..found },
                 None => own(said, false),
             },
             (Some(_), _) => own(said, false),

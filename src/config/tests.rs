@@ -43,26 +43,10 @@ fn a_project_overrides_key_by_key() {
 #[test]
 fn mistakes_name_the_file_the_line_and_the_nearest_key() {
     let cases = [
-        (
-            "[night]\nlenght = \"8h\"\n",
-            ":2",
-            "did you mean \"length\"",
-        ),
-        (
-            "[jobs.dream]\nbackend = \"bultin\"\n",
-            ":2",
-            "did you mean \"builtin\"",
-        ),
-        (
-            "[jobs.dream]\n\nmax_idea = 3\n",
-            ":3",
-            "did you mean \"max_ideas\"",
-        ),
-        (
-            "[jobs.dream]\ncanonical = 3\n",
-            ":2",
-            "jobs.dream.canonical",
-        ),
+        ("[night]\nlenght = \"8h\"\n", ":2", "did you mean \"length\""),
+        ("[jobs.dream]\nbackend = \"bultin\"\n", ":2", "did you mean \"builtin\""),
+        ("[jobs.dream]\n\nmax_idea = 3\n", ":3", "did you mean \"max_ideas\""),
+        ("[jobs.dream]\ncanonical = 3\n", ":2", "jobs.dream.canonical"),
         ("[jobs.dream]\ntimeout = \"soon\"\n", ":2", "timeout"),
         ("[jobs.dream]\nkind = \"dreem\"\n", ":2", "dream"),
         ("[night]\nzone = \"Mars/Olympus\"\n", ":2", "time zone"),
@@ -73,42 +57,14 @@ fn mistakes_name_the_file_the_line_and_the_nearest_key() {
             ":4",
             "no job writes to .git",
         ),
-        (
-            "[jobs.a]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"../x.md\"\n",
-            ":4",
-            "..",
-        ),
-        (
-            "[jobs.a]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"n/{dat}.md\"\n",
-            ":4",
-            "placeholder",
-        ),
+        ("[jobs.a]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"../x.md\"\n", ":4", ".."),
+        ("[jobs.a]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"n/{dat}.md\"\n", ":4", "placeholder"),
         ("night = 3\n", ":1", "table"),
-        (
-            "[jobs.a]\nkind = \"prompt\"\nquiet = \"9-17\"\n",
-            ":3",
-            "time of day",
-        ),
-        (
-            "[defaults]\nqiuet = \"09:00-17:00\"\n",
-            ":2",
-            "did you mean \"quiet\"",
-        ),
-        (
-            "[jobs.dream]\nmax_lod = 1\n",
-            ":2",
-            "did you mean \"max_load\"",
-        ),
-        (
-            "[jobs.dream]\nquiet = \"09:00-09:00\"\n",
-            ":2",
-            "ends where it begins",
-        ),
-        (
-            "[jobs.dream]\ncatch_up = \"lats\"\n",
-            ":2",
-            "did you mean \"last\"",
-        ),
+        ("[jobs.a]\nkind = \"prompt\"\nquiet = \"9-17\"\n", ":3", "time of day"),
+        ("[defaults]\nqiuet = \"09:00-17:00\"\n", ":2", "did you mean \"quiet\""),
+        ("[jobs.dream]\nmax_lod = 1\n", ":2", "did you mean \"max_load\""),
+        ("[jobs.dream]\nquiet = \"09:00-09:00\"\n", ":2", "ends where it begins"),
+        ("[jobs.dream]\ncatch_up = \"lats\"\n", ":2", "did you mean \"last\""),
         ("[jobs.dream]\ncatch_up_cap = 0\n", ":2", "1 at least"),
         ("[jobs.dream]\ncatch_up_window = \"0s\"\n", ":2", "duration"),
         ("[jobs.dream]\noverlap = true\n", ":2", "text in quotes"),
@@ -126,27 +82,15 @@ fn mistakes_name_the_file_the_line_and_the_nearest_key() {
         ("[groups.a]\nslots = 0\n", ":2", "1 at least"),
         ("[groups.a]\n", ":1", "no slots"),
         ("[groups.a]\nslot = 2\n", ":", "slots"),
-        (
-            "[jobs.dream]\nzone = \"Asia/Tokyo\"\n",
-            ":2",
-            "the zone of the night",
-        ),
+        ("[jobs.dream]\nzone = \"Asia/Tokyo\"\n", ":2", "the zone of the night"),
         ("[defaults]\nzone = \"Asia/Tokio\"\n", ":2", "time zone"),
         (
             "[jobs.dream]\ntrigger = \"after draem\"\n",
             ":2",
             "there is no job \"draem\"; did you mean \"dream\"",
         ),
-        (
-            "[jobs.dream]\ntrigger = \"after dream\"\n",
-            ":2",
-            "cannot follow itself",
-        ),
-        (
-            "[jobs.dream]\ntrigger = \"cron 61 * * * *\"\n",
-            ":2",
-            "cron expression",
-        ),
+        ("[jobs.dream]\ntrigger = \"after dream\"\n", ":2", "cannot follow itself"),
+        ("[jobs.dream]\ntrigger = \"cron 61 * * * *\"\n", ":2", "cron expression"),
     ];
     for (text, line, hint) in cases {
         let error = with(text).unwrap_err().to_string();
@@ -223,10 +167,8 @@ fn with_set(text: &str, job: &str, settings: &[(&str, &str)]) -> Result<Config, 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runner.toml");
     fs::write(&path, text).unwrap();
-    let settings: Vec<(String, String)> = settings
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect();
+    let settings: Vec<(String, String)> =
+        settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let stack = Stack {
         user: &folder.path().join("none.toml"),
         project: Some(&path),
@@ -237,12 +179,8 @@ fn with_set(text: &str, job: &str, settings: &[(&str, &str)]) -> Result<Config, 
 
 #[test]
 fn a_command_line_overrides_one_job() {
-    let settings = [
-        ("budget.calls", "3"),
-        ("timeout", "90s"),
-        ("max_ideas", "2"),
-        ("quiet", "09:00-10:00"),
-    ];
+    let settings =
+        [("budget.calls", "3"), ("timeout", "90s"), ("max_ideas", "2"), ("quiet", "09:00-10:00")];
     let config = with_set("[jobs.dream]\nmax_ideas = 9\n", "dream", &settings).unwrap();
     let dream = &config.jobs["dream"];
     assert_eq!(dream.spec.budget.calls, Some(3));
@@ -276,18 +214,11 @@ fn what_is_wrong_with_a_setting_names_it() {
     ] {
         let failure = with_set("[jobs.dream]\n", "dream", &[(key, value)]).unwrap_err();
         let said = failure.to_string();
-        assert!(
-            said.starts_with(&format!("--set {key}: ")) && said.contains(why),
-            "{key}: {said}"
-        );
+        assert!(said.starts_with(&format!("--set {key}: ")) && said.contains(why), "{key}: {said}");
         assert_eq!(failure.exit, runner_engine::outcome::Exit::Usage, "{key}");
     }
     // A mistake in the file is reported for the file, whatever `--set` changes.
-    let said = with_set(
-        "[jobs.dream]\nmax_idea = 3\n",
-        "dream",
-        &[("max_idea", "3")],
-    );
+    let said = with_set("[jobs.dream]\nmax_idea = 3\n", "dream", &[("max_idea", "3")]);
     assert!(said.unwrap_err().to_string().contains("runner.toml:2"));
     let said = with_set("", "dreem", &[("timeout", "1m")]);
     assert!(said.unwrap_err().to_string().contains("no job"));

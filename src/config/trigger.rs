@@ -47,33 +47,21 @@ pub(super) fn trigger(text: &str) -> Result<TriggerSpec, String> {
             period => Trigger::Every(period),
         },
         ("daily", time) if !time.is_empty() => Trigger::Daily(units::time(time)?),
-        ("cron", expression) if !expression.is_empty() => Trigger::Cron(
-            expression
-                .parse::<Cron>()
-                .map_err(|error| error.to_string())?,
-        ),
+        ("cron", expression) if !expression.is_empty() => {
+            Trigger::Cron(expression.parse::<Cron>().map_err(|error| error.to_string())?)
+        }
         ("after", job) if !job.is_empty() => {
             let mut words = job.split_whitespace();
             match (words.next(), words.next(), words.next()) {
                 (Some(job), None, None) => after(job, On::Success),
                 (Some(job), Some("ends"), None) => after(job, On::End),
                 _ => {
-                    return Err(format!(
-                        "{text:?}: write \"after JOB\" or \"after JOB ends\""
-                    ));
+                    return Err(format!("{text:?}: write \"after JOB\" or \"after JOB ends\""));
                 }
             }
         }
         _ => {
-            let words = [
-                "night",
-                "lifecycle",
-                "manual",
-                "every",
-                "daily",
-                "cron",
-                "after",
-            ];
+            let words = ["night", "lifecycle", "manual", "every", "daily", "cron", "after"];
             let near = nearest(word, words)
                 .filter(|near| *near != word)
                 .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));

@@ -23,9 +23,7 @@ pub fn wait(text: &str) -> Result<SignedDuration, String> {
     }
     // The sum of a time and the duration must be a valid time.
     if duration > SignedDuration::from_hours(LONGEST) {
-        return Err(format!(
-            "{text:?} is out of all measure (ten years at most)"
-        ));
+        return Err(format!("{text:?} is out of all measure (ten years at most)"));
     }
     Ok(duration)
 }
@@ -49,9 +47,7 @@ pub fn age(text: &str, least: i64) -> Result<SignedDuration, String> {
         return Err(format!("{text:?} is too short: {least} days at the least"));
     }
     if days > LONGEST / 24 {
-        return Err(format!(
-            "{text:?} is out of all measure (ten years at most)"
-        ));
+        return Err(format!("{text:?} is out of all measure (ten years at most)"));
     }
     Ok(SignedDuration::from_hours(days * 24))
 }
@@ -75,19 +71,14 @@ pub fn time(text: &str) -> Result<Time, String> {
     if hour.len() != 2 || minute.len() != 2 {
         return Err(wrong());
     }
-    let (hour, minute) = (
-        hour.parse().map_err(|_| wrong())?,
-        minute.parse().map_err(|_| wrong())?,
-    );
+    let (hour, minute) = (hour.parse().map_err(|_| wrong())?, minute.parse().map_err(|_| wrong())?);
     Time::new(hour, minute, 0, 0).map_err(|_| wrong())
 }
 
 /// Parses a size in bytes such as "512KB", "1MB" or "2GiB", with decimal and binary multiples.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size (like \"512KB\" or \"1MB\")");
-    let digits = text
-        .trim()
-        .trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    let digits = text.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
     let unit = text.trim()[digits.len()..].trim().to_ascii_lowercase();
     let factor: u64 = match unit.as_str() {
         "" | "b" => 1,
@@ -118,16 +109,7 @@ mod tests {
         }
         assert_eq!(age("90d", 8), Ok(SignedDuration::from_hours(90 * 24)));
         assert_eq!(age("2 weeks", 8), Ok(SignedDuration::from_hours(14 * 24)));
-        for bad in [
-            "",
-            "90",
-            "d",
-            "90h",
-            "-9d",
-            "7d",
-            "4000d",
-            "9999999999999999999w",
-        ] {
+        for bad in ["", "90", "d", "90h", "-9d", "7d", "4000d", "9999999999999999999w"] {
             assert!(age(bad, 8).is_err(), "{bad}");
         }
         assert_eq!(wait("0s").unwrap(), SignedDuration::ZERO);

@@ -94,11 +94,7 @@ impl View {
                 }),
             };
             let origin = origin.expect("every value was read in one of the layers");
-            entries.push(ViewEntry {
-                path: path.to_owned(),
-                value: value.clone(),
-                origin,
-            });
+            entries.push(ViewEntry { path: path.to_owned(), value: value.clone(), origin });
         });
         Ok(Self { table, entries })
     }
@@ -134,11 +130,7 @@ impl View {
             group @ ("jobs" | "backends" | "groups" | "pools" | "prices" | "channels"),
             name,
             ..,
-        ] = path
-            .iter()
-            .map(String::as_str)
-            .collect::<Vec<_>>()
-            .as_slice()
+        ] = path.iter().map(String::as_str).collect::<Vec<_>>().as_slice()
             && at(&path[..2]).is_none()
         {
             let names: Vec<String> = at(&path[..1])
@@ -195,19 +187,13 @@ pub fn inline(value: &Value) -> String {
 /// Formats a key, in quotes if TOML needs them.
 fn bare(key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if !key.is_empty() && key.chars().all(plain) {
-        key.to_owned()
-    } else {
-        quoted(key)
-    }
+    if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quoted(key) }
 }
 
 /// Quotes text with JSON's escapes. TOML has the same ones, but also requires one for the control
 /// character DEL, which JSON leaves as it is.
 fn quoted(text: &str) -> String {
-    serde_json::Value::String(text.to_owned())
-        .to_string()
-        .replace('\u{7f}', "\\u007F")
+    serde_json::Value::String(text.to_owned()).to_string().replace('\u{7f}', "\\u007F")
 }
 
 impl ViewEntry {

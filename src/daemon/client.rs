@@ -52,9 +52,7 @@ impl Client {
         stream.set_nonblocking(false).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
         stream.set_write_timeout(Some(PATIENCE)).ok()?;
-        Some(Self {
-            stream: BufReader::new(stream),
-        })
+        Some(Self { stream: BufReader::new(stream) })
     }
 
     /// Asks for one reply. A refusal is a failure.
@@ -85,10 +83,7 @@ impl Client {
         sink: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Stream, Failure> {
         let mut known = from;
-        let request = Request::Follow {
-            run: run.clone(),
-            from,
-        };
+        let request = Request::Follow { run: run.clone(), from };
         if self.send(&request).is_err() {
             return Ok(Stream::Lost(known));
         }
@@ -118,9 +113,7 @@ impl Client {
 
     fn receive(&mut self) -> io::Result<Reply> {
         let mut line = Vec::new();
-        (&mut self.stream)
-            .take(LONGEST)
-            .read_until(b'\n', &mut line)?;
+        (&mut self.stream).take(LONGEST).read_until(b'\n', &mut line)?;
         if line.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -138,15 +138,10 @@ impl<'a> EffectRunner<'a> {
                 Ok(Ok(troubles)) => troubles.iter().for_each(|one| self.voice.complain(one)),
                 Ok(Err(failure)) if failure.is_damage() => return Err(failure),
                 Ok(Err(failure)) => self.voice.complain(&failure.to_string()),
-                Err(_panicked) => self
-                    .voice
-                    .complain("the daily care of the database ended badly"),
+                Err(_panicked) => self.voice.complain("the daily care of the database ended badly"),
             }
         }
-        let looked = self
-            .home
-            .wall()
-            .and_then(|now| Ok(self.store.maintenance_due(now)?));
+        let looked = self.home.wall().and_then(|now| Ok(self.store.maintenance_due(now)?));
         if !looked.unwrap_or(false) && self.store.log_length() <= LOG_CEILING {
             return Ok(());
         }
@@ -166,10 +161,7 @@ impl<'a> EffectRunner<'a> {
             // A full disk, a clock that cannot be read: another tick may get by.
             Err(failure) => {
                 self.strays = true;
-                TickResult {
-                    troubles: vec![failure.to_string()],
-                    ..TickResult::default()
-                }
+                TickResult { troubles: vec![failure.to_string()], ..TickResult::default() }
             }
         };
         if self.strays {
@@ -188,8 +180,7 @@ impl<'a> EffectRunner<'a> {
             None
         });
         for (run, word) in &done.settled {
-            self.voice
-                .log(&format!("run {run} was settled for its dead owner: {word}"));
+            self.voice.log(&format!("run {run} was settled for its dead owner: {word}"));
         }
         let unreadable = done
             .unreadable
@@ -207,11 +198,7 @@ impl<'a> EffectRunner<'a> {
         }
         self.troubles.clone_from(&troubles);
         self.named.extend(done.start.iter().cloned());
-        Ok(Ticked {
-            next,
-            start: done.start,
-            troubles: troubles.into_iter().collect(),
-        })
+        Ok(Ticked { next, start: done.start, troubles: troubles.into_iter().collect() })
     }
 
     fn next(&self) -> Result<Option<NextTick>, Failure> {
@@ -234,10 +221,7 @@ impl<'a> EffectRunner<'a> {
     fn spawn(&mut self, run: &RunId, now: ClockReading) -> Option<DaemonEvent> {
         self.named.remove(run);
         let started = spawn::spawn(self.home, &mut self.store, run, self.manner);
-        let job = self
-            .store
-            .run(run)
-            .map_or_else(|_| "?".to_owned(), |row| row.job_name);
+        let job = self.store.run(run).map_or_else(|_| "?".to_owned(), |row| row.job_name);
         match started {
             Ok(started) => {
                 self.voice.log(&format!("{job}: started (run {run})"));
@@ -248,14 +232,11 @@ impl<'a> EffectRunner<'a> {
             // It was requested in our name, so nobody else would ever start it.
             Err(failure) => {
                 self.voice.complain(&format!("{job}: {failure}"));
-                let outcome = Outcome::Failed {
-                    class: Class::Environment,
-                    why: failure.to_string(),
-                };
+                let outcome =
+                    Outcome::Failed { class: Class::Environment, why: failure.to_string() };
                 if let Err(error) = self.store.decline(run, &outcome, now.wall) {
                     self.strays = true;
-                    self.voice
-                        .complain(&format!("run {run}: {}", Failure::from(error)));
+                    self.voice.complain(&format!("run {run}: {}", Failure::from(error)));
                 }
                 None
             }

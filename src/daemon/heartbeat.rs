@@ -28,9 +28,6 @@ impl Heartbeat {
         .map_err(cannot)?;
         scheduler.add(job).await.map_err(cannot)?;
         scheduler.start().await.map_err(cannot)?;
-        Ok(Self {
-            beats,
-            _scheduler: scheduler,
-        })
+        Ok(Self { beats, _scheduler: scheduler })
     }
 }

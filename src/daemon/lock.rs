@@ -46,10 +46,7 @@ impl DaemonLock {
                 return Err(held(serde_json::from_str(&text).ok()));
             }
         }
-        let holder = DaemonHolder {
-            owner: me.clone(),
-            since,
-        };
+        let holder = DaemonHolder { owner: me.clone(), since };
         let text = serde_json::to_vec(&holder).expect("a holder has string keys only");
         file.set_len(0).map_err(cannot)?;
         file.rewind().map_err(cannot)?;
@@ -65,10 +62,7 @@ fn held(holder: Option<DaemonHolder>) -> Failure {
             holder.owner.pid,
             show::format_time(holder.since)
         ))
-        .hint(format!(
-            "kill -TERM {}   (or leave it: it serves all projects)",
-            holder.owner.pid
-        )),
+        .hint(format!("kill -TERM {}   (or leave it: it serves all projects)", holder.owner.pid)),
         None => Failure::later("a daemon is just being started").hint("runner status"),
     }
 }

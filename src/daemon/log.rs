@@ -30,10 +30,7 @@ impl DaemonLog {
             Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
         };
         let filter = EnvFilter::try_new(wanted.unwrap_or("info")).map_err(|error| {
-            Failure::environment(format!(
-                "RUNNER_LOG={}: {error}",
-                wanted.unwrap_or_default()
-            ))
+            Failure::environment(format!("RUNNER_LOG={}: {error}", wanted.unwrap_or_default()))
         })?;
         let sink = Bounded::open(path).map_err(cannot)?;
         let subscriber = tracing_subscriber::fmt()
@@ -70,11 +67,7 @@ impl Bounded {
     fn open(path: &Path) -> io::Result<Self> {
         let file = open_with(File::options().create(true).append(true), path)?;
         let length = file.metadata()?.len();
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-            length,
-        })
+        Ok(Self { path: path.to_owned(), file, length })
     }
 }
 

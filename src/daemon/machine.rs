@@ -219,11 +219,7 @@ impl Daemon {
             }
             DaemonEvent::Ticked(ticked) => self.has_ticked(ticked, now, &mut effects),
             DaemonEvent::Begun { run, job } => {
-                let live = Live {
-                    run: run.to_string(),
-                    job,
-                    since: now.wall,
-                };
+                let live = Live { run: run.to_string(), job, since: now.wall };
                 self.live.insert(run, live);
                 self.tell_status(&mut effects);
             }
@@ -246,10 +242,8 @@ impl Daemon {
                 }
             }
             DaemonEvent::Asked { by, what } => match what {
-                DaemonRequest::Status => effects.push(DaemonEffect::Reply {
-                    to: by,
-                    with: Reply::Status(self.describe()),
-                }),
+                DaemonRequest::Status => effects
+                    .push(DaemonEffect::Reply { to: by, with: Reply::Status(self.describe()) }),
                 DaemonRequest::Cancel(run) => effects.push(DaemonEffect::Cancel { run, to: by }),
                 DaemonRequest::Tick if self.serves() => {
                     self.waiting.push(by);
@@ -289,10 +283,7 @@ impl Daemon {
         let started: Vec<String> = ticked.start.iter().map(ToString::to_string).collect();
         effects.extend(self.waiting.drain(..).map(|to| DaemonEffect::Reply {
             to,
-            with: Reply::Ticked {
-                started: started.clone(),
-                troubles: ticked.troubles.clone(),
-            },
+            with: Reply::Ticked { started: started.clone(), troubles: ticked.troubles.clone() },
         }));
         if self.stage == ShutdownStage::Starting {
             self.stage = ShutdownStage::Serving;
@@ -308,9 +299,8 @@ impl Daemon {
     fn stop(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         match self.stage {
             ShutdownStage::Starting | ShutdownStage::Serving => {
-                self.stage = ShutdownStage::Draining {
-                    until: now.boot.saturating_add(self.settings.drain),
-                };
+                self.stage =
+                    ShutdownStage::Draining { until: now.boot.saturating_add(self.settings.drain) };
                 effects.push(DaemonEffect::Notify(ServiceNotice::Stopping));
                 if !self.live.is_empty() {
                     effects.push(DaemonEffect::Say(format!(
@@ -346,9 +336,7 @@ impl Daemon {
     }
 
     fn end(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
-        self.stage = ShutdownStage::Ending {
-            until: now.boot.saturating_add(TERM_TO_KILL),
-        };
+        self.stage = ShutdownStage::Ending { until: now.boot.saturating_add(TERM_TO_KILL) };
         effects.push(DaemonEffect::Say(format!(
             "asks {} to end, and kills what is left in {}",
             runs(self.live.len()),
@@ -358,13 +346,8 @@ impl Daemon {
     }
 
     fn kill(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
-        self.stage = ShutdownStage::Killing {
-            until: now.boot.saturating_add(KILL_WAIT),
-        };
-        effects.push(DaemonEffect::Say(format!(
-            "kills {}",
-            runs(self.live.len())
-        )));
+        self.stage = ShutdownStage::Killing { until: now.boot.saturating_add(KILL_WAIT) };
+        effects.push(DaemonEffect::Say(format!("kills {}", runs(self.live.len()))));
         effects.extend(self.live.keys().cloned().map(DaemonEffect::Kill));
     }
 

@@ -17,28 +17,18 @@ fn run(n: i64) -> RunId {
 }
 
 fn next(seconds: u64) -> Option<NextTick> {
-    Some(NextTick {
-        what: "job".to_owned(),
-        at: at(seconds).wall,
-    })
+    Some(NextTick { what: "job".to_owned(), at: at(seconds).wall })
 }
 
 fn ticked(next: Option<NextTick>) -> DaemonEvent {
-    DaemonEvent::Ticked(Ticked {
-        next,
-        ..Ticked::default()
-    })
+    DaemonEvent::Ticked(Ticked { next, ..Ticked::default() })
 }
 
 const TICK: DaemonEffect = DaemonEffect::Tick(Reread::WhatChanged);
 
 /// Creates a daemon that has served since second 0 and has something due at `due`.
 fn serving(due: u64) -> Daemon {
-    let settings = Settings {
-        pid: 7,
-        drain: Duration::from_secs(30),
-        watchdog: None,
-    };
+    let settings = Settings { pid: 7, drain: Duration::from_secs(30), watchdog: None };
     let (mut daemon, effects) = Daemon::start(settings, at(0));
     assert_eq!(effects, [TICK]);
     let effects = daemon.handle(ticked(next(due)), at(0));
@@ -50,13 +40,7 @@ fn serving(due: u64) -> Daemon {
 fn with_run(id: &RunId) -> Daemon {
     let mut daemon = serving(1_000);
     let job = "job".to_owned();
-    let effects = daemon.handle(
-        DaemonEvent::Begun {
-            run: id.clone(),
-            job,
-        },
-        at(0),
-    );
+    let effects = daemon.handle(DaemonEvent::Begun { run: id.clone(), job }, at(0));
     assert!(
         matches!(&effects[..], [DaemonEffect::Notify(ServiceNotice::Status(text))] if text.starts_with("1 run live"))
     );
@@ -88,19 +72,14 @@ fn what_stays_due_is_not_tried_at_every_turn() {
 #[test]
 fn what_a_tick_gives_is_started_and_told() {
     let mut daemon = serving(1_000);
-    let asked = DaemonEvent::Asked {
-        by: 5,
-        what: DaemonRequest::Tick,
-    };
+    let asked = DaemonEvent::Asked { by: 5, what: DaemonRequest::Tick };
     assert_eq!(daemon.handle(asked, at(1)), [TICK]);
     let given = DaemonEvent::Ticked(Ticked {
         next: next(1_000),
         start: vec![run(1), run(2)],
         troubles: vec!["a flaw".to_owned()],
     });
-    let DaemonEvent::Ticked(Ticked { start, .. }) = &given else {
-        unreachable!()
-    };
+    let DaemonEvent::Ticked(Ticked { start, .. }) = &given else { unreachable!() };
     let start = start.clone();
     let effects = daemon.handle(given, at(1));
     assert_eq!(
@@ -124,13 +103,7 @@ fn a_run_that_ends_makes_a_tick_and_its_next_attempt_a_start() {
     let id = run(1);
     let mut daemon = with_run(&id);
     let again = run(2);
-    let effects = daemon.handle(
-        DaemonEvent::Ended {
-            run: id,
-            again: Some(again.clone()),
-        },
-        at(2),
-    );
+    let effects = daemon.handle(DaemonEvent::Ended { run: id, again: Some(again.clone()) }, at(2));
     assert_eq!(effects[0], DaemonEffect::Spawn(again));
     assert_eq!(effects.last(), Some(&TICK));
 }
@@ -140,15 +113,9 @@ fn sleep_and_a_clock_that_was_set_are_noted_and_ticked_for() {
     let mut daemon = serving(1_000_000);
     let effects = daemon.handle(DaemonEvent::Pace, at(7_200));
     let gap = Duration::from_secs(7_200);
-    assert_eq!(
-        effects,
-        [DaemonEffect::Note(ClockChange::Slept { gap }), TICK]
-    );
+    assert_eq!(effects, [DaemonEffect::Note(ClockChange::Slept { gap }), TICK]);
     let _ = daemon.handle(ticked(None), at(7_200));
-    let set = ClockReading {
-        wall: at(3_600).wall,
-        boot: at(7_201).boot,
-    };
+    let set = ClockReading { wall: at(3_600).wall, boot: at(7_201).boot };
     let effects = daemon.handle(DaemonEvent::Pace, set);
     assert!(
         matches!(&effects[..], [DaemonEffect::Note(ClockChange::ClockSet { by }), TICK] if by.is_negative()),
@@ -162,10 +129,7 @@ fn a_reload_reads_everything_and_says_when_it_is_done() {
     let effects = daemon.handle(DaemonEvent::Signal(Signal::Reload), at(1));
     assert_eq!(
         effects,
-        [
-            DaemonEffect::Notify(ServiceNotice::Reloading),
-            DaemonEffect::Tick(Reread::All)
-        ]
+        [DaemonEffect::Notify(ServiceNotice::Reloading), DaemonEffect::Tick(Reread::All)]
     );
     let effects = daemon.handle(ticked(next(1_000)), at(1));
     assert_eq!(effects, [DaemonEffect::Notify(ServiceNotice::Ready)]);
@@ -178,10 +142,7 @@ fn without_a_live_run_a_stop_is_at_once() {
     let effects = daemon.handle(DaemonEvent::Signal(Signal::Stop), at(1));
     assert_eq!(
         effects,
-        [
-            DaemonEffect::Notify(ServiceNotice::Stopping),
-            DaemonEffect::Exit(Exit::Done)
-        ]
+        [DaemonEffect::Notify(ServiceNotice::Stopping), DaemonEffect::Exit(Exit::Done)]
     );
 }
 
@@ -194,18 +155,9 @@ fn a_stop_waits_then_asks_then_kills() {
     assert!(
         matches!(&effects[1], DaemonEffect::Say(text) if text.contains("1 run may go on for 30s"))
     );
-    let asked = DaemonEvent::Asked {
-        by: 1,
-        what: DaemonRequest::Tick,
-    };
+    let asked = DaemonEvent::Asked { by: 1, what: DaemonRequest::Tick };
     let refused = daemon.handle(asked, at(2));
-    assert!(matches!(
-        &refused[..],
-        [DaemonEffect::Reply {
-            with: Reply::Error { .. },
-            ..
-        }]
-    ));
+    assert!(matches!(&refused[..], [DaemonEffect::Reply { with: Reply::Error { .. }, .. }]));
     assert_eq!(daemon.handle(DaemonEvent::Pace, at(30)), []);
     let effects = daemon.handle(DaemonEvent::Pace, at(31));
     assert_eq!(effects.last(), Some(&DaemonEffect::Terminate(id.clone())));
@@ -214,13 +166,7 @@ fn a_stop_waits_then_asks_then_kills() {
     let effects = daemon.handle(DaemonEvent::Pace, at(limit));
     assert_eq!(effects.last(), Some(&DaemonEffect::Kill(id.clone())));
     // Nothing new, not even a further attempt.
-    let effects = daemon.handle(
-        DaemonEvent::Ended {
-            run: id,
-            again: Some(run(2)),
-        },
-        at(limit),
-    );
+    let effects = daemon.handle(DaemonEvent::Ended { run: id, again: Some(run(2)) }, at(limit));
     assert_eq!(effects[0], DaemonEffect::Exit(Exit::Done));
 }
 
@@ -260,10 +206,7 @@ fn signs_of_life_come_at_half_the_limit_and_only_from_a_loop_that_ticks() {
     // From here on no tick comes to its end.
     let mut given = Vec::new();
     for second in 6..120 {
-        if daemon
-            .handle(DaemonEvent::Pace, at(second))
-            .contains(&alive)
-        {
+        if daemon.handle(DaemonEvent::Pace, at(second)).contains(&alive) {
             given.push(second);
         }
     }
@@ -275,18 +218,9 @@ fn signs_of_life_come_at_half_the_limit_and_only_from_a_loop_that_ticks() {
 fn status_tells_what_is_live() {
     let id = run(1);
     let mut daemon = with_run(&id);
-    let asked = DaemonEvent::Asked {
-        by: 1,
-        what: DaemonRequest::Status,
-    };
+    let asked = DaemonEvent::Asked { by: 1, what: DaemonRequest::Status };
     let effects = daemon.handle(asked, at(3));
-    let [
-        DaemonEffect::Reply {
-            to: 1,
-            with: Reply::Status(status),
-        },
-    ] = &effects[..]
-    else {
+    let [DaemonEffect::Reply { to: 1, with: Reply::Status(status) }] = &effects[..] else {
         panic!("{effects:?}")
     };
     assert_eq!((status.pid, status.draining), (7, false));

@@ -54,17 +54,8 @@ pub fn run(home: &Env, drain: Duration, manner: SpawnMode) -> Result<Exit, Failu
     let _lock = DaemonLock::take(&home.daemon_lock(), &me, now.wall)?;
     let wanted = env::setting("RUNNER_LOG").and_then(|value| value.into_string().ok());
     let voice = DaemonLog::start(&home.daemon_log(), wanted.as_deref(), manner.quiet)?;
-    let settings = Settings {
-        pid: me.pid,
-        drain,
-        watchdog: env::watchdog(),
-    };
-    let manner = SpawnMode {
-        watched: false,
-        quiet: true,
-        apart: true,
-        ..manner
-    };
+    let settings = Settings { pid: me.pid, drain, watchdog: env::watchdog() };
+    let manner = SpawnMode { watched: false, quiet: true, apart: true, ..manner };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -103,10 +94,8 @@ async fn serve(
     let (sender, mut questions) = mpsc::channel(QUESTIONS);
     let _control = Control::serve(home, sender)?;
     // Half of the watchdog's limit must not pass unseen.
-    let late = settings
-        .watchdog
-        .map_or(LATE, |limit| LATE.min(limit / 4))
-        .max(Duration::from_millis(10));
+    let late =
+        settings.watchdog.map_or(LATE, |limit| LATE.min(limit / 4)).max(Duration::from_millis(10));
     let (mut daemon, first) = Daemon::start(settings, now);
     let mut events = VecDeque::new();
     for effect in first {

@@ -124,10 +124,7 @@ mod tests {
         let run = "01KA5V7Q4B0000000000000000";
         assert_eq!(
             read(&format!(r#"{{"ask":"follow","run":"{run}"}}"#)).unwrap(),
-            Request::Follow {
-                run: run.parse().unwrap(),
-                from: 0
-            }
+            Request::Follow { run: run.parse().unwrap(), from: 0 }
         );
         for bad in [
             "",
@@ -145,10 +142,7 @@ mod tests {
     fn replies_come_back_as_they_were_sent() {
         let all = [
             Reply::error("no"),
-            Reply::Ticked {
-                started: vec!["a".into()],
-                troubles: Vec::new(),
-            },
+            Reply::Ticked { started: vec!["a".into()], troubles: Vec::new() },
             Reply::Status(DaemonStatus {
                 pid: 7,
                 version: "1".into(),

@@ -69,12 +69,7 @@ mod tests {
         assert_eq!(drain(&path).unwrap(), Duration::from_secs(30));
         fs::write(&path, "[daemon]\ndrain = \"0s\"\n").unwrap();
         assert_eq!(drain(&path).unwrap(), Duration::ZERO);
-        for bad in [
-            "drain = 3",
-            "drain = \"-1s\"",
-            "drain = \"soon\"",
-            "dran = \"1s\"",
-        ] {
+        for bad in ["drain = 3", "drain = \"-1s\"", "drain = \"soon\"", "dran = \"1s\""] {
             fs::write(&path, format!("[daemon]\n{bad}\n")).unwrap();
             let failure = drain(&path).unwrap_err().to_string();
             assert!(failure.contains("config.toml"), "{failure}");

@@ -59,11 +59,8 @@ pub struct Control {
 /// folder's path may be long, so the address goes through an open handle of the folder.
 pub fn address(state: &Path) -> io::Result<(rustix::fd::OwnedFd, PathBuf)> {
     use std::os::fd::AsRawFd as _;
-    let folder = rustix::fs::open(
-        state,
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
+    let folder =
+        rustix::fs::open(state, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let path = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd()));
     Ok((folder, path))
 }
@@ -207,9 +204,7 @@ fn follow_apart(
                 },
             );
             let last = match done {
-                Ok(FollowEnd::Settled(row)) => Reply::Over {
-                    outcome: follow::outcome(&row),
-                },
+                Ok(FollowEnd::Settled(row)) => Reply::Over { outcome: follow::outcome(&row) },
                 Ok(FollowEnd::Abandoned) => return,
                 Err(failure) => Reply::error(failure.to_string()),
             };

@@ -76,9 +76,7 @@ pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFin
 /// Checks that the agents' programs start, and that a run can use their login.
 fn agents(home: &Env, root: &Path, config: &Config) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
-    let asked: BTreeSet<&str> = asking(config)
-        .map(|(_, job)| job.spec.backend.as_str())
-        .collect();
+    let asked: BTreeSet<&str> = asking(config).map(|(_, job)| job.spec.backend.as_str()).collect();
     let chained = asked
         .iter()
         .filter_map(|name| config.backends.get(*name))
@@ -86,22 +84,15 @@ fn agents(home: &Env, root: &Path, config: &Config) -> Vec<DoctorFinding> {
     let all: BTreeSet<&str> = asked.iter().copied().chain(chained).collect();
     for backend in all.iter().filter_map(|name| config.backends.get(*name)) {
         let (install, login) = match backend.kind.as_str() {
-            "claude" => (
-                "npm install -g @anthropic-ai/claude-code",
-                "claude setup-token",
-            ),
+            "claude" => ("npm install -g @anthropic-ai/claude-code", "claude setup-token"),
             "codex" => ("npm install -g @openai/codex", "codex login"),
             _ => continue,
         };
         let Ok(marker) = env::marker() else { continue };
         let mut env = env::child_environment();
         env.extend(keyring::resolve_secrets(backend));
-        let around = Surroundings {
-            env: &env,
-            sandbox_start: None,
-            slots: None,
-            clock: &home.clock,
-        };
+        let around =
+            Surroundings { env: &env, sandbox_start: None, slots: None, clock: &home.clock };
         for bad in check::check(backend, &around, &marker) {
             if bad.problem.is_none() {
                 continue;
@@ -111,10 +102,7 @@ fn agents(home: &Env, root: &Path, config: &Config) -> Vec<DoctorFinding> {
                 "program" | "version" => DoctorFinding::error(place, bad.said).hint(install),
                 "login" => DoctorFinding::error(
                     place,
-                    format!(
-                        "{}; what lies in a desktop's keychain does not reach a run",
-                        bad.said
-                    ),
+                    format!("{}; what lies in a desktop's keychain does not reach a run", bad.said),
                 )
                 .hint(login),
                 _ => DoctorFinding::error(place, bad.said).hint(format!(
@@ -154,10 +142,7 @@ impl NeededPrograms {
             // The agents' programs are started to see whether they do.
             let agent = matches!(backend.kind.as_str(), "claude" | "codex");
             if let (Some(program), false) = (&backend.program, agent) {
-                self.programs
-                    .entry(program.clone())
-                    .or_default()
-                    .push(who(name));
+                self.programs.entry(program.clone()).or_default().push(who(name));
             }
             for key in &backend.env {
                 self.keys.entry(key.clone()).or_default().push(who(name));

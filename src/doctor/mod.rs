@@ -49,12 +49,7 @@ pub struct DoctorFinding {
 
 impl DoctorFinding {
     fn of(severity: Severity, place: impl Into<String>, what: impl Into<String>) -> Self {
-        Self {
-            what: plain(&what.into()),
-            severity,
-            place: place.into(),
-            hint: None,
-        }
+        Self { what: plain(&what.into()), severity, place: place.into(), hint: None }
     }
 
     /// Creates a finding about something that does not work.
@@ -85,10 +80,7 @@ impl DoctorFinding {
             Some((what, hint)) => (what.to_owned(), Some(hint.to_owned())),
             None => (text, None),
         };
-        Self {
-            hint,
-            ..Self::error(place, what)
-        }
+        Self { hint, ..Self::error(place, what) }
     }
 
     /// Reports whether the finding is a warning or an error.

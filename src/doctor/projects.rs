@@ -50,10 +50,8 @@ fn check_projects(home: &Env, store: &Store) -> Result<Vec<DoctorFinding>, Failu
     }
     let looked = store.last_maintenance("daily")?;
     if home.last_tick().is_some() && looked.is_none_or(|at| now.duration_since(at) > CHECKED) {
-        let since = looked.map_or_else(
-            || "ever".to_owned(),
-            |at| format!("since {}", show::format_time(at)),
-        );
+        let since = looked
+            .map_or_else(|| "ever".to_owned(), |at| format!("since {}", show::format_time(at)));
         found.push(
             DoctorFinding::warning("database", format!("nobody has looked through it {since}"))
                 .hint("runner db check"),
@@ -174,10 +172,7 @@ fn one(
             (None, Some(first)) if now.duration_since(first.requested) > SUCCESS => found.push(
                 DoctorFinding::warning(
                     place,
-                    format!(
-                        "has not succeeded in {}",
-                        show::count(runs.len() as u64, "run")
-                    ),
+                    format!("has not succeeded in {}", show::count(runs.len() as u64, "run")),
                 )
                 .hint(format!(
                     "runner -C {} run {}",

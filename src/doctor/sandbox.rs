@@ -90,9 +90,9 @@ fn describe_available(found: &Available) -> Result<String, String> {
     let parts = found.parts.join(", ");
     match (&found.level, &found.refused) {
         (Some(level), None) => Ok(format!("{level} ({parts})")),
-        (Some(level), Some(why)) => Ok(format!(
-            "{level} ({parts}; bubblewrap does not work: {why})"
-        )),
+        (Some(level), Some(why)) => {
+            Ok(format!("{level} ({parts}; bubblewrap does not work: {why})"))
+        }
         (None, None) => Err(format!(
             "neither bubblewrap nor a kernel with Landlock is here, so no job's program is started; {BUBBLEWRAP}"
         )),
@@ -198,22 +198,10 @@ mod tests {
             allow(&[SWITCHES[0], SWITCHES[2]]),
             "sysctl -w user.max_user_namespaces=15000 && sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
         );
-        let nothing = Available {
-            level: None,
-            parts: Vec::new(),
-            ..forbidden.clone()
-        };
-        assert!(
-            describe_available(&nothing)
-                .unwrap_err()
-                .contains("no permissions")
-        );
+        let nothing = Available { level: None, parts: Vec::new(), ..forbidden.clone() };
+        assert!(describe_available(&nothing).unwrap_err().contains("no permissions"));
         assert_eq!(findings_of(&nothing, &[]).len(), 1);
-        let full = Available {
-            level: Some(SandboxLevel::Full),
-            refused: None,
-            ..forbidden
-        };
+        let full = Available { level: Some(SandboxLevel::Full), refused: None, ..forbidden };
         assert_eq!(findings_of(&full, &[]).len(), 0);
     }
 }

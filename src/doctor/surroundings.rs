@@ -86,11 +86,8 @@ fn time(home: &Env) -> Vec<DoctorFinding> {
     }
     if !Path::new("/usr/share/zoneinfo").is_dir() {
         found.push(
-            DoctorFinding::note(
-                "zone",
-                "no zone data on this machine; the program's own are used",
-            )
-            .hint("apt-get install tzdata"),
+            DoctorFinding::note("zone", "no zone data on this machine; the program's own are used")
+                .hint("apt-get install tzdata"),
         );
     }
     found

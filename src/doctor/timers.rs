@@ -30,11 +30,7 @@ pub fn findings(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     for (kind, published) in &record.hosts {
         found.extend(whole(home, record, *kind, published));
     }
-    if record
-        .hosts
-        .keys()
-        .any(|kind| *kind != SchedulerKind::Manual)
-    {
+    if record.hosts.keys().any(|kind| *kind != SchedulerKind::Manual) {
         if let Err(failure) = environment::read(&home.environment_file()) {
             found.push(DoctorFinding::failure("environment", &failure));
         }
@@ -87,10 +83,7 @@ fn whole(
         }
     };
     for file in wanted.iter().flat_map(|host| &host.files) {
-        let old = published
-            .files
-            .get(&file.path)
-            .is_some_and(|texts| !texts.contains(&file.text));
+        let old = published.files.get(&file.path).is_some_and(|texts| !texts.contains(&file.text));
         if old {
             found.push(
                 DoctorFinding::warning(
@@ -156,16 +149,9 @@ fn systemd(home: &Env, published: &InstalledHost) -> Vec<DoctorFinding> {
     }
     // `systemd-analyze` checks the installed units. It writes much to standard error and exits with
     // 0.
-    let files: Vec<String> = published
-        .files
-        .keys()
-        .map(|path| path.display().to_string())
-        .collect();
-    let words = [
-        &["systemd-analyze", "--user", "verify"].map(str::to_owned)[..],
-        &files,
-    ]
-    .concat();
+    let files: Vec<String> =
+        published.files.keys().map(|path| path.display().to_string()).collect();
+    let words = [&["systemd-analyze", "--user", "verify"].map(str::to_owned)[..], &files].concat();
     if let Err(why) = plan::run(&words)
         && why.contains("runner-tick")
     {
@@ -221,10 +207,7 @@ fn silence(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     if let Some(Err(failure)) = &daemon {
         return vec![DoctorFinding::failure("daemon", failure)];
     }
-    let none = record
-        .hosts
-        .keys()
-        .all(|kind| *kind == SchedulerKind::Manual);
+    let none = record.hosts.keys().all(|kind| *kind == SchedulerKind::Manual);
     let clocks = home.store_to_read().ok().flatten();
     let clocks = clocks.is_some_and(|store| store.has_clocks().unwrap_or(false));
     if daemon.is_some() {

@@ -47,9 +47,7 @@ pub fn read(input: impl Read) -> io::Result<Vec<u8>> {
     let mut payload = Vec::new();
     input.take(LONGEST + 1).read_to_end(&mut payload)?;
     if payload.len() as u64 > LONGEST {
-        return Err(io::Error::other(format!(
-            "it is longer than {LONGEST} bytes"
-        )));
+        return Err(io::Error::other(format!("it is longer than {LONGEST} bytes")));
     }
     Ok(payload)
 }
@@ -61,16 +59,10 @@ pub fn read(input: impl Read) -> io::Result<Vec<u8>> {
 pub fn judge(payload: &[u8], bounds: &WriteBounds) -> Result<(), String> {
     let payload: Value = serde_json::from_slice(payload)
         .map_err(|error| format!("the payload is not JSON: {error}"))?;
-    let tool = payload["tool_name"]
-        .as_str()
-        .ok_or("the payload names no tool")?;
+    let tool = payload["tool_name"].as_str().ok_or("the payload names no tool")?;
     let cwd = payload["cwd"].as_str().map(Path::new);
-    let cwd = cwd
-        .filter(|cwd| cwd.is_absolute())
-        .ok_or("the payload has no cwd")?;
-    let input = payload["tool_input"]
-        .as_object()
-        .ok_or("the payload has no tool_input")?;
+    let cwd = cwd.filter(|cwd| cwd.is_absolute()).ok_or("the payload has no cwd")?;
+    let input = payload["tool_input"].as_object().ok_or("the payload has no tool_input")?;
     if tools::reads(tool, &bounds.reads) {
         return Ok(());
     }
@@ -170,10 +162,7 @@ impl WriteBounds {
         if self.write.iter().any(|place| whole.starts_with(place)) {
             return Ok(());
         }
-        Err(format!(
-            "{} is outside of what this job may write",
-            whole.display()
-        ))
+        Err(format!("{} is outside of what this job may write", whole.display()))
     }
 }
 
@@ -263,10 +252,7 @@ mod tests {
         for path in ["a", "new/b", "./x/../y"] {
             assert_eq!(ask("Write", json!({ "file_path": path })), Ok(()), "{path}");
             assert_eq!(
-                ask(
-                    "NotebookEdit",
-                    json!({ "notebook_path": root.join("work").join(path) })
-                ),
+                ask("NotebookEdit", json!({ "notebook_path": root.join("work").join(path) })),
                 Ok(())
             );
         }
@@ -283,10 +269,7 @@ mod tests {
             "a\0b",
         ] {
             for tool in ["Write", "Edit", "MultiEdit", "mcp__files__write"] {
-                assert!(
-                    ask(tool, json!({ "file_path": path })).is_err(),
-                    "{tool} {path:?}"
-                );
+                assert!(ask(tool, json!({ "file_path": path })).is_err(), "{tool} {path:?}");
             }
         }
         assert_eq!(ask("Read", json!({ "file_path": "/etc/passwd" })), Ok(()));

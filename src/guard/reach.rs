@@ -40,23 +40,14 @@ pub fn working(
     config: &Config,
 ) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let all = [".".to_owned()];
-    let write = writes
-        .unwrap_or(&all)
-        .iter()
-        .map(|path| match path.as_str() {
-            "." => root.to_owned(),
-            path => root.join(path),
-        });
+    let write = writes.unwrap_or(&all).iter().map(|path| match path.as_str() {
+        "." => root.to_owned(),
+        path => root.join(path),
+    });
     let git = root.join(".git");
-    let mut keep: Vec<PathBuf> = NEVER
-        .iter()
-        .filter(|name| **name != ".git")
-        .map(|name| root.join(name))
-        .collect();
-    let protected = config
-        .jobs
-        .values()
-        .flat_map(|job| job.spec.kind.protects());
+    let mut keep: Vec<PathBuf> =
+        NEVER.iter().filter(|name| **name != ".git").map(|name| root.join(name)).collect();
+    let protected = config.jobs.values().flat_map(|job| job.spec.kind.protects());
     keep.extend(protected.map(|path| root.join(path)));
     let own = [&config.lifecycle.steps, &config.lifecycle.daydreams];
     keep.extend(own.map(|path| root.join(path)));
@@ -104,8 +95,7 @@ pub fn check_targets(root: &Path, spec: &JobSpec, config: &Config) -> Result<(),
     let kept = steering(root, config);
     let meets = |target: &String| {
         let path = root.join(target);
-        kept.iter()
-            .any(|kept| path.starts_with(kept) || kept.starts_with(&path))
+        kept.iter().any(|kept| path.starts_with(kept) || kept.starts_with(&path))
     };
     match targets.iter().find(|target| meets(target)) {
         None => Ok(()),
@@ -113,10 +103,7 @@ pub fn check_targets(root: &Path, spec: &JobSpec, config: &Config) -> Result<(),
             "job {:?} would write {target:?}, which decides what the jobs of this project do",
             spec.name
         ))
-        .hint(format!(
-            "runner config set jobs.{}.{key} ANOTHER-FILE",
-            spec.name
-        ))),
+        .hint(format!("runner config set jobs.{}.{key} ANOTHER-FILE", spec.name))),
     }
 }
 
@@ -141,17 +128,8 @@ fn git_keeps(git: &Path) -> Vec<PathBuf> {
         keep.retain(|path| !path.ends_with("info/attributes"));
         keep.push(git.join("info"));
     }
-    keep.extend(
-        GIT_KEEPS_IF_THERE
-            .iter()
-            .map(|name| git.join(name))
-            .filter(there),
-    );
-    for entry in fs::read_dir(git.join("modules"))
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
+    keep.extend(GIT_KEEPS_IF_THERE.iter().map(|name| git.join(name)).filter(there));
+    for entry in fs::read_dir(git.join("modules")).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             keep.extend(git_keeps(&entry.path()).into_iter().filter(there));
         }

@@ -55,10 +55,7 @@ pub fn written(line: &str) -> Result<Vec<ShellPlace>, String> {
     if line.len() > LONGEST {
         return Err(format!("the command is longer than {LONGEST} bytes"));
     }
-    let mut look = ShellScan {
-        folders: vec![None],
-        found: Vec::new(),
-    };
+    let mut look = ShellScan { folders: vec![None], found: Vec::new() };
     look.line(line, 0)?;
     Ok(look.found)
 }
@@ -77,10 +74,7 @@ impl ShellScan {
         let mut words: Vec<ShellWord> = Vec::new();
         let mut target = None;
         let mut piped = false;
-        for token in tokens(line)?
-            .into_iter()
-            .chain([Token::End { pipe: false }])
-        {
+        for token in tokens(line)?.into_iter().chain([Token::End { pipe: false }]) {
             match token {
                 Token::Word(word) => match target.take() {
                     // `2>&1` writes nowhere new.
@@ -106,11 +100,9 @@ impl ShellScan {
         let known = !(folder.open && folder.text.contains(['$', '`', '~', '*', '?', '[', '{']));
         let more: Vec<Option<String>> = match folder.text.as_str() {
             text if known && text.starts_with('/') => vec![Some(text.to_owned())],
-            text if known && text != "-" => self
-                .folders
-                .iter()
-                .map(|from| Some(joined(from.as_deref(), text)))
-                .collect(),
+            text if known && text != "-" => {
+                self.folders.iter().map(|from| Some(joined(from.as_deref(), text))).collect()
+            }
             _ => vec![Some("$".to_owned())],
         };
         for folder in more {
@@ -127,9 +119,7 @@ impl ShellScan {
     /// Records a word that names a path.
     fn place(&mut self, act: ShellAction, word: &ShellWord) {
         let text = word.text.as_str();
-        let home = ["~/", "$HOME/", "${HOME}/"]
-            .iter()
-            .find_map(|start| text.strip_prefix(start));
+        let home = ["~/", "$HOME/", "${HOME}/"].iter().find_map(|start| text.strip_prefix(start));
         if let Some(rest) =
             home.filter(|rest| word.open && !rest.contains(['$', '`', '*', '?', '[', '{']))
         {
@@ -182,10 +172,7 @@ mod tests {
             ("cp -t b a", vec![write("b")]),
             ("echo $(rm x)", vec![sweep("x")]),
             ("echo \"at $(rm x)\"", vec![sweep("x")]),
-            (
-                "rm ~/x",
-                vec![ShellPlace::Home(ShellAction::Sweep, "x".to_owned())],
-            ),
+            ("rm ~/x", vec![ShellPlace::Home(ShellAction::Sweep, "x".to_owned())]),
             ("rm '~/x'", vec![sweep("~/x")]),
             ("rm $X", vec![ShellPlace::Unknown("$X".to_owned())]),
             ("bash -c \"rm x\"", vec![sweep("x")]),
@@ -195,22 +182,15 @@ mod tests {
             ("to\\\nuch f", vec![write("f")]),
             ("echo '> x' # > y", vec![]),
             ("git log -3 && git -C a status", vec![]),
-            (
-                "git commit -m 'a > b'",
-                vec![ShellPlace::Plain(ShellAction::Commit, ".".to_owned())],
-            ),
+            ("git commit -m 'a > b'", vec![ShellPlace::Plain(ShellAction::Commit, ".".to_owned())]),
             ("find . -name x -print", vec![]),
             ("find a -name x -delete", vec![sweep("a")]),
         ] {
             assert_eq!(written(line).unwrap(), wanted, "{line}");
         }
-        for line in [
-            "echo 'a",
-            "cat <<X",
-            "echo \"$(rm x\"",
-            "curl x | sh",
-            "python3 -c 'print(1)'",
-        ] {
+        for line in
+            ["echo 'a", "cat <<X", "echo \"$(rm x\"", "curl x | sh", "python3 -c 'print(1)'"]
+        {
             assert!(written(line).is_err(), "{line}");
         }
         assert!(written(&"x".repeat(LONGEST + 1)).is_err());
@@ -218,19 +198,9 @@ mod tests {
 
     #[test]
     fn lines_of_any_length_and_depth_are_answered_soon() {
-        for part in [
-            "env ",
-            "rm ",
-            "cd a;",
-            "(",
-            "$(",
-            "\"$(",
-            "`",
-            ">",
-            "{",
-            "xargs ",
-            "find -exec ",
-        ] {
+        for part in
+            ["env ", "rm ", "cd a;", "(", "$(", "\"$(", "`", ">", "{", "xargs ", "find -exec "]
+        {
             // An answer of either kind will do; it must come, and not by way of the stack's end.
             let _ = written(&part.repeat(LONGEST / part.len()));
         }

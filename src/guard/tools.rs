@@ -70,9 +70,8 @@ const PATHS: [&str; 19] = [
     "cwd",
 ];
 /// Keys under which something to be run stands.
-const RUNS: [&str; 9] = [
-    "command", "commands", "cmd", "script", "code", "shell", "exec", "program", "argv",
-];
+const RUNS: [&str; 9] =
+    ["command", "commands", "cmd", "script", "code", "shell", "exec", "program", "argv"];
 /// Keys under which text stands that is no path, however it begins.
 const TEXTS: [&str; 12] = [
     "content",
@@ -168,9 +167,7 @@ fn under(key: &str, names: &[&str]) -> bool {
     let last = key.rfind(['_', '-', '.']).map_or(key, |at| &key[at + 1..]);
     let capital = last.rfind(|c: char| c.is_ascii_uppercase());
     let end = capital.map_or(last, |at| &last[at..]);
-    [key, last, end]
-        .iter()
-        .any(|part| names.contains(&part.to_lowercase().as_str()))
+    [key, last, end].iter().any(|part| names.contains(&part.to_lowercase().as_str()))
 }
 
 fn looks_like_a_path(text: &str) -> bool {
@@ -187,21 +184,9 @@ mod tests {
     #[test]
     fn paths_are_found_under_any_key_and_what_names_none_is_refused() {
         let wanted: [(&str, Value, &[&str]); 5] = [
-            (
-                "Write",
-                json!({"file_path": "a", "content": "/* x */"}),
-                &["a"],
-            ),
-            (
-                "mcp__f__w",
-                json!({"path": "a", "content": "/* x */"}),
-                &["a"],
-            ),
-            (
-                "mcp__f__w",
-                json!({"files": [{"outputFile": "a"}, {"to": "/b"}]}),
-                &["a", "/b"],
-            ),
+            ("Write", json!({"file_path": "a", "content": "/* x */"}), &["a"]),
+            ("mcp__f__w", json!({"path": "a", "content": "/* x */"}), &["a"]),
+            ("mcp__f__w", json!({"files": [{"outputFile": "a"}, {"to": "/b"}]}), &["a", "/b"]),
             ("New", json!({"where": "x/../y"}), &["x/../y"]),
             ("New", json!({"target-dir": "x"}), &["x"]),
         ];
@@ -217,10 +202,7 @@ mod tests {
             ("New", json!({"path": 3})),
             ("PowerShell", json!({"command": "ls", "path": "a"})),
         ] {
-            assert!(
-                named(tool, input.as_object().unwrap()).is_err(),
-                "{tool} {input}"
-            );
+            assert!(named(tool, input.as_object().unwrap()).is_err(), "{tool} {input}");
         }
         assert!(reads("Read", &[]) && !reads("read", &[]) && !reads("mcp__a__b", &[]));
         assert!(reads("mcp__a__b", &["mcp__a__*".to_owned()]));

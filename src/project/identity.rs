@@ -51,9 +51,7 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
             false => Err(Failure::environment(format!(
                 "{here} is in no git repository any more: there is no .git"
             ))
-            .hint(format!(
-                "put {here}/.git back, or begin a new repository: git init {here}"
-            ))),
+            .hint(format!("put {here}/.git back, or begin a new repository: git init {here}"))),
         };
     };
     if root.join(".git").is_file() && !folder.is_dir() {
@@ -61,9 +59,7 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
             "{here} is a git worktree, and its repository is not at {} any more",
             repository(&folder).display()
         ))
-        .hint(format!(
-            "git -C WHERE-THE-REPOSITORY-IS-NOW worktree repair {here}"
-        )));
+        .hint(format!("git -C WHERE-THE-REPOSITORY-IS-NOW worktree repair {here}")));
     }
     Ok(Some(folder))
 }
@@ -89,10 +85,7 @@ pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
             Err(error) => Err(wrong(format!("{error}"))),
         },
         Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
         {
             Ok(None)
         }
@@ -103,22 +96,15 @@ pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
 /// Returns the repository that `worktree` belongs to, if `worktree` is a `.git/worktrees/NAME`
 /// folder.
 fn repository(worktree: &Path) -> &Path {
-    let named = worktree
-        .parent()
-        .filter(|it| it.ends_with(".git/worktrees"));
-    named
-        .and_then(|it| it.parent()?.parent())
-        .unwrap_or(worktree)
+    let named = worktree.parent().filter(|it| it.ends_with(".git/worktrees"));
+    named.and_then(|it| it.parent()?.parent()).unwrap_or(worktree)
 }
 
 /// Writes the id that this clone has for itself.
 pub fn write(root: &Path, id: &ProjectId) -> Result<(), Failure> {
     let folder = git_dir(root).ok_or_else(|| {
-        Failure::data(format!(
-            "{} has no git folder to keep its id in",
-            root.display()
-        ))
-        .hint("git worktree repair, or git init")
+        Failure::data(format!("{} has no git folder to keep its id in", root.display()))
+            .hint("git worktree repair, or git init")
     })?;
     let path = folder.join(FILE);
     write_atomic(&path, format!("{id}\n").as_bytes(), 0o644)

@@ -154,20 +154,17 @@ pub fn judge(known: Option<&KnownProject>, found: Option<&FoundProject>) -> Regi
         // The folder at the old path was created there later.
         _ if found.node.is(&known.node) => Registration::Moved { from: of() },
         // A clone came in its place; the id that was its own is here.
-        PathOccupant::Project {
-            same_id: true,
-            own: false,
-            ..
-        } if known.own.is_some() && found.own => Registration::Moved { from: of() },
+        PathOccupant::Project { same_id: true, own: false, .. }
+            if known.own.is_some() && found.own =>
+        {
+            Registration::Moved { from: of() }
+        }
         PathOccupant::Project { same_id: true, .. } => match &found.other_here {
             Some(was) if !found.own => Registration::Recloned { was: was.clone() },
             _ if found.own => Registration::Copied { of: of() },
             _ => Registration::Cloned { of: of() },
         },
-        PathOccupant::Unreadable(why) => Registration::Unsure {
-            of: of(),
-            why: why.clone(),
-        },
+        PathOccupant::Unreadable(why) => Registration::Unsure { of: of(), why: why.clone() },
         PathOccupant::Nothing | PathOccupant::NoProject | PathOccupant::Project { .. } => {
             Registration::Moved { from: of() }
         }
@@ -228,10 +225,7 @@ impl Registration {
                 format!("{}   (or, as a project of its own: {new_id})", moved(from)),
             ),
             Self::Copied { of } => (
-                format!(
-                    "{here} carries the id of {}: one of them is a copy",
-                    of.display()
-                ),
+                format!("{here} carries the id of {}: one of them is a copy", of.display()),
                 format!("{new_id}   (makes the copy a project of its own)"),
             ),
             Self::Cloned { of } => (
@@ -290,11 +284,7 @@ pub fn inspect_path(
             Ok(folder) => {
                 let node = Node::of(&folder);
                 if bound.is_some_and(|bound| bound.is(&node)) {
-                    return PathOccupant::Project {
-                        node,
-                        same_id: true,
-                        own: true,
-                    };
+                    return PathOccupant::Project { node, same_id: true, own: true };
                 }
                 let found = id_of(path);
                 PathOccupant::Project {
@@ -332,59 +322,27 @@ mod tests {
     #[test]
     fn every_combination_has_its_own_judgement() {
         let old = PathBuf::from("/old");
-        let is = |node, same_id| PathOccupant::Project {
-            node,
-            same_id,
-            own: true,
-        };
+        let is = |node, same_id| PathOccupant::Project { node, same_id, own: true };
         let no = || PathOccupant::Unreadable("no".to_owned());
         let (moved, copied, cloned) = ("moved", "copied", "cloned");
         // Each row has the state of the known path, the judgement of the row alone, and those for a
         // folder elsewhere: of the known inode and of another one, each with an id of its own and
         // without.
         let table = [
-            (
-                PathOccupant::Nothing,
-                "vanished",
-                [moved, moved, moved, moved],
-            ),
-            (
-                PathOccupant::NoProject,
-                "emptied",
-                [moved, moved, moved, moved],
-            ),
+            (PathOccupant::Nothing, "vanished", [moved, moved, moved, moved]),
+            (PathOccupant::NoProject, "emptied", [moved, moved, moved, moved]),
             (no(), "unreadable", [moved, moved, "unsure", "unsure"]),
             (is(ONE, true), "known", ["known", "known", copied, cloned]),
-            (
-                is(ONE, false),
-                "overtaken",
-                ["known", "known", moved, moved],
-            ),
+            (is(ONE, false), "overtaken", ["known", "known", moved, moved]),
             // The folder elsewhere of inode TWO is this very one by another name.
             (is(TWO, true), "replaced", [moved, moved, "known", "known"]),
-            (
-                is(TWO, false),
-                "overtaken",
-                [moved, moved, "known", "known"],
-            ),
-            (
-                is(Node::new(2, 10), true),
-                "replaced",
-                [moved, moved, copied, cloned],
-            ),
-            (
-                is(Node::new(2, 10), false),
-                "overtaken",
-                [moved, moved, moved, moved],
-            ),
+            (is(TWO, false), "overtaken", [moved, moved, "known", "known"]),
+            (is(Node::new(2, 10), true), "replaced", [moved, moved, copied, cloned]),
+            (is(Node::new(2, 10), false), "overtaken", [moved, moved, moved, moved]),
         ];
         for (seen, alone, elsewhere) in table {
-            let known = KnownProject {
-                path: old.clone(),
-                node: ONE,
-                seen: seen.clone(),
-                own: None,
-            };
+            let known =
+                KnownProject { path: old.clone(), node: ONE, seen: seen.clone(), own: None };
             assert_eq!(judge(Some(&known), None).as_str(), alone, "{seen:?}");
             let sure = |own| {
                 let mut sure = known.clone();
@@ -396,24 +354,11 @@ mod tests {
             };
             // A clone with the seed alone is not what was known by an id of its own.
             assert_eq!(judge(Some(&sure(true)), None).as_str(), alone, "{seen:?}");
-            let by_seed = if alone == "replaced" {
-                "recloned"
-            } else {
-                alone
-            };
-            assert_eq!(
-                judge(Some(&sure(false)), None).as_str(),
-                by_seed,
-                "{seen:?}"
-            );
+            let by_seed = if alone == "replaced" { "recloned" } else { alone };
+            assert_eq!(judge(Some(&sure(false)), None).as_str(), by_seed, "{seen:?}");
             let cases = [(ONE, true), (ONE, false), (TWO, true), (TWO, false)];
             for ((node, own), expected) in cases.into_iter().zip(elsewhere) {
-                let mut found = FoundProject {
-                    path: "/new".into(),
-                    node,
-                    own,
-                    other_here: None,
-                };
+                let mut found = FoundProject { path: "/new".into(), node, own, other_here: None };
                 let standing = judge(Some(&known), Some(&found));
                 assert_eq!(standing.as_str(), expected, "{seen:?}, {node:?}, own {own}");
                 let standing = judge(Some(&sure(true)), Some(&found));
@@ -426,11 +371,7 @@ mod tests {
                 // A clone that came in the place of another project goes on as that one.
                 found.other_here = Some(id());
                 let standing = judge(Some(&known), Some(&found)).as_str();
-                let expected = if expected == cloned {
-                    "recloned"
-                } else {
-                    expected
-                };
+                let expected = if expected == cloned { "recloned" } else { expected };
                 assert_eq!(standing, expected, "{seen:?}, {node:?}, own {own}");
                 // A folder found at the known path is judged as being there, regardless of what was
                 // seen before.
@@ -450,12 +391,7 @@ mod tests {
                     (false, Some(_)) => "recloned",
                     _ => "new",
                 };
-                let found = FoundProject {
-                    path: "/new".into(),
-                    node: TWO,
-                    own,
-                    other_here,
-                };
+                let found = FoundProject { path: "/new".into(), node: TWO, own, other_here };
                 assert_eq!(judge(None, Some(&found)).as_str(), expected);
             }
         }
@@ -468,26 +404,14 @@ mod tests {
         let why = || "no".to_owned();
         let all = [
             (Registration::Recloned { was: id() }, "runner init /p"),
-            (
-                Registration::Moved { from: of() },
-                "runner projects move /old /p",
-            ),
+            (Registration::Moved { from: of() }, "runner projects move /old /p"),
             (Registration::Copied { of: of() }, "runner init --new-id /p"),
             (Registration::Cloned { of: of() }, "runner init /p"),
-            (
-                Registration::Unsure {
-                    of: of(),
-                    why: why(),
-                },
-                "runner projects move /old /p",
-            ),
+            (Registration::Unsure { of: of(), why: why() }, "runner projects move /old /p"),
             (Registration::Vanished, "runner projects move /p NEW-PLACE"),
             (Registration::Emptied, "git -C /p checkout runner.toml"),
             (Registration::Unreadable { why: why() }, "ls -ld /p"),
-            (
-                Registration::Overtaken,
-                "runner projects forget 01KA5V7Q4B0000000000000000",
-            ),
+            (Registration::Overtaken, "runner projects forget 01KA5V7Q4B0000000000000000"),
         ];
         let mut words = std::collections::BTreeSet::new();
         for (standing, command) in all {

@@ -25,11 +25,7 @@ const ALONE: &str = " >>>";
 pub fn with_block(text: &[u8], owner: &str, body: &str) -> Result<Vec<u8>, String> {
     let (mut before, joined, after) = match find(text, owner)? {
         Some(found) => found,
-        None => (
-            text.to_owned(),
-            !text.is_empty() && !text.ends_with(b"\n"),
-            Vec::new(),
-        ),
+        None => (text.to_owned(), !text.is_empty() && !text.ends_with(b"\n"), Vec::new()),
     };
     if joined && !before.ends_with(b"\n") {
         before.push(b'\n');
@@ -76,9 +72,8 @@ type Around = (Vec<u8>, bool, Vec<u8>);
 /// Returns the text before the block and after it, and whether the block added the line break
 /// before it.
 fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
-    let begins: Vec<Vec<u8>> = [ALONE, JOINED]
-        .map(|ending| format!("{BEGIN}{owner}{ending}").into_bytes())
-        .into();
+    let begins: Vec<Vec<u8>> =
+        [ALONE, JOINED].map(|ending| format!("{BEGIN}{owner}{ending}").into_bytes()).into();
     let end = format!("{END}{owner} <<<").into_bytes();
     let (mut first, mut last) = (None, None);
     let mut at = 0;
@@ -95,11 +90,9 @@ fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
     }
     match (first, last) {
         (None, None) => Ok(None),
-        (Some((first, joined)), Some(last)) => Ok(Some((
-            text[..first].to_owned(),
-            joined,
-            text[last..].to_owned(),
-        ))),
+        (Some((first, joined)), Some(last)) => {
+            Ok(Some((text[..first].to_owned(), joined, text[last..].to_owned())))
+        }
         _ => Err("runner's block in the crontab has no end".to_owned()),
     }
 }
@@ -216,11 +209,7 @@ mod tests {
         ] {
             let with = with_block(text.as_bytes(), "/s", BODY).unwrap();
             assert_eq!(body(&with, "/s").as_deref(), Some(BODY));
-            assert_eq!(
-                with_block(&with, "/s", BODY).unwrap(),
-                with,
-                "twice is once"
-            );
+            assert_eq!(with_block(&with, "/s", BODY).unwrap(), with, "twice is once");
             let without = without_block(&with, "/s").unwrap();
             assert_eq!(String::from_utf8(without).unwrap(), text);
         }
@@ -239,11 +228,7 @@ mod tests {
     fn half_a_block_is_nobodys_to_mend() {
         let whole = String::from_utf8(with_block(b"", "/s", BODY).unwrap()).unwrap();
         let (head, _) = whole.rsplit_once("# <<<").unwrap();
-        for text in [
-            head.to_owned(),
-            whole.repeat(2),
-            whole.replace("# >>>", "# >>"),
-        ] {
+        for text in [head.to_owned(), whole.repeat(2), whole.replace("# >>>", "# >>")] {
             assert!(without_block(text.as_bytes(), "/s").is_err(), "{text}");
         }
     }
@@ -252,10 +237,7 @@ mod tests {
     fn a_line_of_ones_own_is_seen() {
         let with = with_block(b"", "/s", "0 * * * * runner tick\n").unwrap();
         assert!(!ticks_otherwise(&with, "/s"));
-        assert!(ticks_otherwise(
-            b"*/15 * * * * /bin/runner tick --quiet\n",
-            "/s"
-        ));
+        assert!(ticks_otherwise(b"*/15 * * * * /bin/runner tick --quiet\n", "/s"));
         assert!(!ticks_otherwise(b"# */15 * * * * runner tick\n", "/s"));
     }
 }

@@ -146,10 +146,7 @@ fn from(path: &Path) -> Result<Option<BTreeMap<String, String>>, Failure> {
     }
     let text = read_text_host(path, SMALL).map_err(cannot)?;
     parse(&text).map(Some).map_err(|line| {
-        Failure::configuration(format!(
-            "{}:{line}: not of the form NAME=value",
-            path.display()
-        ))
+        Failure::configuration(format!("{}:{line}: not of the form NAME=value", path.display()))
     })
 }
 
@@ -159,13 +156,10 @@ mod tests {
 
     #[test]
     fn what_is_frozen_is_read_again() {
-        let variables: BTreeMap<String, String> = [
-            ("PATH", "/a b:/c=d:/é%$\"'"),
-            ("EMPTY", ""),
-            ("HOME", "/h #1 "),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into();
+        let variables: BTreeMap<String, String> =
+            [("PATH", "/a b:/c=d:/é%$\"'"), ("EMPTY", ""), ("HOME", "/h #1 ")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into();
         assert_eq!(parse(&text(&variables).unwrap()), Ok(variables));
         assert_eq!(parse("A=1\n\n# b\nno"), Err(4));
         assert_eq!(parse("9A=1"), Err(1));
@@ -181,10 +175,7 @@ mod tests {
         fs::write(&path, "KEY=secret\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let reported = credentials(&path).unwrap_err().to_string();
-        assert!(
-            reported.contains("chmod 600") && !reported.contains("secret"),
-            "{reported}"
-        );
+        assert!(reported.contains("chmod 600") && !reported.contains("secret"), "{reported}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(credentials(&path).unwrap()["KEY"], "secret");
     }

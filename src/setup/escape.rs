@@ -31,10 +31,7 @@ pub fn escaped(format: Format, text: &str) -> Result<String, String> {
 
 /// Checks whether every reader of a command line takes the text literally.
 fn is_plain(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"/._-,+@=:".contains(&b))
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-,+@=:".contains(&b))
 }
 
 /// Escapes a text for systemd: systemd.service(5), "COMMAND LINES", and systemd.syntax(7),
@@ -65,9 +62,7 @@ fn systemd(text: &str) -> Result<String, String> {
 /// Checks whether a program's path may be the first word of `ExecStart=`: systemd takes no quotes,
 /// backslashes or control characters there, however they are written.
 pub fn starts_a_unit(program: &str) -> bool {
-    !program
-        .chars()
-        .any(|c| c.is_ascii_control() || "\"'\\".contains(c))
+    !program.chars().any(|c| c.is_ascii_control() || "\"'\\".contains(c))
 }
 
 /// Escapes a text for crontab(5): a `%` ends the command unless a backslash precedes it, also

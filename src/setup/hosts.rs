@@ -80,19 +80,13 @@ impl HostScheduler {
                 mode: 0o644,
             })
         };
-        let mut host = Self {
-            kind: Some(kind),
-            ..Self::default()
-        };
+        let mut host = Self { kind: Some(kind), ..Self::default() };
         match kind {
             SchedulerKind::Systemd => {
                 let units = units(home);
                 host.files.push(file(&units, Template::Service)?);
                 host.files.push(file(&units, Template::Timer)?);
-                host.links.push((
-                    units.join("timers.target.wants").join(TIMER),
-                    units.join(TIMER),
-                ));
+                host.links.push((units.join("timers.target.wants").join(TIMER), units.join(TIMER)));
                 for words in [&["daemon-reload"][..], &["restart", TIMER]] {
                     host.start.push(systemctl(words, true));
                 }
@@ -105,8 +99,7 @@ impl HostScheduler {
                 let path = utf8(&plist.path)?;
                 host.files.push(plist);
                 host.start.push(launchctl(&["bootout", &service()], false));
-                host.start
-                    .push(launchctl(&["bootstrap", &domain(), &path], true));
+                host.start.push(launchctl(&["bootstrap", &domain(), &path], true));
             }
             // Written for a person to read and run: nothing registers itself in silence.
             SchedulerKind::TaskScheduler => {

@@ -80,10 +80,7 @@ impl SchedulerKind {
 /// Returns the kind that fits this machine, and the reason.
 pub fn fitting(record: &SetupRecord) -> (SchedulerKind, String) {
     // "manual" is not something that is set up: what fits may have come since.
-    let there = record
-        .hosts
-        .keys()
-        .rfind(|kind| **kind != SchedulerKind::Manual);
+    let there = record.hosts.keys().rfind(|kind| **kind != SchedulerKind::Manual);
     if let Some(kind) = there {
         return (*kind, "it is the one that is set up".to_owned());
     }
@@ -96,19 +93,13 @@ pub fn fitting(record: &SetupRecord) -> (SchedulerKind, String) {
     let asked = ["systemctl", "--user", "show-environment"].map(str::to_owned);
     let silent = match plan::run(&asked) {
         Ok(_) => {
-            return (
-                SchedulerKind::Systemd,
-                "`systemctl --user` answers".to_owned(),
-            );
+            return (SchedulerKind::Systemd, "`systemctl --user` answers".to_owned());
         }
         Err(_) => "`systemctl --user` does not answer",
     };
     match crontab::read() {
         Ok(_) => (SchedulerKind::Cron, format!("{silent}, and `crontab` runs")),
-        Err(_) => (
-            SchedulerKind::Manual,
-            format!("{silent}, and `crontab` does not run either"),
-        ),
+        Err(_) => (SchedulerKind::Manual, format!("{silent}, and `crontab` does not run either")),
     }
 }
 
@@ -150,12 +141,7 @@ pub fn converge(
     old: &SetupRecord,
     wanted: WantedSetup<'_>,
 ) -> Result<Convergence, Failure> {
-    let WantedSetup {
-        kind,
-        mut record,
-        edits,
-        environment,
-    } = wanted;
+    let WantedSetup { kind, mut record, edits, environment } = wanted;
     record.pending = false;
     let mut work = Vec::new();
     let mut left = Vec::new();
@@ -196,11 +182,7 @@ pub fn converge(
         }
     }
     if kind.is_none() {
-        for path in [
-            home.environment_file(),
-            home.timer_log(),
-            home.old_timer_log(),
-        ] {
+        for path in [home.environment_file(), home.timer_log(), home.old_timer_log()] {
             if path.symlink_metadata().is_ok() {
                 work.push(SetupStep::Remove(path));
             }
@@ -208,10 +190,7 @@ pub fn converge(
     }
     let nothing = SetupRecord::default();
     if work.is_empty() && (*old == record || record == nothing && !home.setup_note().exists()) {
-        return Ok(Convergence {
-            steps: Vec::new(),
-            left,
-        });
+        return Ok(Convergence { steps: Vec::new(), left });
     }
     intent.pending = true;
     let mut steps = vec![SetupStep::Note(Box::new(intent))];
@@ -231,12 +210,7 @@ fn write(
     mode: Option<u32>,
 ) {
     if old.as_deref() != Some(new.as_str()) {
-        work.push(SetupStep::Write {
-            path: path.to_owned(),
-            old,
-            new,
-            mode,
-        });
+        work.push(SetupStep::Write { path: path.to_owned(), old, new, mode });
     }
 }
 
@@ -302,10 +276,7 @@ fn install(
             published.no_crontab_before = true;
         }
         if old.as_ref() != Some(&new) {
-            steps.push(SetupStep::Crontab {
-                old,
-                new: Some(new),
-            });
+            steps.push(SetupStep::Crontab { old, new: Some(new) });
         }
     }
     if host.lingers == Some(false) {
@@ -348,10 +319,7 @@ fn uninstall(
         let new = crontab::without_block(&old, &home.owner()).map_err(broken)?;
         if new != old {
             let none = new.is_empty() && published.no_crontab_before;
-            steps.push(SetupStep::Crontab {
-                old: Some(old),
-                new: (!none).then_some(new),
-            });
+            steps.push(SetupStep::Crontab { old: Some(old), new: (!none).then_some(new) });
         }
     }
     if published.lingers_for_us {
@@ -365,10 +333,7 @@ fn uninstall(
 }
 
 fn run(words: &[&str], must: bool) -> SetupStep {
-    SetupStep::Run {
-        words: words.iter().map(|word| (*word).to_owned()).collect(),
-        must,
-    }
+    SetupStep::Run { words: words.iter().map(|word| (*word).to_owned()).collect(), must }
 }
 
 fn broken(what: String) -> Failure {
@@ -380,10 +345,7 @@ fn not_ours(path: &Path) -> Failure {
         "{} is there and was not made by this setup, or was changed since; nothing was touched",
         path.display()
     ))
-    .hint(format!(
-        "mv {0} {0}.old, then say this again",
-        path.display()
-    ))
+    .hint(format!("mv {0} {0}.old, then say this again", path.display()))
 }
 
 /// Returns the variables of the current environment that are frozen.

@@ -85,11 +85,7 @@ impl SetupStep {
             Self::Run { words, must } => format!(
                 "run {}{}",
                 shown(words),
-                if *must {
-                    ""
-                } else {
-                    "   (goes on if it fails)"
-                }
+                if *must { "" } else { "   (goes on if it fails)" }
             ),
             Self::Remove(path) => format!("remove {}", path.display()),
             Self::RemoveFolder(path) => {
@@ -100,21 +96,17 @@ impl SetupStep {
 }
 
 fn lossy(text: Option<&Vec<u8>>) -> String {
-    text.map_or_else(String::new, |text| {
-        String::from_utf8_lossy(text).into_owned()
-    })
+    text.map_or_else(String::new, |text| String::from_utf8_lossy(text).into_owned())
 }
 
 /// Formats a command line for display.
 pub fn shown(words: &[String]) -> String {
     let words: Vec<String> = words
         .iter()
-        .map(
-            |word| match word.contains(|c: char| c.is_whitespace() || "'\"$&<>;|\\".contains(c)) {
-                true => format!("'{}'", word.replace('\'', "'\\''")),
-                false => word.clone(),
-            },
-        )
+        .map(|word| match word.contains(|c: char| c.is_whitespace() || "'\"$&<>;|\\".contains(c)) {
+            true => format!("'{}'", word.replace('\'', "'\\''")),
+            false => word.clone(),
+        })
         .collect();
     words.join(" ")
 }
@@ -144,10 +136,8 @@ pub fn carry_out(
 
 fn one(step: &SetupStep, note: &Path, draft: &Path) -> Result<Option<String>, Failure> {
     let cannot = |path: &Path, why: String| {
-        Failure::cannot_write(format!("cannot write {}: {why}", path.display())).hint(format!(
-            "ls -ld {}",
-            path.parent().unwrap_or(path).display()
-        ))
+        Failure::cannot_write(format!("cannot write {}: {why}", path.display()))
+            .hint(format!("ls -ld {}", path.parent().unwrap_or(path).display()))
     };
     let gone = |path: &Path, done: io::Result<()>| match done {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -165,12 +155,7 @@ fn one(step: &SetupStep, note: &Path, draft: &Path) -> Result<Option<String>, Fa
             .mode(0o755)
             .create(path)
             .map_err(|error| cannot(path, error.to_string()))?,
-        SetupStep::Write {
-            path,
-            old,
-            new,
-            mode,
-        } => {
+        SetupStep::Write { path, old, new, mode } => {
             let there = super::text_at(path)?;
             if there != *old && there.as_deref() != Some(new.as_str()) {
                 return Err(Failure::later(format!(
@@ -224,10 +209,6 @@ pub fn run(words: &[String]) -> Result<String, String> {
         .map_err(|error| error.to_string())?;
     match done.status.success() {
         true => Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
-        false => Err(format!(
-            "{}: {}",
-            done.status,
-            String::from_utf8_lossy(&done.stderr).trim()
-        )),
+        false => Err(format!("{}: {}", done.status, String::from_utf8_lossy(&done.stderr).trim())),
     }
 }

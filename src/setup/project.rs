@@ -54,19 +54,10 @@ pub fn part(
 ) -> Result<ProjectPart, Failure> {
     let path = here.root.join(FILE);
     let raw = text_in(&here.root)?.unwrap_or_default();
-    let mark = if raw.starts_with('\u{feff}') {
-        "\u{feff}"
-    } else {
-        ""
-    };
+    let mark = if raw.starts_with('\u{feff}') { "\u{feff}" } else { "" };
     let mut text = raw[mark.len()..].to_owned();
     for (key, value) in settings(&here.config, wish)? {
-        let wanted = Edit {
-            key: &key,
-            value: &value,
-            file: &path,
-            user: false,
-        };
+        let wanted = Edit { key: &key, value: &value, file: &path, user: false };
         text = edit_text(&home.user_config, &wanted, Some(text))?.1;
     }
     let new = format!("{mark}{text}");
@@ -80,12 +71,7 @@ pub fn part(
     }
     Ok(ProjectPart {
         served: ServedProject { minutes, changed },
-        edit: (new != raw).then_some(SetupStep::Write {
-            path,
-            old: Some(raw),
-            new,
-            mode: None,
-        }),
+        edit: (new != raw).then_some(SetupStep::Write { path, old: Some(raw), new, mode: None }),
         night: format!("{} {}", at.strftime("%H:%M"), here.config.night.zone),
     })
 }
@@ -146,10 +132,7 @@ fn chained(known: Option<&ChangedFile>, raw: &str, new: &str) -> Option<ChangedF
             Some(known)
         }
         _ if raw == new => None,
-        _ => Some(ChangedFile {
-            before: raw.to_owned(),
-            after: BTreeSet::from([new.to_owned()]),
-        }),
+        _ => Some(ChangedFile { before: raw.to_owned(), after: BTreeSet::from([new.to_owned()]) }),
     }
 }
 

@@ -103,19 +103,13 @@ pub fn render(
             (template.text().to_owned(), template.name().to_owned())
         }
         Err(error) => {
-            return Err(Failure::configuration(format!(
-                "{}: {error}",
-                own.display()
-            )));
+            return Err(Failure::configuration(format!("{}: {error}", own.display())));
         }
     };
     let mut words = reported.words.clone();
     if template.format() == Format::Systemd && !starts_a_unit(&words[0]) {
         // A shell may start what systemd itself would not.
-        words.splice(
-            0..0,
-            ["/bin/sh", "-c", "exec \"$@\"", "sh"].map(str::to_owned),
-        );
+        words.splice(0..0, ["/bin/sh", "-c", "exec \"$@\"", "sh"].map(str::to_owned));
     }
     let refuse = |why: String| {
         Failure::data(format!("{place}: {why}")).hint(
@@ -169,9 +163,7 @@ pub fn render(
         text.push('\n');
     }
     if template == Template::Crontab && text.lines().any(|line| line.len() > CRON_LINE) {
-        return Err(refuse(format!(
-            "cron takes no command longer than {CRON_LINE} bytes"
-        )));
+        return Err(refuse(format!("cron takes no command longer than {CRON_LINE} bytes")));
     }
     Ok(text)
 }

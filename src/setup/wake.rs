@@ -59,11 +59,7 @@ mod tests {
     #[test]
     fn it_is_a_little_before_also_over_midnight() {
         let at = |hour, minute| {
-            advice(
-                SchedulerKind::Launchd,
-                Time::constant(hour, minute, 0, 0),
-                "UTC",
-            )
+            advice(SchedulerKind::Launchd, Time::constant(hour, minute, 0, 0), "UTC")
         };
         assert!(at(2, 30)[0].ends_with("MTWRFSU 02:25:00"));
         assert!(at(0, 3)[0].ends_with("MTWRFSU 23:58:00"));
@@ -72,11 +68,7 @@ mod tests {
     #[test]
     fn each_is_a_command_and_names_its_own_timer() {
         let night = Time::constant(2, 30, 0, 0);
-        for kind in [
-            SchedulerKind::Systemd,
-            SchedulerKind::Cron,
-            SchedulerKind::Launchd,
-        ] {
+        for kind in [SchedulerKind::Systemd, SchedulerKind::Cron, SchedulerKind::Launchd] {
             for line in advice(kind, night, "Europe/Berlin") {
                 let command = line.rsplit_once(": ").map(|(_, command)| command).unwrap();
                 let read = Command::new("sh").args(["-n", "-c", command]).status();
@@ -85,10 +77,7 @@ mod tests {
         }
         let systemd = advice(SchedulerKind::Systemd, night, "Europe/Berlin").join("\n");
         assert!(systemd.contains("OnCalendar=*-*-* 02:25:00 Europe/Berlin"));
-        assert!(
-            !systemd.contains("runner-tick"),
-            "that one ticks each quarter of an hour"
-        );
+        assert!(!systemd.contains("runner-tick"), "that one ticks each quarter of an hour");
         assert!(advice(SchedulerKind::TaskScheduler, night, "UTC")[0].contains("-WakeToRun"));
     }
 }

@@ -63,10 +63,7 @@ impl Server {
                     }
                 }
                 let length = head.lines().find_map(|line| {
-                    line.to_ascii_lowercase()
-                        .strip_prefix("content-length: ")?
-                        .parse()
-                        .ok()
+                    line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok()
                 });
                 let mut body = vec![0; length.unwrap_or(0)];
                 let _cut = reader.read_exact(&mut body);
@@ -124,23 +121,17 @@ fn fail(fixture: &Fixture) {
 
 /// Makes whatever waits due now.
 fn again(fixture: &Fixture) {
-    fixture
-        .store()
-        .execute("UPDATE messages SET next = 0 WHERE state = 'waiting'", [])
-        .unwrap();
+    fixture.store().execute("UPDATE messages SET next = 0 WHERE state = 'waiting'", []).unwrap();
 }
 
 fn messages(fixture: &Fixture) -> Vec<(String, String, i64, String)> {
     let store = fixture.store();
-    let mut rows = store
-        .prepare("SELECT what, state, tries, said FROM messages ORDER BY rowid")
-        .unwrap();
-    rows.query_map([], |row| {
-        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-    })
-    .unwrap()
-    .collect::<Result<_, _>>()
-    .unwrap()
+    let mut rows =
+        store.prepare("SELECT what, state, tries, said FROM messages ORDER BY rowid").unwrap();
+    rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap()
 }
 
 /// Waits until the process that delivers has ended, if one does.
@@ -167,11 +158,7 @@ fn a_failure_is_told_once_signed_and_its_recovery_once() {
     let fixture = fixture(&hook(server.port, "secret = \"RUNNER_HOOK_KEY\"\n"));
     fail(&fixture);
     let heard = server.next_request();
-    assert!(
-        heard.head.starts_with("POST /hook HTTP/1.1\r\n"),
-        "{}",
-        heard.head
-    );
+    assert!(heard.head.starts_with("POST /hook HTTP/1.1\r\n"), "{}", heard.head);
     let json = heard.json();
     assert_eq!(
         (&json["what"], &json["kind"], &json["job"]),
@@ -182,11 +169,7 @@ fn a_failure_is_told_once_signed_and_its_recovery_once() {
     let script = "import hmac,hashlib,sys; print('sha256='+hmac.new(b's3cr3t-hook-key', sys.argv[1].encode()+b'.'+sys.stdin.buffer.read(), hashlib.sha256).hexdigest())";
     let mut python = Command::new("python3");
     python.args(["-c", script, heard.header("x-runner-timestamp")]);
-    match python
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-    {
+    match python.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn() {
         Ok(mut child) => {
             child.stdin.take().unwrap().write_all(&heard.body).unwrap();
             let said = child.wait_with_output().unwrap();
@@ -205,17 +188,10 @@ fn a_failure_is_told_once_signed_and_its_recovery_once() {
     server.heard_nothing();
     let open = run(&fixture, &["alerts", "--json"]).ends(0).json();
     let count = |kind: &str| {
-        open.as_array()
-            .unwrap()
-            .iter()
-            .find(|one| one["kind"] == kind)
-            .unwrap()["count"]
-            .clone()
+        open.as_array().unwrap().iter().find(|one| one["kind"] == kind).unwrap()["count"].clone()
     };
     assert_eq!(count("failure"), 3);
-    run(&fixture, &["status"])
-        .ends(0)
-        .expect_text("2 open; `runner alerts`");
+    run(&fixture, &["status"]).ends(0).expect_text("2 open; `runner alerts`");
     fixture.write("ok", "");
     run(&fixture, &["run", "bad"]).ends(0);
     run(&fixture, &["tick"]).ends(0);
@@ -224,9 +200,7 @@ fn a_failure_is_told_once_signed_and_its_recovery_once() {
     assert_eq!(over["kinds"], serde_json::json!(["failure", "breaker"]));
     deliver(&fixture);
     server.heard_nothing();
-    run(&fixture, &["alerts"])
-        .ends(0)
-        .expect_text("no alert is open");
+    run(&fixture, &["alerts"]).ends(0).expect_text("no alert is open");
     let log = fs::read(fixture.state().join("database.sqlite")).unwrap();
     assert!(!String::from_utf8_lossy(&log).contains("s3cr3t-hook-key"));
 }
@@ -257,11 +231,7 @@ fn receivers_that_hang_or_drip_are_waited_for_by_nobody() {
     run(&fixture, &["night"]);
     run(&fixture, &["status"]).ends(0);
     let states = messages(&fixture);
-    assert_eq!(
-        (states[0].1.as_str(), states[0].2),
-        ("waiting", 1),
-        "{states:?}"
-    );
+    assert_eq!((states[0].1.as_str(), states[0].2), ("waiting", 1), "{states:?}");
     assert!(states[0].3.is_empty(), "it still drips: {states:?}");
     hanging.next_request();
     let _open = held.recv_timeout(SURE).unwrap();
@@ -281,10 +251,7 @@ fn bad_answers_are_failures_with_their_reason_and_are_tried_again() {
         elsewhere.port
     );
     let answers: Vec<(Vec<u8>, &str)> = vec![
-        (
-            b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n".to_vec(),
-            "500",
-        ),
+        (b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n".to_vec(), "500"),
         (to.into_bytes(), "redirects are not followed"),
         (b"HTTP/1.1 200".to_vec(), ""),
         (Vec::new(), ""),
@@ -312,14 +279,8 @@ fn bad_answers_are_failures_with_their_reason_and_are_tried_again() {
         let states = messages(&fixture);
         assert_eq!(states.len(), 1);
         assert_eq!(states[0].1, "waiting", "{states:?}");
-        assert!(
-            states[0].3.contains(why) && !states[0].3.is_empty(),
-            "{states:?}"
-        );
-        assert!(
-            !states[0].3.contains("/hook"),
-            "no address is told: {states:?}"
-        );
+        assert!(states[0].3.contains(why) && !states[0].3.is_empty(), "{states:?}");
+        assert!(!states[0].3.contains("/hook"), "no address is told: {states:?}");
         if turn == 0 {
             run(&fixture, &["status"])
                 .ends(0)
@@ -345,10 +306,7 @@ fn a_death_at_any_step_loses_no_message() {
     for step in 0..20 {
         fixture
             .store()
-            .execute(
-                "UPDATE messages SET state = 'waiting', tries = 0, next = 0, over = NULL",
-                [],
-            )
+            .execute("UPDATE messages SET state = 'waiting', tries = 0, next = 0, over = NULL", [])
             .unwrap();
         let died = command(&fixture, &["__deliver"])
             .env("RUNNER_TEST_DIE_AT", step.to_string())
@@ -379,34 +337,20 @@ fn silence_and_acknowledgement() {
     fail(&fixture);
     server.next_request();
     deliver(&fixture);
-    run(&fixture, &["alerts", "ack", "bad"])
-        .ends(0)
-        .expect_text("before it is over");
-    run(&fixture, &["alerts", "ack", "bad"])
-        .ends(0)
-        .expect_text("nothing to silence");
+    run(&fixture, &["alerts", "ack", "bad"]).ends(0).expect_text("before it is over");
+    run(&fixture, &["alerts", "ack", "bad"]).ends(0).expect_text("nothing to silence");
     fail(&fixture);
     deliver(&fixture);
     server.heard_nothing();
     run(&fixture, &["jobs", "reset", "bad"]).ends(0);
-    run(&fixture, &["alerts"])
-        .ends(0)
-        .expect_text("no alert is open");
+    run(&fixture, &["alerts"]).ends(0).expect_text("no alert is open");
     fail(&fixture);
-    assert_eq!(
-        server.next_request().json()["what"],
-        "raised",
-        "what goes wrong next is new"
-    );
+    assert_eq!(server.next_request().json()["what"], "raised", "what goes wrong next is new");
     let shown = run(&fixture, &["alerts", "list", "--json"]).ends(0).json();
     let id = shown[0]["id"].as_str().unwrap().to_owned();
-    run(&fixture, &["alerts", "show", &id])
-        .ends(0)
-        .expect_text("hook");
+    run(&fixture, &["alerts", "show", &id]).ends(0).expect_text("hook");
     run(&fixture, &["alerts", "show", "nobody"]).ends(2);
-    run(&fixture, &["alerts", "list", "--over", "--all"])
-        .ends(0)
-        .expect_text("acknowledged by");
+    run(&fixture, &["alerts", "list", "--over", "--all"]).ends(0).expect_text("acknowledged by");
 }
 
 /// Creates a program in the fixture that writes its arguments and its input into a file.
@@ -414,11 +358,7 @@ fn fake(fixture: &Fixture, name: &str) -> String {
     let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();
     let path = bin.join(name);
-    let out = fixture
-        .root()
-        .join(format!("{name}.out"))
-        .display()
-        .to_string();
+    let out = fixture.root().join(format!("{name}.out")).display().to_string();
     let text = format!(
         "#!/bin/sh\nfor word; do printf '%s\\n--word--\\n' \"$word\"; done > '{out}'\ncat >> '{out}'\nenv > '{out}.env'\n"
     );
@@ -432,22 +372,13 @@ fn programs_get_the_message_as_data() {
     let fixture = fixture(
         "[channels.screen]\ntype = \"desktop\"\n[channels.pager]\ntype = \"command\"\nprogram = \"pager\"\nargs = [\"--now\"]\nenv = [\"PAGER_KEY\"]\nsandbox = \"off\"\n[channels.mail]\ntype = \"email\"\nrecipient = \"me@example.org\"\nprogram = \"sendmail\"\nsandbox = \"off\"\n[notify]\nsubject = \"-x {{ project }}\\r\\nBcc: evil@example.org\"\nbody = \"<b>$(touch owned) `id` {{ nobody }}\"\n",
     );
-    let (screen, pager, mail) = (
-        fake(&fixture, "notify-send"),
-        fake(&fixture, "pager"),
-        fake(&fixture, "sendmail"),
-    );
-    let path = format!(
-        "{}:{}",
-        fixture.root().join("bin").display(),
-        std::env::var("PATH").unwrap()
-    );
+    let (screen, pager, mail) =
+        (fake(&fixture, "notify-send"), fake(&fixture, "pager"), fake(&fixture, "sendmail"));
+    let path =
+        format!("{}:{}", fixture.root().join("bin").display(), std::env::var("PATH").unwrap());
     let test = |args: &[&str]| {
         let mut command = fixture.runner(args);
-        command
-            .env("PATH", &path)
-            .env("PAGER_KEY", "k-123456")
-            .env("OTHER_KEY", "o-123456");
+        command.env("PATH", &path).env("PAGER_KEY", "k-123456").env("OTHER_KEY", "o-123456");
         crate::fixture::CommandOutput::of(command.output().unwrap())
     };
     let said = test(&["alerts", "test", "--json"]).ends(0).json();
@@ -456,26 +387,15 @@ fn programs_get_the_message_as_data() {
     let words: Vec<&str> = shown.split("\n--word--\n").collect();
     assert_eq!(
         words[..4],
-        [
-            "--app-name=runner",
-            "--urgency=critical",
-            "--",
-            "-x project Bcc: evil@example.org"
-        ]
+        ["--app-name=runner", "--urgency=critical", "--", "-x project Bcc: evil@example.org"]
     );
-    assert!(
-        words[4].contains("somebody tries") && words[4].contains("cannot be used"),
-        "{shown}"
-    );
+    assert!(words[4].contains("somebody tries") && words[4].contains("cannot be used"), "{shown}");
     let paged = fs::read_to_string(&pager).unwrap();
     let json: serde_json::Value =
         serde_json::from_str(paged.strip_prefix("--now\n--word--\n").unwrap()).unwrap();
     assert_eq!(json["what"], "test");
     let seen = fs::read_to_string(format!("{pager}.env")).unwrap();
-    assert!(
-        seen.contains("PAGER_KEY=k-123456") && !seen.contains("OTHER_KEY"),
-        "{seen}"
-    );
+    assert!(seen.contains("PAGER_KEY=k-123456") && !seen.contains("OTHER_KEY"), "{seen}");
     let mailed = fs::read_to_string(mail).unwrap();
     let mailed = mailed.strip_prefix("-i\n--word--\n-t\n--word--\n").unwrap();
     let (head, _) = mailed.split_once("\n\n").unwrap();
@@ -486,21 +406,12 @@ fn programs_get_the_message_as_data() {
     assert!(!head.lines().any(|line| line.starts_with("Bcc")), "{head}");
     assert!(!fixture.path("owned").exists());
     // One that is missing, and one that fails, are said.
-    fs::write(
-        fixture.root().join("bin/pager"),
-        "#!/bin/sh\necho no $PAGER_KEY >&2\nexit 4\n",
-    )
-    .unwrap();
-    let said = test(&["alerts", "test", "pager"])
-        .ends(69)
-        .expect_text("ended with exit 4: no");
+    fs::write(fixture.root().join("bin/pager"), "#!/bin/sh\necho no $PAGER_KEY >&2\nexit 4\n")
+        .unwrap();
+    let said = test(&["alerts", "test", "pager"]).ends(69).expect_text("ended with exit 4: no");
     assert!(!said.err.contains("k-123456"), "{said:?}");
-    run(&fixture, &["alerts", "test", "pager"])
-        .ends(69)
-        .expect_text("PAGER_KEY is not set");
-    test(&["alerts", "test", "pagr"])
-        .ends(78)
-        .expect_text("did you mean \"pager\"?");
+    run(&fixture, &["alerts", "test", "pager"]).ends(69).expect_text("PAGER_KEY is not set");
+    test(&["alerts", "test", "pagr"]).ends(78).expect_text("did you mean \"pager\"?");
 }
 
 #[test]
@@ -509,30 +420,19 @@ fn the_bell_rings_after_good_ticks_once_a_minute() {
     let fixture = fixture("");
     let config = fixture.root().join("config/runner/config.toml");
     let mut text = fs::read_to_string(&config).unwrap();
-    text.push_str(&format!(
-        "[notify]\nheartbeat = \"http://127.0.0.1:{}/beat\"\n",
-        server.port
-    ));
+    text.push_str(&format!("[notify]\nheartbeat = \"http://127.0.0.1:{}/beat\"\n", server.port));
     fs::write(&config, &text).unwrap();
     run(&fixture, &["tick"]).ends(0);
     assert!(server.next_request().head.starts_with("GET /beat "));
     run(&fixture, &["tick"]).ends(0);
     // The stamp of a minute ago lets it ring again; were the second tick's own on its way, this
     // would be the third.
-    fs::write(
-        fixture.state().join("heartbeat.stamp"),
-        "2020-01-01T00:00:00Z\n",
-    )
-    .unwrap();
+    fs::write(fixture.state().join("heartbeat.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
     run(&fixture, &["tick"]).ends(0);
     server.next_request();
     server.heard_nothing();
     // A project whose settings cannot be read is no good tick.
-    fs::write(
-        fixture.state().join("heartbeat.stamp"),
-        "2020-01-01T00:00:00Z\n",
-    )
-    .unwrap();
+    fs::write(fixture.state().join("heartbeat.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
     fixture.configure("[nonsense]\n");
     run(&fixture, &["tick"]).ends(78);
     let stamp = fs::read_to_string(fixture.state().join("heartbeat.stamp")).unwrap();
@@ -542,8 +442,5 @@ fn the_bell_rings_after_good_ticks_once_a_minute() {
         .unwrap()
         .replace("[nonsense]\n", "[notify]\nheartbeat = \"/x\"\n");
     fs::write(&project, own).unwrap();
-    fixture
-        .run(&["config", "check"])
-        .ends(78)
-        .expect_text("user's own config.toml");
+    fixture.run(&["config", "check"]).ends(78).expect_text("user's own config.toml");
 }

@@ -46,17 +46,13 @@ fn fixture(kind: &str, base: &str, more: &str) -> Fixture {
 
 fn last(fixture: &Fixture) -> serde_json::Value {
     let id = fixture.run(&["runs", "--json"]).json()[0]["id"].clone();
-    fixture
-        .run(&["runs", "show", id.as_str().unwrap(), "--json"])
-        .json()
+    fixture.run(&["runs", "show", id.as_str().unwrap(), "--json"]).json()
 }
 
 /// Checks that no file of the fixture except `keys` shows the key.
 fn keeps_its_key(fixture: &Fixture) {
     for (path, content) in fixture.tree(".") {
-        let shown = content
-            .windows(KEY.len())
-            .any(|part| part == KEY.as_bytes());
+        let shown = content.windows(KEY.len()).any(|part| part == KEY.as_bytes());
         assert!(!shown || path.ends_with("keys"), "{path} shows the key");
     }
 }
@@ -77,11 +73,7 @@ fn each_api_answers_a_job_and_is_paid_by_its_tokens() {
         assert_eq!(run["outcome"], "succeeded", "{run}");
         assert_eq!(run["told"]["usage"]["input_tokens"], 120, "{run}");
         assert_eq!(run["model_calls"], 1, "{run}");
-        let asked = server
-            .seen()
-            .into_iter()
-            .find(SeenRequest::is_call)
-            .unwrap();
+        let asked = server.seen().into_iter().find(SeenRequest::is_call).unwrap();
         let key = asked.header("x-api-key").or(asked.header("authorization"));
         assert!(key.unwrap().contains(KEY), "{dialect:?}");
         assert!(!String::from_utf8_lossy(&asked.body).contains(KEY));
@@ -91,10 +83,7 @@ fn each_api_answers_a_job_and_is_paid_by_its_tokens() {
 
 #[test]
 fn who_cannot_answer_is_followed_by_who_can() {
-    let (gone, good) = (
-        server(Dialect::Messages, B::NoKey),
-        server(Dialect::Ollama, B::Good),
-    );
+    let (gone, good) = (server(Dialect::Messages, B::NoKey), server(Dialect::Ollama, B::Good));
     let fixture = fixture(
         "anthropic",
         &gone.url(),
@@ -113,10 +102,7 @@ fn who_cannot_answer_is_followed_by_who_can() {
         "{run}"
     );
     let lines = run["lines"].to_string();
-    assert!(
-        lines.contains("mine: not authorised") && lines.contains("away:"),
-        "{run}"
-    );
+    assert!(lines.contains("mine: not authorised") && lines.contains("away:"), "{run}");
     assert_eq!((gone.calls(), good.calls()), (1, 1));
     keeps_its_key(&fixture);
 }
@@ -134,27 +120,18 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
     let fixture = fixture("openai", &blinks.url(), "");
     fixture.run(&["run", "ask"]).ends(0);
     let run = last(&fixture);
-    assert_eq!(
-        (&run["model_calls"], &run["outcome"]),
-        (&2.into(), &"succeeded".into()),
-        "{run}"
-    );
+    assert_eq!((&run["model_calls"], &run["outcome"]), (&2.into(), &"succeeded".into()), "{run}");
     assert_eq!(blinks.calls(), 2);
 
     // The backend waits for a rate limit that ends soon.
     let count = AtomicUsize::new(0);
-    let soon = Server::start(
-        move |talk, seen| match count.fetch_add(1, Ordering::SeqCst) {
-            0 => talk.reply(429, &[("retry-after", "1")], ""),
-            _ => B::Good.answer(Dialect::Messages, talk, seen, ""),
-        },
-    );
+    let soon = Server::start(move |talk, seen| match count.fetch_add(1, Ordering::SeqCst) {
+        0 => talk.reply(429, &[("retry-after", "1")], ""),
+        _ => B::Good.answer(Dialect::Messages, talk, seen, ""),
+    });
     let fixture = self::fixture("anthropic", &soon.url(), "");
     fixture.run(&["run", "ask"]).ends(0);
-    assert_eq!(
-        (soon.calls(), &last(&fixture)["model_calls"]),
-        (2, &2.into())
-    );
+    assert_eq!((soon.calls(), &last(&fixture)["model_calls"]), (2, &2.into()));
 
     // Its budget has no room for more, so it is not asked more often.
     let never = server(Dialect::Chat, B::Overloaded);
@@ -163,29 +140,19 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
     fixture.run(&["run", "ask"]).ends(1);
     assert_eq!(never.calls(), 2);
     let run = last(&fixture);
-    assert_eq!(
-        (&run["model_calls"], &run["class"]),
-        (&2.into(), &"over-budget".into()),
-        "{run}"
-    );
+    assert_eq!((&run["model_calls"], &run["class"]), (&2.into(), &"over-budget".into()), "{run}");
 
     // Without such a bound it is left in peace all the same: three times a run, and then it failed.
     let never = server(Dialect::Messages, B::Overloaded);
     let fixture = self::fixture("anthropic", &never.url(), "");
     for turn in 1..=4 {
-        fixture
-            .run(&["run", "ask"])
-            .ends(69)
-            .expect_text("Overloaded");
+        fixture.run(&["run", "ask"]).ends(69).expect_text("Overloaded");
         assert_eq!(never.calls(), 3 * turn);
     }
 
-    for (behaviour, code) in [
-        (B::CutMidEvent, 69),
-        (B::ErrorAmongEvents, 69),
-        (B::ServerError, 69),
-        (B::Prose, 0),
-    ] {
+    for (behaviour, code) in
+        [(B::CutMidEvent, 69), (B::ErrorAmongEvents, 69), (B::ServerError, 69), (B::Prose, 0)]
+    {
         let server = server(Dialect::Chat, behaviour);
         let fixture = self::fixture("openai", &server.url(), "");
         fixture.run(&["run", "ask"]).ends(code);
@@ -205,10 +172,7 @@ fn a_limit_with_its_end_defers_and_nothing_shows_the_key() {
         let server = server(Dialect::Messages, behaviour);
         let fixture = fixture("anthropic", &server.url(), "");
         let said = fixture.run(&["run", "ask", "-v"]).ends(code);
-        assert!(
-            !said.out.contains(KEY) && !said.err.contains(KEY),
-            "{behaviour:?}"
-        );
+        assert!(!said.out.contains(KEY) && !said.err.contains(KEY), "{behaviour:?}");
         assert_eq!(last(&fixture)["outcome"], word, "{behaviour:?}");
         keeps_its_key(&fixture);
     }
@@ -223,26 +187,19 @@ fn a_check_says_who_answers_and_which_command_gets_the_model() {
         .ends(0)
         .expect_text("Ollama at 127.0.0.1")
         .expect_text("MY_KEY is set");
-    fixture
-        .run(&["config", "set", "backends.mine.model", "other:8b"])
-        .ends(0);
+    fixture.run(&["config", "set", "backends.mine.model", "other:8b"]).ends(0);
     fixture
         .run(&["backends", "check", "mine"])
         .ends(69)
         .expect_text("did you mean \"other:7b\"?")
         .expect_text("ollama pull other:8b");
     // An admission finds the same before anything is asked.
-    fixture
-        .run(&["run", "ask"])
-        .ends(69)
-        .expect_text("ollama pull other:8b");
+    fixture.run(&["run", "ask"]).ends(69).expect_text("ollama pull other:8b");
     assert_eq!(ollama.calls(), 0);
 
     // Something else on that port.
     let page = Server::start(|talk, _| talk.reply(200, &[("content-type", "text/html")], "<html>"));
-    fixture
-        .run(&["config", "set", "backends.mine.base_url", &page.url()])
-        .ends(0);
+    fixture.run(&["config", "set", "backends.mine.base_url", &page.url()]).ends(0);
     fixture
         .run(&["backends", "check", "mine"])
         .ends(78)
@@ -251,33 +208,15 @@ fn a_check_says_who_answers_and_which_command_gets_the_model() {
     for (kind, dialect) in [("openai", Dialect::Chat), ("anthropic", Dialect::Messages)] {
         let server = server(dialect, B::Good);
         let fixture = self::fixture(kind, &server.url(), "");
-        fixture
-            .run(&["backends", "check", "mine"])
-            .ends(0)
-            .expect_text("2 models");
-        fixture
-            .run(&["config", "set", "backends.mine.key", "NOT_SET"])
-            .ends(0);
-        fixture
-            .run(&["backends", "check", "mine"])
-            .ends(77)
-            .expect_text("NOT_SET is not set");
+        fixture.run(&["backends", "check", "mine"]).ends(0).expect_text("2 models");
+        fixture.run(&["config", "set", "backends.mine.key", "NOT_SET"]).ends(0);
+        fixture.run(&["backends", "check", "mine"]).ends(77).expect_text("NOT_SET is not set");
         fixture.run(&["run", "ask"]).ends(77);
         assert_eq!(server.calls(), 0, "{kind}");
         let closed = Server::start(|talk, seen| B::NoKey.answer(Dialect::Chat, talk, seen, ""));
         let fixture = self::fixture(kind, &closed.url(), "");
-        fixture
-            .run(&["backends", "check", "mine"])
-            .ends(77)
-            .expect_text("invalid x-api-key");
-        fixture
-            .run(&[
-                "config",
-                "set",
-                "backends.mine.base_url",
-                "http://127.0.0.1:1",
-            ])
-            .ends(0);
+        fixture.run(&["backends", "check", "mine"]).ends(77).expect_text("invalid x-api-key");
+        fixture.run(&["config", "set", "backends.mine.base_url", "http://127.0.0.1:1"]).ends(0);
         fixture.run(&["backends", "check", "mine"]).ends(69);
         keeps_its_key(&fixture);
     }
@@ -297,9 +236,7 @@ fn prices_come_from_three_places_and_an_unknown_model_is_said() {
         .expect_text("no price: charged as reserved")
         .expect_text("$1.25");
     fixture.run(&["run", "ask"]).ends(0);
-    fixture
-        .run(&["runs", "show", last(&fixture)["id"].as_str().unwrap()])
-        .ends(0);
+    fixture.run(&["runs", "show", last(&fixture)["id"].as_str().unwrap()]).ends(0);
 
     let folder = fixture.root().join("config/runner");
     fs::create_dir_all(&folder).unwrap();
@@ -307,10 +244,7 @@ fn prices_come_from_three_places_and_an_unknown_model_is_said() {
         "m": {"input_cost_per_token": 1e-05, "output_cost_per_token": 2e-05, "litellm_provider": "openai"},
         "gpt-5": {"input_cost_per_token": 5e-06, "output_cost_per_token": 6e-06}}"#;
     fs::write(folder.join("prices.json"), list).unwrap();
-    let all = fixture
-        .run(&["backends", "prices", "--json"])
-        .ends(0)
-        .json();
+    let all = fixture.run(&["backends", "prices", "--json"]).ends(0).json();
     let of = |name: &str| {
         let backends = all["backends"].as_array().unwrap();
         backends.iter().find(|it| it["backend"] == name).unwrap()["price"].clone()
@@ -327,30 +261,13 @@ fn prices_come_from_three_places_and_an_unknown_model_is_said() {
     let used = fixture.run(&["budget", "--json"]).ends(0).json()["accounts"][0]["used"].clone();
     assert_eq!(used["money"], 0.1018, "{used}");
 
-    fixture
-        .run(&[
-            "config",
-            "set",
-            "--user",
-            "prices.gpt-5.input_cost_per_token",
-            "7e-6",
-        ])
-        .ends(0);
-    let all = fixture
-        .run(&["backends", "prices", "--json"])
-        .ends(0)
-        .json();
+    fixture.run(&["config", "set", "--user", "prices.gpt-5.input_cost_per_token", "7e-6"]).ends(0);
+    let all = fixture.run(&["backends", "prices", "--json"]).ends(0).json();
     let models = all["models"].as_array().unwrap();
     let own = models.iter().find(|it| it["model"] == "gpt-5").unwrap();
-    assert_eq!(
-        (&own["input"], &own["source"]),
-        (&7.0.into(), &"[prices]".into())
-    );
+    assert_eq!((&own["input"], &own["source"]), (&7.0.into(), &"[prices]".into()));
 
     fs::write(folder.join("prices.json"), "{\n  \"m\": oops}").unwrap();
-    fixture
-        .run(&["backends", "prices"])
-        .ends(78)
-        .expect_text("line 2");
+    fixture.run(&["backends", "prices"]).ends(78).expect_text("line 2");
     fixture.run(&["run", "ask"]).ends(0);
 }

@@ -47,10 +47,7 @@ fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
     let now = woken(&fixture, 0);
     let reported = daemon.tick();
     daemon.wait_for_text("the host slept");
-    assert!(
-        reported["started"].as_array().unwrap().len() <= 1,
-        "{reported}"
-    );
+    assert!(reported["started"].as_array().unwrap().len() <= 1, "{reported}");
     // One stretch each, from Friday at eight to Monday at seven; one that waits for its place.
     for name in names {
         assert_eq!(
@@ -66,14 +63,9 @@ fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
     for one in listed {
         assert_eq!(one["due"], "2026-11-23T08:00:00Z");
         // A run that may start at once has no `ready_at`.
-        let ready = one["ready_at"]
-            .as_str()
-            .map_or(now, |at| at.parse().unwrap());
+        let ready = one["ready_at"].as_str().map_or(now, |at| at.parse().unwrap());
         let wait = ready.duration_since(now);
-        assert!(
-            !wait.is_negative() && wait <= SignedDuration::from_secs(60),
-            "{wait}"
-        );
+        assert!(!wait.is_negative() && wait <= SignedDuration::from_secs(60), "{wait}");
         places.insert(wait);
     }
     assert!(places.len() >= 4, "all wake at once: {places:?}");
@@ -81,9 +73,7 @@ fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
     let half = woken(&fixture, 30);
     daemon.tick();
     for one in listed {
-        let ready = one["ready_at"]
-            .as_str()
-            .map_or(now, |at| at.parse().unwrap());
+        let ready = one["ready_at"].as_str().map_or(now, |at| at.parse().unwrap());
         let began = runs(&fixture, one["job"].as_str().unwrap())[0].0 != "queued";
         // More than four at once are held by their group.
         assert!(!began || ready <= half, "{one}");
@@ -95,11 +85,7 @@ fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
     }
     daemon.tick();
     for name in names {
-        assert_eq!(
-            runs(&fixture, name),
-            [("succeeded".to_owned(), String::new())],
-            "{name}"
-        );
+        assert_eq!(runs(&fixture, name), [("succeeded".to_owned(), String::new())], "{name}");
     }
     let ran = fixture.read("ran");
     assert_eq!(ran.lines().count(), 5, "once each: {ran}");
@@ -108,10 +94,7 @@ fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
     let slept = "SELECT count(*) FROM events WHERE kind = 'slept'";
     assert!(fixture.count(slept) > 0);
     // The week goes on.
-    at(
-        &fixture,
-        &format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900),
-    );
+    at(&fixture, &format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900));
     daemon.tick();
     assert_eq!(runs(&fixture, "mail").len(), 2);
 }
@@ -134,14 +117,8 @@ fn a_tick_stays_until_the_last_has_had_its_place() {
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     // It looks at the clock again and again.
     woken(&fixture, 61);
-    let reported = CommandOutput::of(tick.wait_with_output().unwrap())
-        .ends(0)
-        .json();
-    assert_eq!(
-        reported["started"].as_array().unwrap().len(),
-        3,
-        "{reported}"
-    );
+    let reported = CommandOutput::of(tick.wait_with_output().unwrap()).ends(0).json();
+    assert_eq!(reported["started"].as_array().unwrap().len(), 3, "{reported}");
     assert_eq!(fixture.read("ran").lines().count(), 3);
 }
 
@@ -155,47 +132,26 @@ fn all_are_caught_up_with_in_order_up_to_the_cap_and_none_is_where_none_is_wante
     run(&fixture, &["tick"]).ends(0);
     woken(&fixture, 0);
     let reported = run(&fixture, &["tick", "--json"]).ends(0).json();
-    assert_eq!(
-        reported["started"].as_array().unwrap().len(),
-        8,
-        "{reported}"
-    );
+    assert_eq!(reported["started"].as_array().unwrap().len(), 8, "{reported}");
     let due = |job: &str| -> String {
         let sql = "SELECT group_concat(strftime('%d %H', due / 1000, 'unixepoch'), ', ') FROM
             (SELECT o.due FROM runs r JOIN occurrences o ON o.id = r.occurrence JOIN jobs j ON j.id = r.job
              WHERE j.name = ?1 AND r.outcome ->> 'outcome' = 'succeeded' ORDER BY r.fence)";
-        let found: Option<String> = fixture
-            .store()
-            .query_row(sql, [job], |row| row.get(0))
-            .unwrap();
+        let found: Option<String> =
+            fixture.store().query_row(sql, [job], |row| row.get(0)).unwrap();
         found.unwrap_or_default()
     };
     assert_eq!(due("all"), "23 04, 23 05, 23 06, 23 07, 23 08");
-    assert_eq!(
-        missed(&fixture, "all"),
-        ["2026-11-20T20:00:00Z 2026-11-23T03:00:00Z 56"]
-    );
+    assert_eq!(missed(&fixture, "all"), ["2026-11-20T20:00:00Z 2026-11-23T03:00:00Z 56"]);
     assert_eq!(due("day"), "23 06, 23 07, 23 08");
-    assert_eq!(
-        missed(&fixture, "day"),
-        ["2026-11-20T20:00:00Z 2026-11-23T05:00:00Z 58"]
-    );
+    assert_eq!(missed(&fixture, "day"), ["2026-11-20T20:00:00Z 2026-11-23T05:00:00Z 58"]);
     assert_eq!(due("none"), "");
-    assert_eq!(
-        missed(&fixture, "none"),
-        ["2026-11-20T20:00:00Z 2026-11-23T08:00:00Z 61"]
-    );
-    assert_eq!(
-        fixture.count("SELECT count(*) FROM occurrences WHERE missed"),
-        3
-    );
+    assert_eq!(missed(&fixture, "none"), ["2026-11-20T20:00:00Z 2026-11-23T08:00:00Z 61"]);
+    assert_eq!(fixture.count("SELECT count(*) FROM occurrences WHERE missed"), 3);
     run(&fixture, &["tick"]).ends(0);
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 8);
     // On time again, all three.
-    at(
-        &fixture,
-        &format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900),
-    );
+    at(&fixture, &format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900));
     run(&fixture, &["tick"]).ends(0);
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 11);
     assert_eq!(due("none"), "23 09");

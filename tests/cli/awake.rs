@@ -24,10 +24,7 @@ const TELL: &str = "[jobs.tell]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\
 
 fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
     let mut command = fixture.runner(args);
-    command.env(
-        "PATH",
-        format!("{}:/usr/bin:/bin", fixture.root().join("host").display()),
-    );
+    command.env("PATH", format!("{}:/usr/bin:/bin", fixture.root().join("host").display()));
     CommandOutput::of(command.output().unwrap())
 }
 
@@ -47,9 +44,7 @@ fn a_night_keeps_the_machine_awake_and_its_report_says_so() {
     for line in reported["runs"].as_array().unwrap() {
         assert_eq!(line["awake"]["held"], "sleep", "{line}");
     }
-    run(&fixture, &["report"])
-        .ends(0)
-        .expect_text("kept awake by logind");
+    run(&fixture, &["report"]).ends(0).expect_text("kept awake by logind");
     let id = reported["runs"][0]["run"].as_str().unwrap();
     run(&fixture, &["runs", "show", id]).expect_text("kept awake by logind");
     let shown = run(&fixture, &["runs", "show", id, "--json"]).json();
@@ -65,33 +60,22 @@ fn who_wants_it_is_asked_and_the_flag_wins() {
     assert_eq!(asked(&fixture), "", "a job manually does not ask by itself");
     let second = run(&fixture, &["run", "tell", "--keep-awake", "--json"]).ends(0);
     assert_eq!(second.json()["awake"]["held"], "sleep");
-    fixture.write(
-        "runner.toml",
-        fixture.read("runner.toml") + "keep_awake = true\n",
-    );
+    fixture.write("runner.toml", fixture.read("runner.toml") + "keep_awake = true\n");
     let third = run(&fixture, &["run", "tell", "--json"]).ends(0);
     assert_eq!(third.json()["awake"]["held"], "sleep");
     let fourth = run(&fixture, &["run", "tell", "--no-keep-awake", "--json"]).ends(0);
     assert!(fourth.json()["awake"].is_null(), "{fourth:?}");
-    run(
-        &fixture,
-        &["run", "tell", "--keep-awake", "--no-keep-awake"],
-    )
-    .ends(2);
+    run(&fixture, &["run", "tell", "--keep-awake", "--no-keep-awake"]).ends(2);
 }
 
 #[test]
 fn a_machine_that_cannot_be_kept_awake_is_told_of_and_the_run_goes_on() {
-    let fixture = fixture(
-        TELL,
-        "echo 'Failed to connect to bus: No such file or directory' >&2; exit 1",
-    );
+    let fixture =
+        fixture(TELL, "echo 'Failed to connect to bus: No such file or directory' >&2; exit 1");
     let reported = run(&fixture, &["night", "--json"]).ends(0).json();
     let runs = reported["runs"].as_array().unwrap();
     let tell = runs.iter().find(|line| line["job"] == "tell").unwrap();
     assert_eq!(tell["outcome"]["outcome"], "succeeded", "{tell}");
     assert_eq!(tell["awake"]["held"], "nothing", "{tell}");
-    run(&fixture, &["report"])
-        .ends(0)
-        .expect_text("not kept awake: Failed to connect to bus");
+    run(&fixture, &["report"]).ends(0).expect_text("not kept awake: Failed to connect to bus");
 }

@@ -30,17 +30,13 @@ fn fixture(situation: &str, more: &str) -> Fixture {
 
 fn last(fixture: &Fixture) -> serde_json::Value {
     let id = fixture.run(&["runs", "--json"]).json()[0]["id"].clone();
-    fixture
-        .run(&["runs", "show", id.as_str().unwrap(), "--json"])
-        .json()
+    fixture.run(&["runs", "show", id.as_str().unwrap(), "--json"]).json()
 }
 
 /// Checks that no file of the fixture except `keys` shows the key.
 fn keeps_its_key(fixture: &Fixture) {
     for (path, content) in fixture.tree(".") {
-        let shown = content
-            .windows(KEY.len())
-            .any(|part| part == KEY.as_bytes());
+        let shown = content.windows(KEY.len()).any(|part| part == KEY.as_bytes());
         assert!(!shown || path.ends_with("keys"), "{path} shows the key");
     }
 }
@@ -49,11 +45,7 @@ fn keeps_its_key(fixture: &Fixture) {
 fn an_agent_answers_and_what_it_told_is_kept_without_its_key() {
     let fixture = fixture("Good", "");
     fixture.run(&["run", "ask"]).ends(0);
-    assert!(
-        fixture
-            .read("notes/a.md")
-            .contains("The question was: Say.")
-    );
+    assert!(fixture.read("notes/a.md").contains("The question was: Say."));
     let run = last(&fixture);
     assert_eq!(run["outcome"], "succeeded", "{run}");
     assert_eq!(run["backend"], "mine");
@@ -78,25 +70,17 @@ fn who_cannot_answer_is_followed_by_who_can_and_the_report_says_so() {
     assert_eq!(run["outcome"], "degraded", "{run}");
     assert_eq!(run["backend"], "builtin", "{run}");
     let lines = run["lines"].to_string();
-    assert!(
-        lines.contains("did not answer: mine: not authorised"),
-        "{run}"
-    );
+    assert!(lines.contains("did not answer: mine: not authorised"), "{run}");
     assert!(lines.contains("did not answer: other:"), "{run}");
     assert_eq!(run["model_calls"], 3, "{run}");
     keeps_its_key(&fixture);
 
     // One that is not even there is passed over before anything is asked, and said to be.
     let fixture = self::fixture("Good", "fallback = [\"builtin\"]");
-    fixture
-        .run(&["config", "set", "backends.mine.program", "/no/such/agent"])
-        .ends(0);
+    fixture.run(&["config", "set", "backends.mine.program", "/no/such/agent"]).ends(0);
     fixture.run(&["run", "ask"]).ends(0);
     let run = last(&fixture);
-    assert_eq!(
-        (run["outcome"].as_str(), &run["model_calls"]),
-        (Some("degraded"), &1.into())
-    );
+    assert_eq!((run["outcome"].as_str(), &run["model_calls"]), (Some("degraded"), &1.into()));
     let lines = run["lines"].to_string();
     assert!(lines.contains("was not asked: mine:"), "{run}");
     assert!(!lines.contains("did not answer"), "{run}");
@@ -105,10 +89,7 @@ fn who_cannot_answer_is_followed_by_who_can_and_the_report_says_so() {
     let fixture = self::fixture("Empty", "fallback = [\"builtin\"]");
     fixture.run(&["run", "ask"]).ends(1);
     let run = last(&fixture);
-    assert_eq!(
-        (run["class"].as_str(), &run["model_calls"]),
-        (Some("malformed"), &1.into())
-    );
+    assert_eq!((run["class"].as_str(), &run["model_calls"]), (Some("malformed"), &1.into()));
 }
 
 #[test]
@@ -116,10 +97,7 @@ fn a_failure_keeps_the_key_to_itself() {
     for (situation, code) in [("LeaksOnCrash", 1), ("NoAuth", 77), ("RateLimited", 75)] {
         let fixture = fixture(situation, "");
         let said = fixture.run(&["run", "ask", "-v"]).ends(code);
-        assert!(
-            !said.out.contains(KEY) && !said.err.contains(KEY),
-            "{situation}"
-        );
+        assert!(!said.out.contains(KEY) && !said.err.contains(KEY), "{situation}");
         keeps_its_key(&fixture);
     }
 }
@@ -130,69 +108,31 @@ fn a_check_says_what_is_there_and_ends_with_what_is_missing() {
     let list = fixture.run(&["backends", "list", "--json"]).ends(0).json();
     assert_eq!(list[1]["name"], "mine", "{list}");
     assert_eq!(list[1]["problem"], serde_json::Value::Null, "{list}");
-    fixture
-        .run(&["backends", "list"])
-        .ends(0)
-        .expect_text("ready");
-    let checked = fixture
-        .run(&["backends", "check", "mine", "--json"])
-        .ends(0)
-        .json();
+    fixture.run(&["backends", "list"]).ends(0).expect_text("ready");
+    let checked = fixture.run(&["backends", "check", "mine", "--json"]).ends(0).json();
     assert_eq!(checked["ready"], true, "{checked}");
-    fixture
-        .run(&["backends", "check", "mine"])
-        .ends(0)
-        .expect_text("ANTHROPIC_API_KEY is set");
+    fixture.run(&["backends", "check", "mine"]).ends(0).expect_text("ANTHROPIC_API_KEY is set");
     let sandbox = fixture.run(&["backends", "check", "mine"]).out;
-    let sandbox = sandbox
-        .lines()
-        .find(|line| line.contains("  sandbox  "))
-        .unwrap();
+    let sandbox = sandbox.lines().find(|line| line.contains("  sandbox  ")).unwrap();
     let status = fixture.run(&["status", "--json"]).ends(0).json();
     let level = status["sandbox"].as_str().unwrap();
-    assert!(
-        sandbox.contains("ok") && sandbox.contains(level),
-        "{sandbox} {level}"
-    );
-    fixture
-        .run(&["status"])
-        .ends(0)
-        .expect_text(&format!("sandbox {level}"));
+    assert!(sandbox.contains("ok") && sandbox.contains(level), "{sandbox} {level}");
+    fixture.run(&["status"]).ends(0).expect_text(&format!("sandbox {level}"));
     fixture.run(&["backends", "check", "builtin"]).ends(0);
-    fixture
-        .run(&["backends", "check", "mind"])
-        .ends(78)
-        .expect_text("did you mean \"mine\"?");
+    fixture.run(&["backends", "check", "mind"]).ends(78).expect_text("did you mean \"mine\"?");
 
     let keys = fixture.root().join("keys");
     fs::set_permissions(&keys, Permissions::from_mode(0o644)).unwrap();
-    fixture
-        .run(&["backends", "check", "mine"])
-        .ends(77)
-        .expect_text("chmod 600");
-    fixture
-        .run(&["run", "ask"])
-        .ends(77)
-        .expect_text("chmod 600");
+    fixture.run(&["backends", "check", "mine"]).ends(77).expect_text("chmod 600");
+    fixture.run(&["run", "ask"]).ends(77).expect_text("chmod 600");
     fs::set_permissions(&keys, Permissions::from_mode(0o600)).unwrap();
 
     fs::write(&keys, "SITUATION=Good\n").unwrap();
-    fixture
-        .run(&["backends", "check", "mine"])
-        .ends(77)
-        .expect_text("claude setup-token");
-    fixture
-        .run(&["run", "ask"])
-        .ends(77)
-        .expect_text("no key in the environment");
+    fixture.run(&["backends", "check", "mine"]).ends(77).expect_text("claude setup-token");
+    fixture.run(&["run", "ask"]).ends(77).expect_text("no key in the environment");
 
-    fixture
-        .run(&["config", "set", "backends.mine.program", "/no/such/agent"])
-        .ends(0);
-    fixture
-        .run(&["backends", "check", "mine"])
-        .ends(69)
-        .expect_text("npm install -g");
+    fixture.run(&["config", "set", "backends.mine.program", "/no/such/agent"]).ends(0);
+    fixture.run(&["backends", "check", "mine"]).ends(69).expect_text("npm install -g");
 }
 
 #[test]
@@ -221,21 +161,12 @@ fn a_fallback_whose_pool_has_no_room_is_not_asked() {
     ));
     let user = fixture.root().join("config/runner/config.toml");
     fs::create_dir_all(user.parent().unwrap()).unwrap();
-    fs::write(
-        &user,
-        "[pools.local]\nunlimited = true\n[pools.max.week]\ncalls = 3\n",
-    )
-    .unwrap();
+    fs::write(&user, "[pools.local]\nunlimited = true\n[pools.max.week]\ncalls = 3\n").unwrap();
     let asked = || fixture.count("SELECT COUNT(*) FROM requests WHERE backend = 'other'");
     fixture.run(&["run", "ask"]);
     assert_eq!((asked(), &last(&fixture)["model_calls"]), (1, &2.into()));
     let dry = fixture.run(&["run", "ask", "--dry-run"]);
-    assert!(
-        dry.out.contains("is not asked: other: pool max"),
-        "{}{}",
-        dry.out,
-        dry.err
-    );
+    assert!(dry.out.contains("is not asked: other: pool max"), "{}{}", dry.out, dry.err);
     let said = fixture.run(&["run", "ask"]).ends(77);
     let run = last(&fixture);
     assert_eq!(asked(), 1, "the pool has one call left, the run needs two");
@@ -246,9 +177,6 @@ fn a_fallback_whose_pool_has_no_room_is_not_asked() {
         said.err
     );
     let lines = run["lines"].to_string();
-    assert!(
-        lines.contains("was not asked: other: pool max in "),
-        "{run}"
-    );
+    assert!(lines.contains("was not asked: other: pool max in "), "{run}");
     assert!(!lines.contains("did not answer: other"), "{run}");
 }

@@ -51,11 +51,7 @@ pub fn as_nobody(fixture: &mut Fixture) {
         // Links themselves, never what they point at.
         lchown(&path, Some(65_534), Some(65_534)).unwrap();
         if path.symlink_metadata().unwrap().is_dir() {
-            folders.extend(
-                fs::read_dir(&path)
-                    .unwrap()
-                    .map(|entry| entry.unwrap().path()),
-            );
+            folders.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
         }
     }
     fixture.uid = Some(65_534);
@@ -72,19 +68,9 @@ fn outside_of_git_and_outside_of_a_project() {
         .ends(65)
         .expect_text("not in a git repository")
         .expect_text("git init");
-    fixture
-        .run(&["night"])
-        .ends(78)
-        .expect_text("no runner.toml")
-        .expect_text("runner init");
-    fixture
-        .run(&["run", "dream"])
-        .ends(78)
-        .expect_text("runner init");
-    fixture
-        .run(&["-C", "/no/such/folder", "night"])
-        .ends(65)
-        .expect_text("/no/such/folder");
+    fixture.run(&["night"]).ends(78).expect_text("no runner.toml").expect_text("runner init");
+    fixture.run(&["run", "dream"]).ends(78).expect_text("runner init");
+    fixture.run(&["-C", "/no/such/folder", "night"]).ends(65).expect_text("/no/such/folder");
 }
 
 #[test]
@@ -92,11 +78,7 @@ fn no_ideas_folder_is_a_skip_with_its_reason() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
     fs::remove_dir(fixture.path("ideas")).unwrap();
-    fixture
-        .run(&["dream", "run"])
-        .ends(0)
-        .expect_text("skipped")
-        .expect_text("ideas");
+    fixture.run(&["dream", "run"]).ends(0).expect_text("skipped").expect_text("ideas");
 }
 
 #[test]
@@ -107,23 +89,14 @@ fn one_bad_idea_never_costs_the_others() {
     huge.set_len(500 * 1024 * 1024).unwrap();
     symlink("/etc/passwd", fixture.path("ideas/link.md")).unwrap();
     symlink(".", fixture.path("ideas/loop")).unwrap();
-    fixture
-        .command("mkfifo", &["ideas/pipe.md"])
-        .status()
-        .unwrap();
+    fixture.command("mkfifo", &["ideas/pipe.md"]).status().unwrap();
     fixture.write("ideas/secret.md", "# closed\n");
     fs::create_dir(fixture.path("ideas/deep")).unwrap();
     fixture.write("ideas/deep/also.md", GOOD.replace("start", "shutdown"));
     as_nobody(&mut fixture);
-    fs::set_permissions(
-        fixture.path("ideas/secret.md"),
-        fs::Permissions::from_mode(0o000),
-    )
-    .unwrap();
-    let said = fixture
-        .run(&["dream", "run"])
-        .ends(0)
-        .expect_text("degraded");
+    fs::set_permissions(fixture.path("ideas/secret.md"), fs::Permissions::from_mode(0o000))
+        .unwrap();
+    let said = fixture.run(&["dream", "run"]).ends(0).expect_text("degraded");
     for name in ["bytes.md", "huge.md", "link.md", "pipe.md", "secret.md"] {
         assert!(said.out.contains(name), "{name} is not named: {}", said.out);
     }
@@ -131,25 +104,15 @@ fn one_bad_idea_never_costs_the_others() {
     targets.sort();
     assert_eq!(targets, ["ideas/deep/also.md", "ideas/good.md"]);
     // A pass reports both the same problems as before and that there is nothing new.
-    fixture
-        .run(&["dream", "run"])
-        .ends(0)
-        .expect_text("no delta");
+    fixture.run(&["dream", "run"]).ends(0).expect_text("no delta");
 }
 
 #[test]
 fn a_foreign_state_file_is_named_and_left_alone() {
-    for (content, word) in [
-        ("{\"version\": 3}", "state.json"),
-        ("[{\"path\":", "state.json"),
-    ] {
+    for (content, word) in [("{\"version\": 3}", "state.json"), ("[{\"path\":", "state.json")] {
         let fixture = dreaming();
         fixture.write("dreams/state.json", content);
-        fixture
-            .run(&["dream", "run"])
-            .ends(1)
-            .expect_text("malformed")
-            .expect_text(word);
+        fixture.run(&["dream", "run"]).ends(1).expect_text("malformed").expect_text(word);
         assert_eq!(fixture.read("dreams/state.json"), content);
         assert!(fixture.path("dreams/.failed").exists());
     }
@@ -161,17 +124,10 @@ fn a_folder_that_cannot_be_written_is_an_environment_failure() {
     as_nobody(&mut fixture);
     let before = fixture.tree("ideas");
     fs::set_permissions(fixture.path("dreams"), fs::Permissions::from_mode(0o555)).unwrap();
-    fixture
-        .run(&["dream", "run"])
-        .ends(78)
-        .expect_text("environment")
-        .expect_text("dreams");
+    fixture.run(&["dream", "run"]).ends(78).expect_text("environment").expect_text("dreams");
     assert_eq!(fixture.tree("ideas"), before);
     fs::set_permissions(fixture.path("dreams"), fs::Permissions::from_mode(0o755)).unwrap();
-    fixture
-        .run(&["dream", "run"])
-        .ends(0)
-        .expect_text("succeeded");
+    fixture.run(&["dream", "run"]).ends(0).expect_text("succeeded");
 }
 
 /// A small file system, gone when dropped.
@@ -181,9 +137,7 @@ impl Mounted {
     pub fn at(path: &Path, size: &str) -> Option<Self> {
         fs::create_dir_all(path).unwrap();
         let mut command = Command::new("mount");
-        command
-            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
-            .arg(path);
+        command.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(path);
         let mounted = is_root() && command.output().is_ok_and(|output| output.status.success());
         mounted.then(|| Self(path.to_owned()))
     }
@@ -214,27 +168,16 @@ fn a_full_disk_loses_nothing() {
     fixture.write("ideas/good.md", GOOD);
     fixture.write("out/a.txt", "old\n");
     // The disk fills while the run works.
-    fixture
-        .run(&["run", "fill"])
-        .ends(78)
-        .expect_text("environment")
-        .expect_text("space");
+    fixture.run(&["run", "fill"]).ends(78).expect_text("environment").expect_text("space");
     assert_eq!(fixture.read("out/a.txt"), "old\n");
     // It is full before anything begins.
-    fixture
-        .run(&["dream", "run"])
-        .ends(78)
-        .expect_text("environment")
-        .expect_text("No space left");
+    fixture.run(&["dream", "run"]).ends(78).expect_text("environment").expect_text("No space left");
     assert_eq!(fixture.read("ideas/good.md"), GOOD);
     fs::remove_file(fixture.path("fill")).unwrap();
     fixture.run(&["tick"]).ends(0);
     fixture.run(&["run", "tidy"]).ends(0);
     assert_eq!(fixture.read("out/a.txt"), "new\n");
-    fixture
-        .run(&["dream", "run"])
-        .ends(0)
-        .expect_text("succeeded");
+    fixture.run(&["dream", "run"]).ends(0).expect_text("succeeded");
     assert_eq!(
         fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL"),
         0
@@ -250,8 +193,7 @@ fn a_damaged_database_stops_everything_with_the_command_that_mends_it() {
     let mut file = fs::File::options().write(true).open(&path).unwrap();
     let size = file.metadata().unwrap().len();
     file.seek(SeekFrom::Start(4096)).unwrap();
-    file.write_all(&vec![0xa5; usize::try_from(size).unwrap() - 4096])
-        .unwrap();
+    file.write_all(&vec![0xa5; usize::try_from(size).unwrap() - 4096]).unwrap();
     drop(file);
     let damaged = fs::read(&path).unwrap();
     for command in [&["tick"][..], &["status"], &["night"], &["run", "dream"]] {
@@ -262,28 +204,11 @@ fn a_damaged_database_stops_everything_with_the_command_that_mends_it() {
         );
     }
     assert_eq!(fs::read(&path).unwrap(), damaged, "nothing was made anew");
-    assert!(
-        fixture.state().join("damaged.json").is_file(),
-        "a failmark says so"
-    );
+    assert!(fixture.state().join("damaged.json").is_file(), "a failmark says so");
     // The command that it names, word for word; there is no backup, so it names another.
     let said = fixture.run(&["db", "restore"]).ends(65);
-    let hint = said
-        .err
-        .split("fix: ")
-        .nth(1)
-        .unwrap()
-        .split("   (")
-        .next()
-        .unwrap();
-    assert!(
-        fixture
-            .command("sh", &["-c", hint])
-            .status()
-            .unwrap()
-            .success(),
-        "{hint}"
-    );
+    let hint = said.err.split("fix: ").nth(1).unwrap().split("   (").next().unwrap();
+    assert!(fixture.command("sh", &["-c", hint]).status().unwrap().success(), "{hint}");
     fixture.run(&["night"]).ends(0);
     assert!(!fixture.state().join("damaged.json").exists());
     fs::write(&path, "").unwrap();
@@ -299,18 +224,10 @@ fn a_log_of_a_moved_database_is_not_replayed_onto_a_new_one() {
     let held = fixture.store();
     held.execute_batch("PRAGMA wal_autocheckpoint = 0; UPDATE projects SET created = created + 1")
         .unwrap();
-    fs::copy(
-        fixture.state().join("database.sqlite-wal"),
-        fixture.root().join("wal"),
-    )
-    .unwrap();
+    fs::copy(fixture.state().join("database.sqlite-wal"), fixture.root().join("wal")).unwrap();
     drop(held);
     fs::remove_file(&path).unwrap();
-    fs::copy(
-        fixture.root().join("wal"),
-        fixture.state().join("database.sqlite-wal"),
-    )
-    .unwrap();
+    fs::copy(fixture.root().join("wal"), fixture.state().join("database.sqlite-wal")).unwrap();
     // The remains of a lost database must not be replaced silently: a person decides to begin a new
     // one.
     let said = fixture.run(&["night"]).ends(70);
@@ -319,10 +236,8 @@ fn a_log_of_a_moved_database_is_not_replayed_onto_a_new_one() {
     let moved = fixture.command("sh", &["-c", anew]).status().unwrap();
     assert!(moved.success(), "{anew}");
     fixture.run(&["night"]).ends(0);
-    let check: String = fixture
-        .store()
-        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
-        .unwrap();
+    let check: String =
+        fixture.store().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
     assert_eq!(fixture.count("SELECT count(*) FROM nights"), 1);
 }
@@ -332,29 +247,16 @@ fn a_project_made_again_in_the_same_place_is_a_new_one() {
     let fixture = dreaming();
     fixture.run(&["night"]).ends(0);
     fs::remove_file(fixture.path("runner.toml")).unwrap();
-    fixture
-        .run(&["tick"])
-        .ends(78)
-        .expect_text("the project is gone");
+    fixture.run(&["tick"]).ends(78).expect_text("the project is gone");
     fixture.run(&["tick"]).ends(0);
     fixture.run(&["init"]).ends(0);
     fixture.run(&["night"]).ends(0);
     fixture.run(&["tick"]).ends(0);
-    assert_eq!(
-        fixture.run(&["status", "--json"]).json()["projects"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(fixture.run(&["status", "--json"]).json()["projects"].as_array().unwrap().len(), 1);
     // A project table without an id gets one.
     fixture.write("runner.toml", "[project]\n\n[night]\nat = \"03:00\"\n");
     fixture.run(&["init"]).ends(0).expect_text("added");
-    assert!(
-        fixture
-            .read("runner.toml")
-            .starts_with("[project]\nid = \"")
-    );
+    assert!(fixture.read("runner.toml").starts_with("[project]\nid = \""));
 }
 
 #[test]
@@ -385,10 +287,7 @@ fn a_lock_or_failmark_is_never_written_through_a_link() {
     fs::create_dir(&outside).unwrap();
     fs::remove_dir(fixture.path("dreams")).unwrap();
     symlink(&outside, fixture.path("dreams")).unwrap();
-    fixture
-        .run(&["dream", "run"])
-        .ends(78)
-        .expect_text("symbolic link");
+    fixture.run(&["dream", "run"]).ends(78).expect_text("symbolic link");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
 }
 
@@ -396,12 +295,7 @@ fn a_lock_or_failmark_is_never_written_through_a_link() {
 fn a_copied_project_is_told_apart() {
     let fixture = dreaming();
     let copy = fixture.root().join("copy");
-    let done = Command::new("cp")
-        .arg("-r")
-        .arg(fixture.project())
-        .arg(&copy)
-        .status()
-        .unwrap();
+    let done = Command::new("cp").arg("-r").arg(fixture.project()).arg(&copy).status().unwrap();
     assert!(done.success());
     fixture
         .run(&["-C", copy.to_str().unwrap(), "night"])
@@ -414,11 +308,7 @@ fn a_copied_project_is_told_apart() {
 fn mistakes_in_the_configuration_are_named_with_their_place() {
     let fixture = dreaming();
     fixture.configure("[jobs.dream]\nmax_idea = 3\n");
-    fixture
-        .run(&["night"])
-        .ends(78)
-        .expect_text("runner.toml:")
-        .expect_text("max_idea");
+    fixture.run(&["night"]).ends(78).expect_text("runner.toml:").expect_text("max_idea");
     fixture.run(&["run", "dreem"]).ends(78);
 }
 
@@ -438,11 +328,7 @@ fn mistakes_in_triggers_and_policies_are_named_with_their_place() {
         let fixture = Fixture::with(&format!(
             "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n{toml}\n"
         ));
-        fixture
-            .run(&["night"])
-            .ends(78)
-            .expect_text("runner.toml:")
-            .expect_text(words);
+        fixture.run(&["night"]).ends(78).expect_text("runner.toml:").expect_text(words);
         assert!(!fixture.path(".runner/reports").exists());
     }
 }
@@ -451,14 +337,8 @@ fn mistakes_in_triggers_and_policies_are_named_with_their_place() {
 fn wrong_usage_is_2() {
     let fixture = Fixture::new();
     fixture.run(&["nigth"]).ends(2).expect_text("night");
-    fixture
-        .run(&["execute", "not-an-id"])
-        .ends(2)
-        .expect_text("is not an id");
-    fixture
-        .run(&["runs", "show", "01ZZZZZZZZ"])
-        .ends(65)
-        .expect_text("no run");
+    fixture.run(&["execute", "not-an-id"]).ends(2).expect_text("is not an id");
+    fixture.run(&["runs", "show", "01ZZZZZZZZ"]).ends(65).expect_text("no run");
 }
 
 #[test]
@@ -475,10 +355,7 @@ fn what_is_named_wrong_is_answered_with_what_there_is() {
     fixture.run(&["run", "tidy"]).ends(0);
     let said = fixture.run(&["runs", "show", "0"]).ends(65);
     assert!(said.err.matches("(tidy)").count() == 2, "{said:?}");
-    let next = fixture
-        .run(&["schedule", "next", "--every", "15m", "--json"])
-        .ends(0)
-        .json();
+    let next = fixture.run(&["schedule", "next", "--every", "15m", "--json"]).ends(0).json();
     let at = next["next"][0]["at"].as_str().unwrap();
     assert!(!at.contains('.'), "{at}");
     // An error message for one of several mistakes states that there are more.
@@ -487,9 +364,6 @@ fn what_is_named_wrong_is_answered_with_what_there_is() {
     for command in ["night", "init", "status"] {
         let said = fixture.run(&[command]);
         let said = format!("{}{}", said.out, said.err);
-        assert!(
-            said.contains("it shows this mistake and "),
-            "{command}: {said}"
-        );
+        assert!(said.contains("it shows this mistake and "), "{command}: {said}");
     }
 }

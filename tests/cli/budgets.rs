@@ -16,15 +16,7 @@ pub fn other(fixture: &Fixture, toml: &str) -> PathBuf {
     fs::create_dir_all(&path).unwrap();
     let dir = path.to_str().unwrap();
     fixture.git(&["init", "--quiet", "--initial-branch=main", dir]);
-    fixture.git(&[
-        "-C",
-        dir,
-        "commit",
-        "--quiet",
-        "--allow-empty",
-        "-m",
-        "Begin",
-    ]);
+    fixture.git(&["-C", dir, "commit", "--quiet", "--allow-empty", "-m", "Begin"]);
     fixture.run(&["-C", dir, "init"]).ends(0);
     let file = path.join("runner.toml");
     let text = fs::read_to_string(&file).unwrap();
@@ -93,14 +85,7 @@ fn fifty_runs_of_two_projects_do_not_overspend_their_pools_day_though_some_are_k
                 .unwrap();
             // A third of the runs is killed at a random time.
             let moment = Duration::from_micros(dice.roll(1_500_000));
-            runs.push((
-                run,
-                if dice.roll(3) == 0 {
-                    moment
-                } else {
-                    Duration::MAX
-                },
-            ));
+            runs.push((run, if dice.roll(3) == 0 { moment } else { Duration::MAX }));
         }
         runs.sort_by_key(|(_, moment)| *moment);
         let start = Instant::now();
@@ -123,16 +108,8 @@ fn fifty_runs_of_two_projects_do_not_overspend_their_pools_day_though_some_are_k
         made += asked;
         let why = format!("round {round}: {asked} calls, {charged} charged, cap {CAP}");
         assert!(asked <= charged && charged <= CAP, "{why}");
-        assert_eq!(
-            fixture.count("SELECT count(*) FROM reservations WHERE open"),
-            0,
-            "{why}"
-        );
-        assert_eq!(
-            fixture.count("SELECT coalesce(sum(calls), 0) FROM requests"),
-            charged,
-            "{why}"
-        );
+        assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0, "{why}");
+        assert_eq!(fixture.count("SELECT coalesce(sum(calls), 0) FROM requests"), charged, "{why}");
         // The remaining budget is complete: the killed runs lost none of it.
         let left = fixture.run(&["budget", "--json"]).ends(0).json();
         let pool = account(&left, "pool-day");
@@ -148,9 +125,7 @@ fn fifty_runs_of_two_projects_do_not_overspend_their_pools_day_though_some_are_k
 fn account(reported: &serde_json::Value, level: &str) -> serde_json::Value {
     let accounts = reported["accounts"].as_array().unwrap();
     let found = accounts.iter().find(|account| account["level"] == level);
-    found
-        .unwrap_or_else(|| panic!("no {level} in {reported}"))
-        .clone()
+    found.unwrap_or_else(|| panic!("no {level} in {reported}")).clone()
 }
 
 fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
@@ -170,9 +145,7 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
     fixture.configure(&asks(&calls, 2, ""));
     let noon = "2026-11-21T12:00:00Z";
     at(&fixture, noon, &["run", "ask0"]).ends(0);
-    at(&fixture, noon, &["run", "ask1"])
-        .ends(1)
-        .expect_text("over-budget");
+    at(&fixture, noon, &["run", "ask1"]).ends(1).expect_text("over-budget");
     let grant = ["budget", "grant", "pool:max:day"];
     for (bad, why) in [
         (&["calls=0", "--reason", "x"][..], "more than none"),
@@ -181,36 +154,15 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
         (&["ideas=5", "--reason", "x"], "bounds no ideas"),
         (&["money=nan", "--reason", "x"], "dollars"),
         (&["money=-1", "--reason", "x"], "dollars"),
-        (
-            &[
-                "calls=1",
-                "--reason",
-                "x",
-                "--until",
-                "2026-11-21T11:00:00Z",
-            ],
-            "is past",
-        ),
+        (&["calls=1", "--reason", "x", "--until", "2026-11-21T11:00:00Z"], "is past"),
     ] {
-        at(&fixture, noon, &[&grant[..], bad].concat())
-            .ends(2)
-            .expect_text(why);
+        at(&fixture, noon, &[&grant[..], bad].concat()).ends(2).expect_text(why);
     }
-    at(
-        &fixture,
-        noon,
-        &["budget", "grant", "night", "calls=1", "--reason", "x"],
-    )
-    .ends(65)
-    .expect_text("no night is open");
-    let given = [
-        &grant[..],
-        &["calls=2", "money=2.50", "--reason", "the audit"],
-    ]
-    .concat();
-    at(&fixture, noon, &given)
-        .ends(0)
-        .expect_text("may spend 2 calls, $2.50 more; 2 calls");
+    at(&fixture, noon, &["budget", "grant", "night", "calls=1", "--reason", "x"])
+        .ends(65)
+        .expect_text("no night is open");
+    let given = [&grant[..], &["calls=2", "money=2.50", "--reason", "the audit"]].concat();
+    at(&fixture, noon, &given).ends(0).expect_text("may spend 2 calls, $2.50 more; 2 calls");
     at(&fixture, noon, &["run", "ask1"]).ends(0);
     at(&fixture, noon, &["budget"])
         .ends(0)
@@ -218,44 +170,22 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
         .expect_text("by ann")
         .expect_text("the audit")
         .expect_text("begins anew 2026-11-22 00:00 UTC");
-    let reported = at(&fixture, noon, &["budget", "show", "--json"])
-        .ends(0)
-        .json();
+    let reported = at(&fixture, noon, &["budget", "show", "--json"]).ends(0).json();
     let pool = account(&reported, "pool-day");
-    assert_eq!(
-        (&pool["used"]["calls"], &pool["left"]["calls"]),
-        (&2.into(), &1.into())
-    );
+    assert_eq!((&pool["used"]["calls"], &pool["left"]["calls"]), (&2.into(), &1.into()));
     assert_eq!(pool["renews"], "2026-11-22T00:00:00Z");
     assert_eq!(pool["grants"][0]["who"], "ann");
     // The grants end with the day, so the next day has the configured cap.
     let next = at(&fixture, "2026-11-22T12:00:00Z", &["budget", "--json"]).json();
     let pool = account(&next, "pool-day");
-    assert_eq!(
-        (&pool["used"]["calls"], &pool["left"]["calls"]),
-        (&0.into(), &1.into())
-    );
-    for (by, name) in [
-        ("job", "ask0"),
-        ("backend", "model"),
-        ("day", "2026-11-21"),
-        ("pool", "pool-day max"),
-    ] {
-        at(&fixture, noon, &["budget", "history", "--by", by])
-            .ends(0)
-            .expect_text(name);
+    assert_eq!((&pool["used"]["calls"], &pool["left"]["calls"]), (&0.into(), &1.into()));
+    for (by, name) in
+        [("job", "ask0"), ("backend", "model"), ("day", "2026-11-21"), ("pool", "pool-day max")]
+    {
+        at(&fixture, noon, &["budget", "history", "--by", by]).ends(0).expect_text(name);
     }
-    let by = at(
-        &fixture,
-        noon,
-        &["budget", "history", "--by", "backend", "--json"],
-    )
-    .ends(0)
-    .json();
-    assert_eq!(
-        (&by[0]["spent"]["calls"], &by[0]["unstated_calls"]),
-        (&2.into(), &2.into())
-    );
+    let by = at(&fixture, noon, &["budget", "history", "--by", "backend", "--json"]).ends(0).json();
+    assert_eq!((&by[0]["spent"]["calls"], &by[0]["unstated_calls"]), (&2.into(), &2.into()));
     let runs = at(&fixture, noon, &["runs", "--json", "--job", "ask0"]).json();
     let run = runs[0]["id"].as_str().unwrap();
     at(&fixture, noon, &["runs", "show", run])
@@ -300,25 +230,15 @@ fn a_pools_limit_defers_the_jobs_of_every_project_without_a_call_and_passes() {
     let rows = statement.query_map([], |row| row.get::<_, i64>(0)).unwrap();
     back.extend(rows.map(Result::unwrap));
     assert_eq!(back.len(), 10, "all wait");
-    let (first, last) = (
-        back[0] - until.as_millisecond(),
-        back[9] - until.as_millisecond(),
-    );
-    assert!(
-        first >= 0 && last <= 60_000 && last - first > 1_000,
-        "{back:?}"
-    );
+    let (first, last) = (back[0] - until.as_millisecond(), back[9] - until.as_millisecond());
+    assert!(first >= 0 && last <= 60_000 && last - first > 1_000, "{back:?}");
     at(&fixture, now, &["budget"])
         .ends(0)
         .expect_text("pool max is rate-limited until 2026-11-21 22:00 UTC");
     // No attempt was taken for it, and after the reset everything goes on by itself.
     at(&fixture, "2026-11-21T22:02:00Z", &["tick"]).ends(0);
     assert_eq!(lines(&calls), 10);
-    assert_eq!(
-        fixture.count("SELECT count(*) FROM limits"),
-        0,
-        "it answers"
-    );
+    assert_eq!(fixture.count("SELECT count(*) FROM limits"), 0, "it answers");
     // A person may know better.
     fixture
         .store()
@@ -354,17 +274,9 @@ fn a_broken_job_is_stopped_and_starts_again_once_somebody_acknowledges_it() {
     at(&fixture, "2026-11-22T00:31:00Z", &["runs", "show", failed])
         .expect_text("then `runner jobs reset bad`");
     assert!(fixture.path(".runner/failed/bad.json").is_file());
-    let reported = at(
-        &fixture,
-        "2026-11-22T00:32:00Z",
-        &["jobs", "reset", "bad", "--json"],
-    )
-    .ends(0)
-    .json();
-    assert_eq!(
-        (&reported[0]["failures"], &reported[0]["was_stopped"]),
-        (&3.into(), &true.into())
-    );
+    let reported =
+        at(&fixture, "2026-11-22T00:32:00Z", &["jobs", "reset", "bad", "--json"]).ends(0).json();
+    assert_eq!((&reported[0]["failures"], &reported[0]["was_stopped"]), (&3.into(), &true.into()));
     assert!(!fixture.path(".runner/failed/bad.json").exists());
     assert_eq!(
         fixture.count(
@@ -375,20 +287,12 @@ fn a_broken_job_is_stopped_and_starts_again_once_somebody_acknowledges_it() {
     let quiet = at(&fixture, "2026-11-22T00:33:00Z", &["status", "--json"]).json();
     assert_eq!(quiet["projects"][0]["stopped"].as_array().unwrap().len(), 0);
     at(&fixture, "2026-11-22T01:30:00Z", &["tick"]).ends(1);
-    at(
-        &fixture,
-        "2026-11-22T01:31:00Z",
-        &["jobs", "reset", "--all"],
-    )
-    .ends(0)
-    .expect_text("bad: its 1 failure in a row");
-    at(
-        &fixture,
-        "2026-11-22T01:31:00Z",
-        &["jobs", "reset", "--all"],
-    )
-    .ends(0)
-    .expect_text("nothing to acknowledge");
+    at(&fixture, "2026-11-22T01:31:00Z", &["jobs", "reset", "--all"])
+        .ends(0)
+        .expect_text("bad: its 1 failure in a row");
+    at(&fixture, "2026-11-22T01:31:00Z", &["jobs", "reset", "--all"])
+        .ends(0)
+        .expect_text("nothing to acknowledge");
     at(&fixture, "2026-11-22T01:31:00Z", &["jobs", "reset", "bda"])
         .ends(78)
         .expect_text("did you mean \"bad\"");
@@ -416,15 +320,9 @@ fn what_a_check_refuses_is_told_once_and_goes_on_by_itself_once_it_is_mended() {
     let program = fixture.root().join("my-model");
     fs::write(&program, "#!/bin/sh\necho an answer\n").unwrap();
     assert!(
-        fixture
-            .command("chmod", &["+x", program.to_str().unwrap()])
-            .status()
-            .unwrap()
-            .success()
+        fixture.command("chmod", &["+x", program.to_str().unwrap()]).status().unwrap().success()
     );
-    let text = fixture
-        .read("runner.toml")
-        .replace("\"my-model\"", &format!("{:?}", program));
+    let text = fixture.read("runner.toml").replace("\"my-model\"", &format!("{:?}", program));
     fixture.write("runner.toml", text);
     at(&fixture, "2026-11-22T00:30:00Z", &["tick"]).ends(0);
     assert!(fixture.path("notes/a.md").is_file());
@@ -434,28 +332,14 @@ fn what_a_check_refuses_is_told_once_and_goes_on_by_itself_once_it_is_mended() {
 #[test]
 fn pools_and_prices_are_the_users_own() {
     let fixture = Fixture::with("");
-    for toml in [
-        "[pools.max]\nunlimited = true\n",
-        "[prices.x]\ninput_cost_per_token = 0\n",
-    ] {
+    for toml in ["[pools.max]\nunlimited = true\n", "[prices.x]\ninput_cost_per_token = 0\n"] {
         let before = fixture.read("runner.toml");
         fixture.configure(toml);
-        fixture
-            .run(&["config", "check"])
-            .ends(78)
-            .expect_text("the user's own");
+        fixture.run(&["config", "check"]).ends(78).expect_text("the user's own");
         fixture.write("runner.toml", before);
     }
-    fixture
-        .run(&["config", "set", "pools.max.unlimited", "true"])
-        .ends(78)
-        .expect_text("--user");
-    fixture
-        .run(&["config", "set", "--user", "pools.max.unlimited", "true"])
-        .ends(0);
+    fixture.run(&["config", "set", "pools.max.unlimited", "true"]).ends(78).expect_text("--user");
+    fixture.run(&["config", "set", "--user", "pools.max.unlimited", "true"]).ends(0);
     user(&fixture, "[pools.empty]\noverage = true\n");
-    fixture
-        .run(&["config", "check"])
-        .ends(78)
-        .expect_text("it bounds nothing");
+    fixture.run(&["config", "check"]).ends(78).expect_text("it bounds nothing");
 }

@@ -13,50 +13,29 @@ const ARTIFACT: &str = "artifacts = [{ from = \"a.json\", to = \"out/a.json\" }]
 #[test]
 fn a_declared_artifact_is_placed_and_told() {
     let fixture = job("echo '{\"n\": 1}' > \"$RUNNER_OUT/a.json\"", ARTIFACT);
-    fixture
-        .run(&["run", "tidy"])
-        .ends(0)
-        .expect_text("tidy: succeeded")
-        .expect_text("out/a.json");
+    fixture.run(&["run", "tidy"]).ends(0).expect_text("tidy: succeeded").expect_text("out/a.json");
     assert_eq!(fixture.read("out/a.json"), "{\"n\": 1}\n");
     let runs = fixture.run(&["runs", "--json"]).ends(0).json();
     assert_eq!(runs[0]["outcome"], "succeeded");
     assert_sandboxed(&runs[0]);
-    assert!(
-        !fixture
-            .path(".runner/staging")
-            .join(runs[0]["id"].as_str().unwrap())
-            .exists()
-    );
+    assert!(!fixture.path(".runner/staging").join(runs[0]["id"].as_str().unwrap()).exists());
     assert!(fixture.survivors().is_empty());
 }
 
 #[test]
 fn exit_0_without_the_artifact_is_a_failure() {
     let fixture = job("true", ARTIFACT);
-    fixture
-        .run(&["run", "tidy"])
-        .ends(1)
-        .expect_text("artifact-missing")
-        .expect_text("a.json");
+    fixture.run(&["run", "tidy"]).ends(1).expect_text("artifact-missing").expect_text("a.json");
     let mark: serde_json::Value =
         serde_json::from_str(&fixture.read(".runner/failed/tidy.json")).unwrap();
     assert_eq!(mark["class"], "artifact-missing");
-    fixture
-        .run(&["status"])
-        .ends(0)
-        .expect_text("FAILED")
-        .expect_text("tidy");
+    fixture.run(&["status"]).ends(0).expect_text("FAILED").expect_text("tidy");
 }
 
 #[test]
 fn a_failmark_goes_with_the_next_success() {
     let fixture = job("[ -e good ] && echo 1 > \"$RUNNER_OUT/a.json\"", ARTIFACT);
-    fixture
-        .run(&["run", "tidy"])
-        .ends(1)
-        .expect_text("crash")
-        .expect_text("exit 1");
+    fixture.run(&["run", "tidy"]).ends(1).expect_text("crash").expect_text("exit 1");
     assert!(fixture.path(".runner/failed/tidy.json").exists());
     fixture.write("good", "");
     fixture.run(&["run", "tidy"]).ends(0);
@@ -67,11 +46,7 @@ fn a_failmark_goes_with_the_next_success() {
 fn a_torn_artifact_replaces_nothing() {
     let fixture = job("printf '{\"n\": ' > \"$RUNNER_OUT/a.json\"", ARTIFACT);
     fixture.write("out/a.json", "{\"old\": true}\n");
-    fixture
-        .run(&["run", "tidy"])
-        .ends(1)
-        .expect_text("malformed")
-        .expect_text("not JSON");
+    fixture.run(&["run", "tidy"]).ends(1).expect_text("malformed").expect_text("not JSON");
     assert_eq!(fixture.read("out/a.json"), "{\"old\": true}\n");
 }
 
@@ -89,11 +64,7 @@ fn a_program_that_is_not_there_is_not_installed() {
 #[test]
 fn a_run_past_its_deadline_is_ended_with_its_tree() {
     let fixture = job("setsid sleep 1000 & sleep 1000", "timeout = \"300ms\"\n");
-    fixture
-        .run(&["run", "tidy"])
-        .ends(1)
-        .expect_text("timed-out")
-        .expect_text("total deadline");
+    fixture.run(&["run", "tidy"]).ends(1).expect_text("timed-out").expect_text("total deadline");
     assert_eq!(fixture.survivors(), Vec::<String>::new());
 }
 
@@ -115,18 +86,7 @@ fn the_environment_is_an_allowlist() {
         .split_whitespace()
         .filter(|name| !["_", "PWD", "SHLVL", "OLDPWD"].contains(name))
         .collect();
-    assert_eq!(
-        names,
-        [
-            "HOME",
-            "PATH",
-            "RUNNER_OUT",
-            "RUNNER_RUN",
-            "TMPDIR",
-            "TZ",
-            "WANTED"
-        ]
-    );
+    assert_eq!(names, ["HOME", "PATH", "RUNNER_OUT", "RUNNER_RUN", "TMPDIR", "TZ", "WANTED"]);
 }
 
 #[test]
@@ -134,10 +94,7 @@ fn secrets_in_a_programs_words_do_not_reach_the_report() {
     let key = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
     let fixture = job(&format!("echo token {key} >&2; exit 3"), "");
     let said = fixture.run(&["run", "tidy"]).ends(1).expect_text("exit 3");
-    let id = fixture.run(&["runs", "--json"]).json()[0]["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let id = fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
     let logs = fixture.run(&["runs", "logs", &id]).ends(0);
     for text in [&said.err, &said.out, &logs.out] {
         assert!(!text.contains(&key), "{text}");
@@ -148,15 +105,9 @@ fn secrets_in_a_programs_words_do_not_reach_the_report() {
 #[test]
 fn what_was_handed_to_a_program_is_hidden_everywhere() {
     let fixture = job("echo $MY_TOKEN >&2; exit 3", "env = [\"MY_TOKEN\"]\n");
-    let output = fixture
-        .runner(&["run", "tidy"])
-        .env("MY_TOKEN", "correct-horse-battery")
-        .output()
-        .unwrap();
-    let id = fixture.run(&["runs", "--json"]).json()[0]["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let output =
+        fixture.runner(&["run", "tidy"]).env("MY_TOKEN", "correct-horse-battery").output().unwrap();
+    let id = fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
     let logs = fixture.run(&["runs", "logs", &id]).ends(0);
     let sinks = [
         String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -199,18 +150,12 @@ fn term_cancels_a_run_that_settles_itself() {
     let fixture = job("echo ready > ready.fifo; exec sleep 1000", "");
     fixture.command("mkfifo", &["ready.fifo"]).status().unwrap();
     let mut child = fixture.runner(&["run", "tidy", "--json"]).spawn().unwrap();
-    assert_eq!(
-        std::fs::read_to_string(fixture.path("ready.fifo")).unwrap(),
-        "ready\n"
-    );
+    assert_eq!(std::fs::read_to_string(fixture.path("ready.fifo")).unwrap(), "ready\n");
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(130), "{status:?}");
-    assert_eq!(
-        fixture.run(&["runs", "--json"]).json()[0]["outcome"],
-        "cancelled"
-    );
+    assert_eq!(fixture.run(&["runs", "--json"]).json()[0]["outcome"], "cancelled");
     assert!(fixture.survivors().is_empty());
 }
 
@@ -219,16 +164,9 @@ fn a_prompt_without_a_model_leaves_an_honest_index() {
     let fixture = Fixture::with(
         "[jobs.digest]\nkind = \"prompt\"\nprompt = \"What is new?\"\nsources = [\"README.md\", \"gone.md\"]\nto = \"notes/digest.md\"\n",
     );
-    fixture
-        .run(&["run", "digest"])
-        .ends(0)
-        .expect_text("degraded")
-        .expect_text("gone.md");
+    fixture.run(&["run", "digest"]).ends(0).expect_text("degraded").expect_text("gone.md");
     let text = fixture.read("notes/digest.md");
-    assert!(
-        text.contains("No model was asked") && text.contains("README.md: a project"),
-        "{text}"
-    );
+    assert!(text.contains("No model was asked") && text.contains("README.md: a project"), "{text}");
 }
 
 #[test]
@@ -237,16 +175,10 @@ fn a_command_backend_answers_a_prompt() {
         "[backends.mine]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"cat > seen.json; echo '\\\"the answer\\\"'\"]\n\
          [jobs.digest]\nkind = \"prompt\"\nprompt = \"What?\"\nsources = [\"README.md\"]\nto = \"d.md\"\nbackend = \"mine\"\n",
     );
-    fixture
-        .run(&["run", "digest"])
-        .ends(0)
-        .expect_text("mine wrote d.md");
+    fixture.run(&["run", "digest"]).ends(0).expect_text("mine wrote d.md");
     assert_eq!(fixture.read("d.md"), "the answer\n");
     let row = &fixture.run(&["runs", "--json"]).json()[0];
-    assert_eq!(
-        (row["backend"].as_str(), row["model_calls"].as_i64()),
-        (Some("mine"), Some(1))
-    );
+    assert_eq!((row["backend"].as_str(), row["model_calls"].as_i64()), (Some("mine"), Some(1)));
     assert_sandboxed(row);
 }
 
@@ -254,13 +186,7 @@ fn a_command_backend_answers_a_prompt() {
 #[test]
 fn the_guides_backend_works() {
     let guide = include_str!("../../docs/guide/command-backend.md");
-    let script = guide
-        .split("```python\n")
-        .nth(1)
-        .unwrap()
-        .split("```")
-        .next()
-        .unwrap();
+    let script = guide.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
     let fixture = Fixture::with("");
     fixture.write("echo.py", script);
     let path = fixture.path("echo.py").display().to_string();
@@ -284,8 +210,5 @@ fn assert_sandboxed(run: &serde_json::Value) {
         reported.starts_with("sandbox full (") || reported.starts_with("sandbox files-only ("),
         "{reported}"
     );
-    assert!(
-        reported.contains("seccomp") && reported.contains(", tree "),
-        "{reported}"
-    );
+    assert!(reported.contains("seccomp") && reported.contains(", tree "), "{reported}");
 }

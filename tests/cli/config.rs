@@ -15,17 +15,8 @@ fn with_env(fixture: &Fixture, args: &[&str], name: &str, value: &str) -> Comman
 #[test]
 fn each_value_names_its_layer() {
     let fixture = Fixture::with("[night]\nat = \"01:00\" # early\n");
-    let args = [
-        "config",
-        "show",
-        "--origin",
-        "--json",
-        "--config",
-        "night.budget.calls=7",
-    ];
-    let shown = with_env(&fixture, &args, "RUNNER_CONFIG__NIGHT__LENGTH", "6h")
-        .ends(0)
-        .json();
+    let args = ["config", "show", "--origin", "--json", "--config", "night.budget.calls=7"];
+    let shown = with_env(&fixture, &args, "RUNNER_CONFIG__NIGHT__LENGTH", "6h").ends(0).json();
     let of = |key: &str| (shown[key]["value"].clone(), shown[key]["layer"].clone());
     assert_eq!(of("night.at"), ("01:00".into(), "project".into()));
     assert_eq!(of("night.length"), ("6h".into(), "environment".into()));
@@ -33,22 +24,13 @@ fn each_value_names_its_layer() {
     assert_eq!(of("defaults.stagger"), ("0s".into(), "user".into()));
     assert_eq!(of("night.zone"), ("system".into(), "default".into()));
     let text = fixture.read("runner.toml");
-    let line = 1 + text
-        .lines()
-        .position(|line| line.starts_with("at ="))
-        .unwrap();
+    let line = 1 + text.lines().position(|line| line.starts_with("at =")).unwrap();
     assert_eq!(shown["night.at"]["line"], line);
-    assert_eq!(
-        shown["night.length"]["given"],
-        "RUNNER_CONFIG__NIGHT__LENGTH"
-    );
+    assert_eq!(shown["night.length"]["given"], "RUNNER_CONFIG__NIGHT__LENGTH");
     fixture
         .run(&["config", "show", "--origin"])
         .ends(0)
-        .expect_text(&format!(
-            "# project {}:{line}\n",
-            fixture.path("runner.toml").display()
-        ))
+        .expect_text(&format!("# project {}:{line}\n", fixture.path("runner.toml").display()))
         .expect_text("# default config/default.toml:");
 }
 
@@ -60,36 +42,19 @@ fn what_is_shown_can_be_read_again() {
     // All but the tables that are the user's alone may stand in a project's file.
     let users = ["daemon]", "retention]", "pools.local]"];
     let tables: Vec<&str> = shown.split("\n[").collect();
-    let own = tables
-        .iter()
-        .filter(|table| !users.iter().any(|name| table.starts_with(name)));
+    let own = tables.iter().filter(|table| !users.iter().any(|name| table.starts_with(name)));
     let own: Vec<&str> = own.copied().collect();
     assert_eq!(own.len() + users.len(), tables.len());
     fixture.write("runner.toml", own.join("\n["));
     assert_eq!(fixture.run(&["config", "show"]).ends(0).out, shown);
-    assert_eq!(
-        fixture.run(&["config", "show", "--json"]).ends(0).json(),
-        full
-    );
+    assert_eq!(fixture.run(&["config", "show", "--json"]).ends(0).json(), full);
     // Outside of a project, the default and the user's file.
     let bare = fixture.root().join("bare");
     fs::create_dir(&bare).unwrap();
     let bare = bare.to_str().unwrap();
-    fixture
-        .run(&["-C", bare, "config", "show"])
-        .ends(0)
-        .expect_text("stagger = \"0s\"");
-    fixture
-        .run(&["-C", bare, "config", "check"])
-        .ends(0)
-        .expect_text("ok");
-    assert_eq!(
-        fixture
-            .run(&["-C", bare, "config", "get", "night.at"])
-            .ends(0)
-            .out,
-        "02:30\n"
-    );
+    fixture.run(&["-C", bare, "config", "show"]).ends(0).expect_text("stagger = \"0s\"");
+    fixture.run(&["-C", bare, "config", "check"]).ends(0).expect_text("ok");
+    assert_eq!(fixture.run(&["-C", bare, "config", "get", "night.at"]).ends(0).out, "02:30\n");
     fixture
         .run(&["-C", bare, "config", "set", "night.at", "01:00"])
         .ends(78)
@@ -101,27 +66,14 @@ fn one_value_is_got_by_its_name() {
     let fixture = Fixture::with(SAYS);
     let get = |key: &str| fixture.run(&["config", "get", key]);
     assert_eq!(get("jobs.say.program").ends(0).out, "sh\n");
-    assert_eq!(
-        get("jobs.say.args").ends(0).out,
-        "[\"-c\", \"echo file >> said\"]\n"
-    );
+    assert_eq!(get("jobs.say.args").ends(0).out, "[\"-c\", \"echo file >> said\"]\n");
     assert_eq!(get("jobs.dream.budget").ends(0).out, "{ calls = 10 }\n");
     // The job does not set this key, so the value comes from `[defaults]`.
     assert_eq!(get("jobs.say.retries").ends(0).out, "2\n");
     get("jobs.say.timeout").ends(1).expect_text("not set");
-    get("night.lenght")
-        .ends(78)
-        .expect_text("runner config get night.length");
-    get("jobs.sey.program")
-        .ends(78)
-        .expect_text("runner config get jobs.say.program");
-    assert_eq!(
-        fixture
-            .run(&["config", "get", "night.at", "--json"])
-            .ends(0)
-            .json(),
-        "02:30"
-    );
+    get("night.lenght").ends(78).expect_text("runner config get night.length");
+    get("jobs.sey.program").ends(78).expect_text("runner config get jobs.say.program");
+    assert_eq!(fixture.run(&["config", "get", "night.at", "--json"]).ends(0).json(), "02:30");
 }
 
 #[test]
@@ -151,14 +103,10 @@ fn set_changes_one_line_and_nothing_when_it_is_wrong() {
     let kept = fixture.root().join("kept.toml");
     fs::rename(fixture.path("runner.toml"), &kept).unwrap();
     symlink(&kept, fixture.path("runner.toml")).unwrap();
-    for args in [
-        &["config", "set", "defaults.priority", "-2"][..],
-        &["config", "get", "defaults.priority"],
-    ] {
-        fixture
-            .run(args)
-            .ends(78)
-            .expect_text("it is a symbolic link, not a regular file");
+    for args in
+        [&["config", "set", "defaults.priority", "-2"][..], &["config", "get", "defaults.priority"]]
+    {
+        fixture.run(args).ends(78).expect_text("it is a symbolic link, not a regular file");
     }
     fs::remove_file(fixture.path("runner.toml")).unwrap();
     fs::rename(&kept, fixture.path("runner.toml")).unwrap();
@@ -167,27 +115,14 @@ fn set_changes_one_line_and_nothing_when_it_is_wrong() {
     fs::rename(&own, &kept).unwrap();
     fs::set_permissions(&kept, fs::Permissions::from_mode(0o640)).unwrap();
     symlink(&kept, &own).unwrap();
-    fixture
-        .run(&["config", "set", "--user", "defaults.priority", "-2"])
-        .ends(0);
+    fixture.run(&["config", "set", "--user", "defaults.priority", "-2"]).ends(0);
     assert!(own.is_symlink());
-    assert_eq!(
-        fs::metadata(&kept).unwrap().permissions().mode() & 0o777,
-        0o640
-    );
-    assert_eq!(
-        fixture.run(&["config", "get", "defaults.priority"]).out,
-        "-2\n"
-    );
+    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(fixture.run(&["config", "get", "defaults.priority"]).out, "-2\n");
     // It need not be there.
     fs::remove_file(&own).unwrap();
-    fixture
-        .run(&["config", "set", "--user", "daemon.drain", "5s"])
-        .ends(0);
-    assert_eq!(
-        fs::read_to_string(own).unwrap(),
-        "[daemon]\ndrain = \"5s\"\n"
-    );
+    fixture.run(&["config", "set", "--user", "daemon.drain", "5s"]).ends(0);
+    assert_eq!(fs::read_to_string(own).unwrap(), "[daemon]\ndrain = \"5s\"\n");
 }
 
 #[test]
@@ -196,11 +131,7 @@ fn check_tells_every_mistake_with_its_place() {
     assert_eq!(fixture.run(&["config", "check"]).ends(0).out, "ok\n");
     fixture.configure("[night]\nlenght = \"8h\"\nat = \"25:00\"\n[defaults]\nretries = -1\n[jobs.b]\nkind = \"comand\"\n");
     let said = fixture.run(&["config", "check"]).ends(78);
-    let carets = said
-        .err
-        .lines()
-        .filter(|line| line.trim_end().ends_with('^'))
-        .count();
+    let carets = said.err.lines().filter(|line| line.trim_end().ends_with('^')).count();
     assert_eq!(carets, 4, "{}", said.err);
     let said = said
         .expect_text("did you mean \"length\"?")
@@ -216,18 +147,9 @@ fn check_tells_every_mistake_with_its_place() {
         .ends(78)
         .expect_text("runner.toml:2:")
         .expect_text("runner.toml:3:");
-    for bad in [
-        &b"\xff\xfe"[..],
-        b"a = \"\0\"",
-        b"\xef\xbb\xbfa",
-        b"[night]\r\nat = 3\r\n",
-    ] {
+    for bad in [&b"\xff\xfe"[..], b"a = \"\0\"", b"\xef\xbb\xbfa", b"[night]\r\nat = 3\r\n"] {
         fixture.write("runner.toml", bad);
-        fixture
-            .run(&["config", "check"])
-            .ends(78)
-            .expect_text("runner.toml:")
-            .expect_text("^");
+        fixture.run(&["config", "check"]).ends(78).expect_text("runner.toml:").expect_text("^");
         fixture.run(&["night"]).ends(78).expect_text("runner.toml:");
         fixture.run(&["init"]).ends(78).expect_text("runner.toml:");
     }
@@ -239,13 +161,7 @@ fn a_command_and_its_runs_take_what_is_in_no_file() {
     let said = |fixture: &Fixture| fixture.read("said");
     fixture.run(&["run", "say"]).ends(0);
     let args = "[\"-c\", \"echo env >> said\"]";
-    with_env(
-        &fixture,
-        &["run", "say"],
-        "RUNNER_CONFIG__JOBS__SAY__ARGS",
-        args,
-    )
-    .ends(0);
+    with_env(&fixture, &["run", "say"], "RUNNER_CONFIG__JOBS__SAY__ARGS", args).ends(0);
     let flag = "jobs.say.args=[\"-c\", \"echo flag >> said\"]";
     let both = ["run", "say", "--config", flag];
     with_env(&fixture, &both, "RUNNER_CONFIG__JOBS__SAY__ARGS", args).ends(0);
@@ -267,10 +183,7 @@ fn what_cannot_be_honoured_is_refused() {
     schedule(&["enqueue", "say"], 2).expect_text("--set");
     schedule(&["status"], 2);
     schedule(&["schedule", "next", "dream", "-n", "1"], 0).expect_text("23:00");
-    fixture
-        .run(&["night", "--config", "night.at"])
-        .ends(2)
-        .expect_text("KEY=VALUE");
+    fixture.run(&["night", "--config", "night.at"]).ends(2).expect_text("KEY=VALUE");
     fixture
         .run(&["night", "--config", "nigth.budget.calls=3"])
         .ends(2)
@@ -282,10 +195,7 @@ fn what_cannot_be_honoured_is_refused() {
         ("RUNNER_CONFIG_NIGHT_AT", "two underscores"),
         ("RUNNER_CONFIG__PROJECT__ID", "history"),
     ] {
-        with_env(&fixture, &["night"], name, "23:00")
-            .ends(78)
-            .expect_text(name)
-            .expect_text(words);
+        with_env(&fixture, &["night"], name, "23:00").ends(78).expect_text(name).expect_text(words);
     }
     assert!(!fixture.path(".runner/reports").exists());
 }
@@ -303,10 +213,7 @@ fn a_mistake_is_an_object_for_scripts() {
     let reported = fixture.run(&["config", "check", "--json"]).ends(78).json();
     let first = &reported["mistakes"][0];
     let text = fixture.read("runner.toml");
-    let line = 1 + text
-        .lines()
-        .position(|line| line.starts_with("lenght"))
-        .unwrap();
+    let line = 1 + text.lines().position(|line| line.starts_with("lenght")).unwrap();
     let file = fixture.path("runner.toml").canonicalize().unwrap();
     assert_eq!(
         *first,
@@ -317,10 +224,7 @@ fn a_mistake_is_an_object_for_scripts() {
     );
     let second = &reported["mistakes"][1];
     assert_eq!(second["key"], "jobs.dream.max_ideas");
-    assert_eq!(
-        second["message"],
-        "it must be a whole number of at least 1, it is \"x\""
-    );
+    assert_eq!(second["message"], "it must be a whole number of at least 1, it is \"x\"");
     assert_eq!(second["nearest"], serde_json::Value::Null);
 }
 
@@ -340,18 +244,12 @@ fn a_broken_file_keeps_init_from_writing_anything() {
     let fixture = Fixture::new();
     fixture.write("runner.toml", "[night]\nlenght = \"8h\"\n");
     let before = fixture.tree(".");
-    fixture
-        .run(&["init"])
-        .ends(78)
-        .expect_text("runner.toml:2:1: night.lenght");
+    fixture.run(&["init"]).ends(78).expect_text("runner.toml:2:1: night.lenght");
     assert_eq!(fixture.tree("."), before);
     assert!(!fixture.path("ideas").exists() && !fixture.state().exists());
     fixture.write("runner.toml", "[night]\nlength = \"8h\"\n");
     fixture.write(".ctxrc", "dream:\n  max: many\n");
-    fixture
-        .run(&["init"])
-        .ends(78)
-        .expect_text(".ctxrc:2:8: dream.max");
+    fixture.run(&["init"]).ends(78).expect_text(".ctxrc:2:8: dream.max");
     fixture.write(".ctxrc", "dream:\n  max: 4\n");
     fixture.run(&["init"]).ends(0);
     fixture
@@ -362,10 +260,7 @@ fn a_broken_file_keeps_init_from_writing_anything() {
     fixture.run(&["status"]).ends(0);
     // A change of the file takes effect at once.
     fixture.write(".ctxrc", "dream:\n  cadence: '0 9 * * *'\n");
-    fixture
-        .run(&["schedule", "explain", "dream"])
-        .ends(0)
-        .expect_text("09:00");
+    fixture.run(&["schedule", "explain", "dream"]).ends(0).expect_text("09:00");
 }
 
 #[test]
@@ -383,20 +278,10 @@ fn a_schedule_that_is_set_counts_from_then_on() {
     let next = || fixture.count("SELECT next_due / 60000 FROM jobs WHERE name = 'tidy'");
     at("2030-01-10T10:00:00Z", &["tick"]);
     let hourly = next();
-    at(
-        "2030-01-10T10:10:00Z",
-        &["config", "set", "jobs.tidy.trigger", "every 20m"],
-    );
-    assert_eq!(
-        next(),
-        hourly - 30,
-        "twenty minutes from then, not from the next tick"
-    );
+    at("2030-01-10T10:10:00Z", &["config", "set", "jobs.tidy.trigger", "every 20m"]);
+    assert_eq!(next(), hourly - 30, "twenty minutes from then, not from the next tick");
     // In the user's own file it counts for all projects.
-    at(
-        "2030-01-10T10:12:00Z",
-        &["config", "set", "--user", "defaults.catch_up", "none"],
-    );
+    at("2030-01-10T10:12:00Z", &["config", "set", "--user", "defaults.catch_up", "none"]);
     let kept = "SELECT count(*) FROM jobs WHERE name = 'tidy' AND policy LIKE '%none%'";
     assert_eq!(fixture.count(kept), 1);
     assert_eq!(next(), hourly - 30, "the schedule is the same");

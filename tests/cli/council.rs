@@ -84,19 +84,8 @@ fn the_rest_is_put_together_without_those_who_fail() {
         "runners = [\"builtin\", \"yes\", \"no\", \"liar\", \"slow\", \"gone\", \"prose\"]\ncouncil_timeout = \"4s\"\ncreative_lane = true\n",
         &[
             voice("yes", &answer("implement", "Mend the retry", "high", TWO)),
-            voice(
-                "no",
-                &answer("research", hostile, "low", &format!("{ONE},{TWO}")),
-            ),
-            voice(
-                "liar",
-                &answer(
-                    "repair",
-                    "Trust me",
-                    "high",
-                    "\\\"dream-ffffffffffffffff\\\"",
-                ),
-            ),
+            voice("no", &answer("research", hostile, "low", &format!("{ONE},{TWO}"))),
+            voice("liar", &answer("repair", "Trust me", "high", "\\\"dream-ffffffffffffffff\\\"")),
             voice("slow", "sleep 600"),
             "[backends.gone]\ntype = \"command\"\nprogram = \"a-program-that-is-nowhere\"\n"
                 .to_owned(),
@@ -106,15 +95,7 @@ fn the_rest_is_put_together_without_those_who_fail() {
             ),
         ],
     );
-    let night = run_ok(
-        &fixture,
-        &[
-            "overnight",
-            "start",
-            "--goal",
-            "a net that does not give up",
-        ],
-    );
+    let night = run_ok(&fixture, &["overnight", "start", "--goal", "a net that does not give up"]);
     let summary = artifact(&fixture, "summary.json");
     assert_eq!(summary["status"], "done", "{night:?}");
     valid(&fixture);
@@ -144,16 +125,8 @@ fn the_rest_is_put_together_without_those_who_fail() {
         ]
     );
     for runner in ["liar", "slow", "gone", "prose"] {
-        assert!(
-            !fixture
-                .path(&format!("{LATEST}/council/{runner}.json"))
-                .exists()
-        );
-        assert!(
-            summary["degraded"].to_string().contains(runner),
-            "{}",
-            summary["degraded"]
-        );
+        assert!(!fixture.path(&format!("{LATEST}/council/{runner}.json")).exists());
+        assert!(summary["degraded"].to_string().contains(runner), "{}", summary["degraded"]);
     }
     assert!(!fixture.path("evil").exists());
 
@@ -165,10 +138,7 @@ fn the_rest_is_put_together_without_those_who_fail() {
     assert!(tension.contains("no would research"), "{tension}");
     assert_eq!(summary["dreamscape"]["tension"], synthesis["tension"]);
     assert!(
-        summary["dreamscape"]["council"]
-            .as_str()
-            .unwrap()
-            .starts_with("3 of 7 heard"),
+        summary["dreamscape"]["council"].as_str().unwrap().starts_with("3 of 7 heard"),
         "{}",
         summary["dreamscape"]
     );
@@ -194,24 +164,13 @@ fn the_rest_is_put_together_without_those_who_fail() {
     // Paid calls are in the database like any others, each by who was asked.
     let asked = fixture.count("SELECT count(*) FROM requests");
     assert_eq!(asked, 7, "six were asked once, one of them twice");
-    assert_eq!(
-        fixture.count("SELECT count(DISTINCT backend) FROM requests"),
-        6
-    );
+    assert_eq!(fixture.count("SELECT count(DISTINCT backend) FROM requests"), 6);
     let runs = run_ok(&fixture, &["runs", "--json"]).ends(0).json();
-    assert!(
-        runs[0]["backend"].as_str().unwrap().contains("yes, no"),
-        "{runs}"
-    );
+    assert!(runs[0]["backend"].as_str().unwrap().contains("yes, no"), "{runs}");
     assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
     // A councillor's words are text in every form.
-    let markdown = run_ok(&fixture, &["overnight", "report", "--markdown"])
-        .ends(0)
-        .out;
-    assert!(
-        !markdown.contains("<script>") && !markdown.contains('\u{202e}'),
-        "{markdown}"
-    );
+    let markdown = run_ok(&fixture, &["overnight", "report", "--markdown"]).ends(0).out;
+    assert!(!markdown.contains("<script>") && !markdown.contains('\u{202e}'), "{markdown}");
 }
 
 #[test]
@@ -221,14 +180,10 @@ fn they_are_asked_at_the_same_time() {
     mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let pipe = pipe.display();
     // Each waits for the other: one after the other, neither would ever answer.
-    let give = format!(
-        "echo here > '{pipe}'; {}",
-        answer("implement", "Mend the retry", "high", ONE)
-    );
-    let take = format!(
-        "read line < '{pipe}'; {}",
-        answer("implement", "Mend the retry", "high", ONE)
-    );
+    let give =
+        format!("echo here > '{pipe}'; {}", answer("implement", "Mend the retry", "high", ONE));
+    let take =
+        format!("read line < '{pipe}'; {}", answer("implement", "Mend the retry", "high", ONE));
     let fixture = self::fixture(
         "runners = [\"give\", \"take\"]\nsandbox = \"off\"\ncouncil_timeout = \"60s\"\n",
         &[voice("give", &give), voice("take", &take)],
@@ -244,29 +199,18 @@ fn they_are_asked_at_the_same_time() {
 fn without_money_the_night_goes_on_without_those_who_cost() {
     let fixture = fixture(
         "runners = [\"builtin\", \"dear\"]\n[day.budget]\ncalls = 5\ntokens = 0\n",
-        &[voice(
-            "dear",
-            &answer("implement", "Mend the retry", "high", ONE),
-        )],
+        &[voice("dear", &answer("implement", "Mend the retry", "high", ONE))],
     );
     run_ok(&fixture, &["overnight", "start"]);
     let summary = artifact(&fixture, "summary.json");
     assert_eq!(summary["status"], "done");
     assert!(
-        summary["degraded"]
-            .to_string()
-            .contains("dear: was not asked: day 2026-11-22"),
+        summary["degraded"].to_string().contains("dear: was not asked: day 2026-11-22"),
         "{}",
         summary["degraded"]
     );
-    assert_eq!(
-        artifact(&fixture, "council/synthesis.json")["voices"],
-        json!(["builtin"])
-    );
-    assert_eq!(
-        fixture.count("SELECT coalesce(sum(tokens), 0) FROM requests"),
-        0
-    );
+    assert_eq!(artifact(&fixture, "council/synthesis.json")["voices"], json!(["builtin"]));
+    assert_eq!(fixture.count("SELECT coalesce(sum(tokens), 0) FROM requests"), 0);
     valid(&fixture);
 }
 
@@ -274,10 +218,7 @@ fn without_money_the_night_goes_on_without_those_who_cost() {
 fn what_was_paid_for_is_not_asked_again_when_a_night_goes_on() {
     let fixture = fixture(
         "runners = [\"one\"]\n",
-        &[voice(
-            "one",
-            &answer("implement", "Mend the retry", "high", ONE),
-        )],
+        &[voice("one", &answer("implement", "Mend the retry", "high", ONE))],
     );
     run_ok(&fixture, &["overnight", "start"]).ends(0);
     let asked = || fixture.count("SELECT count(*) FROM requests");
@@ -303,10 +244,7 @@ fn what_was_paid_for_is_not_asked_again_when_a_night_goes_on() {
     fixture.write(".agents/rpi/next-work.jsonl", more);
     run_ok(&fixture, &["overnight", "start"]);
     assert_eq!(asked(), 2);
-    assert_eq!(
-        artifact(&fixture, "council/synthesis.json")["voices"],
-        json!(["one"])
-    );
+    assert_eq!(artifact(&fixture, "council/synthesis.json")["voices"], json!(["one"]));
     valid(&fixture);
 }
 
@@ -317,19 +255,9 @@ fn a_councillor_that_is_not_configured_is_named_before_anything_begins() {
         .ends(2)
         .expect_text("--runner bulitin: there is no such backend")
         .expect_text("did you mean \"builtin\"");
-    run_ok(
-        &fixture,
-        &[
-            "overnight",
-            "start",
-            "--runner",
-            "builtin",
-            "--runner",
-            "builtin",
-        ],
-    )
-    .ends(2)
-    .expect_text("named twice");
+    run_ok(&fixture, &["overnight", "start", "--runner", "builtin", "--runner", "builtin"])
+        .ends(2)
+        .expect_text("named twice");
     assert!(!fixture.path(LATEST).exists());
 }
 
@@ -348,20 +276,15 @@ fn summaries_of_others_are_told_in_every_form() {
     let mut second = first.clone();
     second["schema_version"] = json!(2);
     second["iterations"] = json!([{"index": 1, "status": "done", "fitness_after": {"composite": 0.5}, "fitness_delta": 0.1}, {"index": "two"}]);
-    for (folder, summary, words) in [
-        ("old", first, "version 1"),
-        ("new", second, "iterations[1]"),
-    ] {
+    for (folder, summary, words) in [("old", first, "version 1"), ("new", second, "iterations[1]")]
+    {
         fixture.write(&format!("{folder}/summary.json"), summary.to_string());
         for from in [folder.to_owned(), format!("{folder}/summary.json")] {
             let report = |more: &[&str]| {
                 fixture.run(&[&["overnight", "report", "--from", &from][..], more].concat())
             };
-            let plain = report(&[])
-                .ends(0)
-                .expect_text("terrain")
-                .expect_text("Mend <b>it</b>")
-                .out;
+            let plain =
+                report(&[]).ends(0).expect_text("terrain").expect_text("Mend <b>it</b>").out;
             assert!(!plain.contains("**"), "{plain}");
             let markdown = report(&["--markdown"]).ends(0).out;
             assert!(!markdown.contains("<b>"), "{markdown}");
@@ -373,15 +296,10 @@ fn summaries_of_others_are_told_in_every_form() {
             report(&["--validate"]).ends(65);
         }
     }
-    for (from, words) in [
-        ("nowhere", "nowhere"),
-        ("nowhere/summary.json", "nowhere"),
-        ("README.md", "no summary"),
-    ] {
-        fixture
-            .run(&["overnight", "report", "--from", from])
-            .ends(65)
-            .expect_text(words);
+    for (from, words) in
+        [("nowhere", "nowhere"), ("nowhere/summary.json", "nowhere"), ("README.md", "no summary")]
+    {
+        fixture.run(&["overnight", "report", "--from", from]).ends(65).expect_text(words);
     }
     fixture
         .run(&["overnight", "report", "--from", "nowhere", "--validate"])

@@ -56,10 +56,7 @@ fn black_hole() -> (u16, Vec<TcpStream>, OwnedFd) {
 
 fn ok(body: &Value) -> String {
     let body = body.to_string();
-    format!(
-        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
 fn ollama(models: &'static [&'static str]) -> u16 {
@@ -101,43 +98,27 @@ fn each_truth_about_an_engine_is_told_within_two_seconds() {
             "stranger",
             "why",
         ),
-        (
-            service(|_| Some("SSH-2.0-OpenSSH_9.2\r\n".to_owned())),
-            "stranger",
-            "why",
-        ),
-        (
-            service(|_| Some(ok(&json!({ "hello": "world" })))),
-            "stranger",
-            "why",
-        ),
+        (service(|_| Some("SSH-2.0-OpenSSH_9.2\r\n".to_owned())), "stranger", "why"),
+        (service(|_| Some(ok(&json!({ "hello": "world" })))), "stranger", "why"),
         (ollama(&["qwen3:8b"]), "model-missing", "models"),
         (ollama(&["gemma4:e4b"]), "ready", "version"),
     ];
     for (port, state, field) in cases {
         let endpoint = format!("http://127.0.0.1:{port}");
-        fixture
-            .run(&["config", "set", "curator.endpoint", &endpoint])
-            .ends(0);
+        fixture.run(&["config", "set", "curator.endpoint", &endpoint]).ends(0);
         let begun = boot_time();
         let reported = fixture.run(&["curator", "status", "--json"]).ends(0).json();
         let took = boot_time() - begun;
         assert_eq!(reported["health"]["state"], state, "{reported}");
         assert!(reported["health"].get(field).is_some(), "{reported}");
         assert!(took < Duration::from_secs(10), "{took:?}");
-        fixture
-            .run(&["curator", "status"])
-            .ends(0)
-            .expect_text(&endpoint);
+        fixture.run(&["curator", "status"]).ends(0).expect_text(&endpoint);
     }
     let schema: Value =
         serde_json::from_str(&fixture.run(&["curator", "status", "--schema"]).ends(0).out).unwrap();
     let reported = fixture.run(&["curator", "status", "--json"]).json();
     for name in schema["required"].as_array().unwrap() {
-        assert!(
-            reported.get(name.as_str().unwrap()).is_some(),
-            "no {name} in {reported}"
-        );
+        assert!(reported.get(name.as_str().unwrap()).is_some(), "no {name} in {reported}");
     }
 }
 
@@ -150,16 +131,10 @@ fn a_job_file_becomes_findings_and_a_row_in_runs() {
         .run(&["curator", "enqueue", "--kind", "rm-rf"])
         .ends(2)
         .expect_text("lint-wiki, dream-seed, ingest-claude-session");
-    let job = fixture
-        .run(&["curator", "enqueue", "--kind", "lint-wiki", "--json"])
-        .ends(0)
-        .json();
+    let job = fixture.run(&["curator", "enqueue", "--kind", "lint-wiki", "--json"]).ends(0).json();
     let id = job["id"].as_str().unwrap();
     fixture.write(".runner/curator/queue/bad.json", "[]");
-    fixture
-        .run(&["curator", "work"])
-        .ends(0)
-        .expect_text("1 finding in 2 notes");
+    fixture.run(&["curator", "work"]).ends(0).expect_text("1 finding in 2 notes");
     let findings: Value =
         serde_json::from_str(&fixture.read(&format!(".runner/curator/findings/{id}.json")))
             .unwrap();
@@ -169,31 +144,15 @@ fn a_job_file_becomes_findings_and_a_row_in_runs() {
     let done: Value =
         serde_json::from_str(&fixture.read(&format!(".runner/curator/done/{id}.json"))).unwrap();
     assert_eq!(done["result"]["artifacts"].as_array().unwrap().len(), 2);
-    assert!(
-        fixture
-            .read(".runner/curator/failed/bad.reason.txt")
-            .contains("no kind")
-    );
+    assert!(fixture.read(".runner/curator/failed/bad.reason.txt").contains("no kind"));
     assert!(fixture.read(".runner/curator/logs/audit.md").contains(id));
     let runs = fixture.run(&["runs", "--json"]).ends(0).json();
-    assert_eq!(
-        (&runs[0]["job"], &runs[0]["outcome"]),
-        (&json!("curator"), &json!("degraded"))
-    );
+    assert_eq!((&runs[0]["job"], &runs[0]["outcome"]), (&json!("curator"), &json!("degraded")));
     let reported = fixture.run(&["curator", "status", "--json"]).ends(0).json();
-    assert_eq!(
-        reported["queue"],
-        json!({ "queue": 0, "processing": 0, "done": 1, "failed": 1 })
-    );
-    assert_eq!(
-        (&reported["left_this_hour"], &reported["alive"]),
-        (&json!(19), &json!(false))
-    );
+    assert_eq!(reported["queue"], json!({ "queue": 0, "processing": 0, "done": 1, "failed": 1 }));
+    assert_eq!((&reported["left_this_hour"], &reported["alive"]), (&json!(19), &json!(false)));
     assert_eq!(reported["status"]["state"], "idle");
-    fixture
-        .run(&["curator", "work", "--once"])
-        .ends(0)
-        .expect_text("the queue is empty");
+    fixture.run(&["curator", "work", "--once"]).ends(0).expect_text("the queue is empty");
 }
 
 #[test]
@@ -214,73 +173,42 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
     lines.push_str("{\"type\":\"user\",\"torn");
     fixture.write("s.jsonl", &lines);
     fixture
-        .run(&[
-            "curator",
-            "enqueue",
-            "--kind",
-            "ingest-claude-session",
-            "--source",
-            "s.jsonl",
-        ])
+        .run(&["curator", "enqueue", "--kind", "ingest-claude-session", "--source", "s.jsonl"])
         .ends(0);
-    fixture
-        .run(&["curator", "work"])
-        .ends(0)
-        .expect_text("goes on at line 5001");
+    fixture.run(&["curator", "work"]).ends(0).expect_text("goes on at line 5001");
     let learnings: Vec<String> = fixture
         .tree(".agents/learnings")
         .into_iter()
         .map(|(_, text)| String::from_utf8(text).unwrap())
         .collect();
     assert_eq!(learnings.len(), 2, "{learnings:?}");
-    for (words, place) in [
-        ("Never push to the main", "lines: 8-8"),
-        ("From now on", "lines: 5101-5101"),
-    ] {
+    for (words, place) in
+        [("Never push to the main", "lines: 8-8"), ("From now on", "lines: 5101-5101")]
+    {
         assert!(
-            learnings
-                .iter()
-                .any(|text| text.contains(words) && text.contains(place)),
+            learnings.iter().any(|text| text.contains(words) && text.contains(place)),
             "{learnings:?}"
         );
     }
     let done = fixture.tree(".runner/curator/done").len();
     assert_eq!(done, 2, "one for each chunk");
 
-    fixture.write(
-        "docs/plan.md",
-        "# Plan\n\n- [ ] Retry the upload after a connection reset\n",
-    );
+    fixture.write("docs/plan.md", "# Plan\n\n- [ ] Retry the upload after a connection reset\n");
     for _ in 0..2 {
-        fixture
-            .run(&["curator", "enqueue", "--kind", "dream-seed"])
-            .ends(0);
+        fixture.run(&["curator", "enqueue", "--kind", "dream-seed"]).ends(0);
         fixture.run(&["curator", "work"]).ends(0);
     }
     let ideas = fixture.tree("ideas");
     assert_eq!(ideas.len(), 1, "{ideas:?}");
     let text = String::from_utf8_lossy(&ideas[0].1).into_owned();
-    assert!(
-        text.contains("plan.md:3") && text.contains("status: draft"),
-        "{text}"
-    );
+    assert!(text.contains("plan.md:3") && text.contains("status: draft"), "{text}");
     // A source that is gone, and one that runner wrote.
     fixture.write("t.jsonl", &lines);
     fixture
-        .run(&[
-            "curator",
-            "enqueue",
-            "--kind",
-            "ingest-claude-session",
-            "--source",
-            "t.jsonl",
-        ])
+        .run(&["curator", "enqueue", "--kind", "ingest-claude-session", "--source", "t.jsonl"])
         .ends(0);
     std::fs::remove_file(fixture.path("t.jsonl")).unwrap();
-    fixture
-        .run(&["curator", "work"])
-        .ends(0)
-        .expect_text("t.jsonl");
+    fixture.run(&["curator", "work"]).ends(0).expect_text("t.jsonl");
     assert_eq!(fixture.tree(".runner/curator/failed").len(), 2);
     // The dream proposes on what was seeded.
     fixture.run(&["dream", "run"]);
@@ -306,50 +234,28 @@ fn a_worker_that_is_killed_in_the_midst_loses_and_doubles_nothing() {
     let line = json!({ "type": "user", "timestamp": "2026-01-02T03:04:05Z", "message": { "content": "Never push to main without asking me first" } });
     fixture.write("s.jsonl", format!("{line}\n"));
     fixture
-        .run(&[
-            "curator",
-            "enqueue",
-            "--kind",
-            "ingest-claude-session",
-            "--source",
-            "s.jsonl",
-        ])
+        .run(&["curator", "enqueue", "--kind", "ingest-claude-session", "--source", "s.jsonl"])
         .ends(0);
     let killed = fixture.run(&["curator", "work", "--once"]);
     assert_ne!(killed.code, 0, "{killed:?}");
     assert!(fixture.path("killed").exists());
     let reported = fixture.run(&["curator", "status", "--json"]).ends(0).json();
-    assert_eq!(
-        reported["queue"],
-        json!({ "queue": 0, "processing": 1, "done": 0, "failed": 0 })
-    );
+    assert_eq!(reported["queue"], json!({ "queue": 0, "processing": 1, "done": 0, "failed": 0 }));
     assert_eq!(
         (&reported["alive"], &reported["status"]["state"]),
         (&json!(false), &json!("working"))
     );
-    fixture
-        .run(&["curator", "diagnose"])
-        .ends(1)
-        .expect_text("runner curator work --once");
-    fixture
-        .run(&["curator", "work"])
-        .ends(0)
-        .expect_text("the process that worked on it died");
+    fixture.run(&["curator", "diagnose"]).ends(1).expect_text("runner curator work --once");
+    fixture.run(&["curator", "work"]).ends(0).expect_text("the process that worked on it died");
     let done = fixture.tree(".runner/curator/done");
     let record: Value = serde_json::from_slice(&done[0].1).unwrap();
     assert_eq!((done.len(), &record["returned"]), (1, &json!(1)));
     let learnings = fixture.tree(".agents/learnings");
     assert_eq!(learnings.len(), 1, "{learnings:?}");
-    assert!(
-        learnings[0].0.contains("ask-before-a-push"),
-        "{learnings:?}"
-    );
+    assert!(learnings[0].0.contains("ask-before-a-push"), "{learnings:?}");
     // The next claim removes the owner file of the dead process.
     let left = fixture.tree(".runner/curator/processing");
-    assert!(
-        left.iter().all(|(name, _)| name.ends_with(".owner")),
-        "{left:?}"
-    );
+    assert!(left.iter().all(|(name, _)| name.ends_with(".owner")), "{left:?}");
 }
 
 #[test]
@@ -375,49 +281,27 @@ fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
         "--json",
     ];
     let event = fixture.run(&raise).ends(0).json();
-    assert_eq!(
-        (&event["schema_version"], &event["status"]),
-        (&json!(1), &json!("needs-review"))
-    );
+    assert_eq!((&event["schema_version"], &event["status"]), (&json!(1), &json!("needs-review")));
     let mut calls = 0;
     for _ in 0..12 {
         let all = fixture.run(&["curator", "events", "--json"]).ends(0).json();
-        let open = all
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|it| it["left"] != 0)
-            .cloned();
+        let open = all.as_array().unwrap().iter().find(|it| it["left"] != 0).cloned();
         let Some(open) = open else { break };
         fixture
-            .run(&[
-                "curator",
-                "events",
-                "escalate",
-                open["id"].as_str().unwrap(),
-            ])
+            .run(&["curator", "events", "escalate", open["id"].as_str().unwrap()])
             .ends(0)
             .expect_text("handled");
         calls += 1;
     }
-    assert_eq!(
-        calls, 4,
-        "as many calls as the first budget, whatever the model raised"
-    );
+    assert_eq!(calls, 4, "as many calls as the first budget, whatever the model raised");
     let first = event["id"].as_str().unwrap();
-    fixture
-        .run(&["curator", "events", "escalate", first])
-        .ends(1)
-        .expect_text("no budget left");
+    fixture.run(&["curator", "events", "escalate", first]).ends(1).expect_text("no budget left");
     let store = fixture.read(".runner/curator/events/ledger.jsonl");
     assert!(store.lines().last().unwrap().contains("refused"), "{store}");
     assert_eq!(store.matches("\"action\":\"ask\"").count(), 4);
     assert_eq!(fixture.count("SELECT count(*) FROM requests"), 4);
     fixture.run(&["curator", "events", "ack", first]).ends(0);
-    fixture
-        .run(&["curator", "events", "escalate", first])
-        .ends(1)
-        .expect_text("is over");
+    fixture.run(&["curator", "events", "escalate", first]).ends(1).expect_text("is over");
     let human = [
         "curator",
         "event",
@@ -435,12 +319,7 @@ fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
     ];
     let event = fixture.run(&human).ends(0).json();
     fixture
-        .run(&[
-            "curator",
-            "events",
-            "escalate",
-            event["id"].as_str().unwrap(),
-        ])
+        .run(&["curator", "events", "escalate", event["id"].as_str().unwrap()])
         .ends(65)
         .expect_text("waits for a person");
 }
@@ -451,31 +330,18 @@ fn diagnose_walks_from_nothing_to_a_curator_that_works() {
     fixture.run(&["init"]).ends(0);
     let port = ollama(&["gemma4:e4b"]);
     let endpoint = format!("http://127.0.0.1:{port}");
-    fixture
-        .run(&["config", "set", "curator.endpoint", &endpoint])
-        .ends(0);
-    fixture
-        .run(&["config", "set", "curator.worker_dir", "D:\\dream"])
-        .ends(0);
-    fixture
-        .run(&["curator", "status"])
-        .ends(0)
-        .expect_text("Windows");
+    fixture.run(&["config", "set", "curator.endpoint", &endpoint]).ends(0);
+    fixture.run(&["config", "set", "curator.worker_dir", "D:\\dream"]).ends(0);
+    fixture.run(&["curator", "status"]).ends(0).expect_text("Windows");
     fixture.run(&["status"]).ends(0);
     for round in 0..6 {
         let said = fixture.run(&["curator", "diagnose", "--json"]);
         let found = said.json();
-        let wrong = found
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|it| it["level"] == "wrong");
+        let wrong = found.as_array().unwrap().iter().find(|it| it["level"] == "wrong");
         let Some(wrong) = wrong else {
             assert_eq!(said.code, 0);
             assert!(round > 1, "there was nothing to mend");
-            fixture
-                .run(&["curator", "enqueue", "--kind", "lint-wiki"])
-                .ends(0);
+            fixture.run(&["curator", "enqueue", "--kind", "lint-wiki"]).ends(0);
             fixture.run(&["curator", "work"]).ends(0);
             assert_eq!(fixture.tree(".runner/curator/done").len(), 1);
             return;
@@ -485,11 +351,7 @@ fn diagnose_walks_from_nothing_to_a_curator_that_works() {
         let hint = wrong["mend"].as_str().unwrap();
         let bin = env!("CARGO_BIN_EXE_runner").trim_end_matches("/runner");
         let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
-        let done = fixture
-            .command("sh", &["-c", hint])
-            .env("PATH", path)
-            .output()
-            .unwrap();
+        let done = fixture.command("sh", &["-c", hint]).env("PATH", path).output().unwrap();
         assert!(done.status.success(), "{hint}: {done:?}");
     }
     panic!("it is not mended after six commands");
@@ -504,15 +366,8 @@ fn a_compaction_says_the_same_dry_and_done() {
     assert!(!fixture.path(".runner/curator/logs/audit.md").exists());
     let done = fixture.run(&["curator", "compact", "--apply"]).ends(0);
     assert_eq!(dry.out, done.out);
-    assert!(
-        fixture
-            .read(".runner/curator/logs/audit.md")
-            .ends_with("- one\n- two\n")
-    );
-    fixture
-        .run(&["curator", "compact", "--apply"])
-        .ends(0)
-        .expect_text("nothing to compact");
+    assert!(fixture.read(".runner/curator/logs/audit.md").ends_with("- one\n- two\n"));
+    fixture.run(&["curator", "compact", "--apply"]).ends(0).expect_text("nothing to compact");
     fixture.run(&["curator", "compact"]).ends(2);
 }
 

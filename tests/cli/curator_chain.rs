@@ -29,9 +29,8 @@ fn session() -> String {
     };
     let call = |id: &str, words: &str| json!([{ "type": "tool_use", "id": id, "name": "Bash", "input": { "command": words } }]);
     let came = |id: &str, failed: bool, text: &str| json!([{ "type": "tool_result", "tool_use_id": id, "is_error": failed, "content": text }]);
-    let mut lines: Vec<String> = (0..5_200)
-        .map(|at| row(at, "user", json!(format!("step {at}"))))
-        .collect();
+    let mut lines: Vec<String> =
+        (0..5_200).map(|at| row(at, "user", json!(format!("step {at}")))).collect();
     lines[9] = row(9, "assistant", call("t1", "cargo test --all"));
     lines[10] = row(
         10,
@@ -42,17 +41,10 @@ fn session() -> String {
             "Exit code 101\nerror: package `tide` needs the feature `moon` to be built",
         ),
     );
-    lines[11] = row(
-        11,
-        "assistant",
-        call("t2", "cargo test --all --features moon"),
-    );
+    lines[11] = row(11, "assistant", call("t2", "cargo test --all --features moon"));
     lines[12] = row(12, "user", came("t2", false, "test result: ok. 12 passed"));
-    lines[5_100] = row(
-        40,
-        "user",
-        json!("From now on always run the linter before you say that it is done"),
-    );
+    lines[5_100] =
+        row(40, "user", json!("From now on always run the linter before you say that it is done"));
     lines.push("{\"type\":\"user\",\"torn".to_owned());
     lines.join("\n")
 }
@@ -69,10 +61,7 @@ fn one_report_tells_what_became_of_notes_and_a_session() {
         "[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\nbackend = \"model\"\nsandbox = \"off\"\nretries = 0\n\
          [backends.model]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}, {root:?}]\nfallback = [\"builtin\"]\n"
     ));
-    fixture.write(
-        "docs/index.md",
-        "# Index\n\n[plan](plan.md) [gone](gone.md)\n",
-    );
+    fixture.write("docs/index.md", "# Index\n\n[plan](plan.md) [gone](gone.md)\n");
     fixture.write(
         "docs/plan.md",
         "# Plan\n\n- [ ] Retry the upload of a tide table after a connection reset, with a backoff that grows\n",
@@ -82,23 +71,13 @@ fn one_report_tells_what_became_of_notes_and_a_session() {
     at(
         &fixture,
         DAY,
-        &[
-            "curator",
-            "enqueue",
-            "--kind",
-            "ingest-claude-session",
-            "--source",
-            "s.jsonl",
-        ],
+        &["curator", "enqueue", "--kind", "ingest-claude-session", "--source", "s.jsonl"],
     )
     .ends(0);
     let killed = at(&fixture, DAY, &["curator", "work", "--once"]);
     assert_ne!(killed.code, 0, "{killed:?}");
     assert!(fixture.path("killed").exists());
-    assert!(
-        !fixture.path(".agents/learnings").exists(),
-        "all or nothing"
-    );
+    assert!(!fixture.path(".agents/learnings").exists(), "all or nothing");
     for kind in ["lint-wiki", "dream-seed"] {
         at(&fixture, EVENING, &["curator", "enqueue", "--kind", kind]).ends(0);
     }
@@ -114,20 +93,10 @@ fn one_report_tells_what_became_of_notes_and_a_session() {
     // The learnings are such as the corpus knows: they may rise, and are nobody's word but runner's.
     let health = at(&fixture, NIGHT, &["corpus", "health", "--json"]).json();
     assert_eq!(health["maturity_mix"]["provisional"], 2, "{health}");
-    let rise = at(
-        &fixture,
-        NIGHT,
-        &[
-            "corpus",
-            "close-loop",
-            "--threshold",
-            "0",
-            "--dry-run",
-            "--json",
-        ],
-    )
-    .ends(0)
-    .json();
+    let rise =
+        at(&fixture, NIGHT, &["corpus", "close-loop", "--threshold", "0", "--dry-run", "--json"])
+            .ends(0)
+            .json();
     assert_eq!(rise["considered"], 2, "{rise}");
     assert!(
         rise["promoted"]
@@ -155,12 +124,10 @@ fn one_report_tells_what_became_of_notes_and_a_session() {
     assert!(page.contains("By day") && page.contains("goes on at line 5001"));
     let reported: Value =
         serde_json::from_str(&fixture.read(".runner/reports/2027-03-02/report.json")).unwrap();
-    let seeded = reported["proposals"].as_array().unwrap().iter().any(|one| {
-        one["targets"][0]
-            .as_str()
-            .unwrap()
-            .starts_with("ideas/seed-retry-the-upload")
-    });
+    let seeded =
+        reported["proposals"].as_array().unwrap().iter().any(|one| {
+            one["targets"][0].as_str().unwrap().starts_with("ideas/seed-retry-the-upload")
+        });
     assert!(seeded, "{reported}");
     // A report does not repeat the entries of the night before.
     at(&fixture, "2027-03-03T02:30:00Z", &["tick"]).ends(0);

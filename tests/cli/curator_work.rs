@@ -89,19 +89,12 @@ fn kill_one_at_work(fixture: &Fixture, dice: &mut Random) -> bool {
 fn ids(fixture: &Fixture, part: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(fixture.path(WORKER).join(part)).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names
-        .filter_map(|name| name.strip_suffix(".json").map(str::to_owned))
-        .collect()
+    names.filter_map(|name| name.strip_suffix(".json").map(str::to_owned)).collect()
 }
 
 fn drop_job(fixture: &Fixture, number: usize, priority: i32, second: u64) -> String {
     let id = format!("20260102T030405Z-lint-wiki-{number:08x}");
-    let at = format!(
-        "2026-01-02T{:02}:{:02}:{:02}Z",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    );
+    let at = format!("2026-01-02T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60);
     let job = json!({ "id": id, "kind": "lint-wiki", "created_at": at, "max_retries": 1, "priority": priority });
     let draft = fixture.path(WORKER).join(format!("queue/.{id}"));
     fs::write(&draft, job.to_string()).unwrap();
@@ -189,9 +182,7 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
             (killed, orphaned)
         });
         let work = &work;
-        let workers: Vec<_> = (0..CROWD)
-            .map(|number| scope.spawn(move || work(number)))
-            .collect();
+        let workers: Vec<_> = (0..CROWD).map(|number| scope.spawn(move || work(number))).collect();
         for worker in workers {
             worker.join().unwrap();
         }
@@ -231,10 +222,7 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
         }
     }
     assert_eq!(order, wanted, "priority, then age");
-    assert_eq!(
-        fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"),
-        0
-    );
+    assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"), 0);
     assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
     #[allow(clippy::cast_precision_loss)]
     let pace = count as f64 / took.as_secs_f64();
@@ -266,10 +254,7 @@ fn no_sixty_minutes_begin_more_than_the_cap_whoever_is_killed_and_started_again(
     let (mut restarts, mut killed) = (0, 0);
     let first: jiff::Timestamp = "2027-03-01T12:00:00Z".parse().unwrap();
     while !ids(&fixture, "queue").is_empty() || !ids(&fixture, "processing").is_empty() {
-        assert!(
-            minute < 60 * i64::try_from(count).unwrap(),
-            "it does not come on"
-        );
+        assert!(minute < 60 * i64::try_from(count).unwrap(), "it does not come on");
         let now = first + jiff::SignedDuration::from_mins(minute);
         fs::write(&clock, now.to_string()).unwrap();
         let reported = FolderCounts::of(&fixture.path(WORKER).join("processing"));
@@ -293,9 +278,7 @@ fn no_sixty_minutes_begin_more_than_the_cap_whoever_is_killed_and_started_again(
             let start: Value = serde_json::from_str(line).unwrap();
             let at: jiff::Timestamp = start["at"].as_str().unwrap().parse().unwrap();
             let at = at.duration_since(first).as_mins();
-            *here
-                .entry((at, start["id"].as_str().unwrap().to_owned()))
-                .or_default() += 1;
+            *here.entry((at, start["id"].as_str().unwrap().to_owned())).or_default() += 1;
         }
         for (start, times) in here {
             let known = seen.entry(start).or_default();
@@ -303,10 +286,8 @@ fn no_sixty_minutes_begin_more_than_the_cap_whoever_is_killed_and_started_again(
         }
         minute += i64::try_from(dice.roll(20)).unwrap() + 1;
     }
-    let starts: Vec<i64> = seen
-        .iter()
-        .flat_map(|((at, _), times)| std::iter::repeat_n(*at, *times))
-        .collect();
+    let starts: Vec<i64> =
+        seen.iter().flat_map(|((at, _), times)| std::iter::repeat_n(*at, *times)).collect();
     assert!(starts.len() >= count);
     let mut fullest = 0;
     for from in &starts {
@@ -316,10 +297,7 @@ fn no_sixty_minutes_begin_more_than_the_cap_whoever_is_killed_and_started_again(
         fullest = fullest.max(within);
     }
     assert_eq!(fullest, CAP, "an hour is used to the full");
-    assert_eq!(
-        ids(&fixture, "done").len() + ids(&fixture, "failed").len(),
-        count
-    );
+    assert_eq!(ids(&fixture, "done").len() + ids(&fixture, "failed").len(), count);
     print_line(&format!(
         "cap: {count} jobs, {} begun over {minute} minutes, {restarts} restarts, {killed} killed",
         starts.len()
@@ -348,15 +326,8 @@ fn done_soon(fixture: &Fixture, reported: &FolderCounts, id: &str) {
 
 fn switches(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("voluntary_ctxt_switches"));
-    line.unwrap()
-        .split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap()
+    let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"));
+    line.unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 #[test]
@@ -393,11 +364,7 @@ fn a_watch_takes_what_is_dropped_sleeps_between_and_ends_when_asked() {
     assert!(ended_within(watch.id(), LIMIT));
     assert_eq!(watch.wait().unwrap().code(), Some(0));
     let runs = fixture.run(&["runs", "--json"]).json();
-    assert_eq!(
-        runs.as_array().unwrap().len(),
-        3,
-        "no run without work: {runs}"
-    );
+    assert_eq!(runs.as_array().unwrap().len(), 3, "no run without work: {runs}");
 }
 
 #[test]
@@ -423,18 +390,11 @@ fn a_watch_that_is_ended_in_a_run_gives_its_file_back() {
     assert!(ids(&fixture, "processing").is_empty() && ids(&fixture, "done").is_empty());
     let job: Value =
         serde_json::from_str(&fs::read_to_string(queue(&fixture, &id)).unwrap()).unwrap();
-    assert_eq!(
-        (&job["returned"], &job["attempts"]),
-        (&Value::Null, &Value::Null)
-    );
+    assert_eq!((&job["returned"], &job["attempts"]), (&Value::Null, &Value::Null));
     assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
-    let reported = CommandOutput::of(
-        fixture
-            .runner(&["curator", "status", "--json"])
-            .output()
-            .unwrap(),
-    )
-    .json();
+    let reported =
+        CommandOutput::of(fixture.runner(&["curator", "status", "--json"]).output().unwrap())
+            .json();
     assert_eq!(reported["status"]["state"], "idle", "{reported}");
 }
 
@@ -452,23 +412,14 @@ fn a_worker_whose_job_another_has_says_so_once_and_ends() {
     let fifos = fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status();
     assert!(fifos.unwrap().success());
     fixture.run(&["curator", "compact", "--dry-run"]).ends(0);
-    fixture
-        .run(&["curator", "work", "--job", "tidy"])
-        .ends(2)
-        .expect_text("of kind command");
+    fixture.run(&["curator", "work", "--job", "tidy"]).ends(2).expect_text("of kind command");
     fixture.run(&["curator", "work", "--job", "no"]).ends(78);
     drop_job(&fixture, 1, 0, 0);
-    let first = fixture
-        .runner(&["curator", "work"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
+    let first =
+        fixture.runner(&["curator", "work"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     drop_job(&fixture, 2, 0, 0);
-    fixture
-        .run(&["curator", "work"])
-        .ends(0)
-        .expect_text("skipped");
+    fixture.run(&["curator", "work"]).ends(0).expect_text("skipped");
     // Another job of the kind works beside it.
     let other = fixture.run(&["curator", "work", "--job", "other"]).ends(0);
     assert!(other.out.contains("1 done"), "{other:?}");

@@ -19,10 +19,7 @@ fn a_job_is_run_when_its_time_has_come() {
         "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> times\"]\n",
     );
     let mut daemon = Daemon::start(&fixture, &[]);
-    assert_eq!(
-        daemon.tick(),
-        json!({"is": "ticked", "started": [], "troubles": []})
-    );
+    assert_eq!(daemon.tick(), json!({"is": "ticked", "started": [], "troubles": []}));
     at(&fixture, "2026-11-21T20:01:00Z");
     // The pace may have been faster than we are.
     daemon.tick();
@@ -38,10 +35,7 @@ fn a_job_is_run_when_its_time_has_come() {
     run(&fixture, &["status"]).ends(0).expect_text("no daemon");
     assert!(!fixture.state().join("control.sock").exists());
     let log = fs::read_to_string(fixture.state().join("daemon.log")).unwrap();
-    assert!(
-        log.contains("ready") && log.contains("the wall clock was set"),
-        "{log}"
-    );
+    assert!(log.contains("ready") && log.contains("the wall clock was set"), "{log}");
     assert!(fixture.count("SELECT count(*) FROM events WHERE kind = 'clock-set'") > 0);
 }
 
@@ -49,9 +43,7 @@ fn a_job_is_run_when_its_time_has_come() {
 fn a_second_daemon_names_the_first() {
     let fixture = fixture("");
     let daemon = Daemon::start(&fixture, &[]);
-    run(&fixture, &["daemon"])
-        .ends(75)
-        .expect_text(&format!("PID {}", daemon.child.id()));
+    run(&fixture, &["daemon"]).ends(75).expect_text(&format!("PID {}", daemon.child.id()));
     let status = run(&fixture, &["status", "--json"]).ends(0).json();
     assert_eq!(status["daemon"]["pid"], daemon.child.id());
     assert_eq!(status["daemon"]["live"], json!([]));
@@ -87,10 +79,7 @@ fn a_stop_waits_for_a_run_that_ends_in_time() {
     daemon.signal(Signal::TERM);
     daemon.wait_for_text("1 run may go on for 1h");
     let status = daemon.ask(r#"{"ask":"status"}"#);
-    assert_eq!(
-        (&status["draining"], &status["live"][0]["job"]),
-        (&json!(true), &json!("wait"))
-    );
+    assert_eq!((&status["draining"], &status["live"][0]["job"]), (&json!(true), &json!("wait")));
     assert_eq!(daemon.tick()["is"], "error");
     fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     daemon.ends(0);
@@ -123,10 +112,7 @@ fn a_run_that_ignores_a_stop_is_killed_with_its_tree() {
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     let reported = outcome(&fixture, &id);
     assert!(reported.contains("cancelled"), "by itself: {reported}");
-    assert!(
-        reported.contains("the daemon was told to end"),
-        "{reported}"
-    );
+    assert!(reported.contains("the daemon was told to end"), "{reported}");
 }
 
 #[test]
@@ -144,10 +130,7 @@ fn a_run_that_hangs_is_killed_with_its_tree_and_settled() {
     daemon.ends(0);
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     let reported = outcome(&fixture, &id);
-    assert!(
-        reported.contains("the daemon was told to end"),
-        "{reported}"
-    );
+    assert!(reported.contains("the daemon was told to end"), "{reported}");
 }
 
 #[test]
@@ -172,10 +155,7 @@ fn the_socket_is_private_and_nonsense_is_answered() {
     let unknown = "01KA5V7Q4B0000000000000000";
     for ask in ["follow", "cancel"] {
         let reported = daemon.ask(&format!(r#"{{"ask":"{ask}","run":"{unknown}"}}"#));
-        assert!(
-            reported["why"].as_str().unwrap().contains(unknown),
-            "{reported}"
-        );
+        assert!(reported["why"].as_str().unwrap().contains(unknown), "{reported}");
     }
     // Bytes that are no text, and a line without an end.
     let mut stream = daemon.connect();
@@ -227,10 +207,7 @@ fn a_log_is_followed_to_its_end() {
     daemon.signal(Signal::TERM);
     daemon.ends(0);
     // The same without a daemon, and of a run that is over.
-    assert_eq!(
-        CommandOutput::of(follow().wait_with_output().unwrap()).out,
-        said.out
-    );
+    assert_eq!(CommandOutput::of(follow().wait_with_output().unwrap()).out, said.out);
     run(&fixture, &["runs", "logs", "01ZZZZZZZZ", "--follow"]).ends(65);
 }
 
@@ -238,11 +215,8 @@ fn a_log_is_followed_to_its_end() {
 fn a_follower_outlives_the_daemon_that_served_it() {
     let fixture = fixture(WAIT);
     let (mut daemon, id) = busy(&fixture, &[]);
-    let mut follower = fixture
-        .runner(&["runs", "logs", &id, "--follow"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut follower =
+        fixture.runner(&["runs", "logs", &id, "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(follower.stdout.take().unwrap());
     let mut said = String::new();
     out.read_line(&mut said).unwrap();
@@ -252,16 +226,9 @@ fn a_follower_outlives_the_daemon_that_served_it() {
     fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     out.read_to_string(&mut said).unwrap();
     assert_eq!(follower.wait().unwrap().code(), Some(0));
-    assert!(ended_within(
-        pid.as_raw_nonzero().get().cast_unsigned(),
-        LIMIT
-    ));
+    assert!(ended_within(pid.as_raw_nonzero().get().cast_unsigned(), LIMIT));
     let whole = run(&fixture, &["runs", "logs", &id]).out;
-    assert_eq!(
-        said,
-        format!("{whole}wait: succeeded\n"),
-        "no line is lost or said twice"
-    );
+    assert_eq!(said, format!("{whole}wait: succeeded\n"), "no line is lost or said twice");
 }
 
 #[test]
@@ -287,11 +254,8 @@ fn a_follower_whose_reader_goes_away_ends() {
 #[test]
 fn a_run_by_hand_shows_its_log_while_it_runs() {
     let fixture = fixture(WAIT);
-    let mut child = fixture
-        .runner(&["run", "wait", "--follow"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        fixture.runner(&["run", "wait", "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
@@ -300,17 +264,11 @@ fn a_run_by_hand_shows_its_log_while_it_runs() {
     fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     let mut rest = String::new();
     out.read_to_string(&mut rest).unwrap();
-    assert!(
-        rest.contains("settled") && rest.contains("wait: succeeded"),
-        "{rest}"
-    );
+    assert!(rest.contains("settled") && rest.contains("wait: succeeded"), "{rest}");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     // A reader that goes away does not harm the run.
-    let mut child = fixture
-        .runner(&["run", "wait", "--follow"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        fixture.runner(&["run", "wait", "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     fs::write(fixture.path("go.fifo"), "go\n").unwrap();
@@ -326,10 +284,7 @@ fn a_run_is_cancelled_through_the_daemon() {
     assert_eq!(daemon.ask(&request)["is"], "cancelled");
     daemon.wait_for_text("wait: cancelled");
     let reported = daemon.ask(&request);
-    assert!(
-        reported["why"].as_str().unwrap().contains("is over"),
-        "{reported}"
-    );
+    assert!(reported["why"].as_str().unwrap().contains("is over"), "{reported}");
 }
 
 #[test]
@@ -344,10 +299,7 @@ fn a_killed_daemon_harms_no_run_and_hinders_no_daemon() {
     let second = Daemon::start(&fixture, &[]);
     assert_eq!(second.tick()["started"], json!([]));
     fs::write(fixture.path("go.fifo"), "go\n").unwrap();
-    assert!(ended_within(
-        pid.as_raw_nonzero().get().cast_unsigned(),
-        LIMIT
-    ));
+    assert!(ended_within(pid.as_raw_nonzero().get().cast_unsigned(), LIMIT));
     assert!(outcome(&fixture, &id).contains("succeeded"));
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 1);
     second.signal(Signal::TERM);
@@ -362,10 +314,7 @@ fn a_daemon_and_its_run_killed_at_once_are_settled_by_the_next() {
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
     kill_process(pid, Signal::KILL).unwrap();
-    assert!(ended_within(
-        pid.as_raw_nonzero().get().cast_unsigned(),
-        LIMIT
-    ));
+    assert!(ended_within(pid.as_raw_nonzero().get().cast_unsigned(), LIMIT));
     let second = Daemon::start(&fixture, &[]);
     assert!(outcome(&fixture, &id).contains("lost"), "by its first tick");
     assert_eq!(fixture.survivors(), Vec::<String>::new());
@@ -383,10 +332,7 @@ fn the_service_manager_is_told() {
     let mut daemon = Daemon::with(
         &fixture,
         &[],
-        &[
-            ("NOTIFY_SOCKET", path.to_str().unwrap()),
-            ("WATCHDOG_USEC", "400000"),
-        ],
+        &[("NOTIFY_SOCKET", path.to_str().unwrap()), ("WATCHDOG_USEC", "400000")],
     );
     let hears = |words: &str| {
         let mut all = String::new();
@@ -409,14 +355,8 @@ fn the_service_manager_is_told() {
     daemon.tick();
     daemon.wait_for_text("env: succeeded");
     let seen = fixture.read("seen");
-    assert!(
-        seen.contains("XDG_STATE_HOME"),
-        "the run's own process: {seen}"
-    );
-    assert!(
-        !seen.contains("NOTIFY_SOCKET") && !seen.contains("WATCHDOG"),
-        "{seen}"
-    );
+    assert!(seen.contains("XDG_STATE_HOME"), "the run's own process: {seen}");
+    assert!(!seen.contains("NOTIFY_SOCKET") && !seen.contains("WATCHDOG"), "{seen}");
     daemon.signal(Signal::TERM);
     hears("STOPPING=1");
     daemon.ends(0);

@@ -79,23 +79,15 @@ fn names(folder: &Path) -> Vec<PathBuf> {
 fn content(path: &Path) -> Vec<String> {
     let db = Connection::open(path).unwrap();
     let mut lines = Vec::new();
-    for table in [
-        "projects",
-        "jobs",
-        "occurrences",
-        "runs",
-        "events",
-        "accounts",
-    ] {
+    for table in ["projects", "jobs", "occurrences", "runs", "events", "accounts"] {
         let mut rows = db
             .prepare(&format!("SELECT * FROM {table} ORDER BY rowid"))
             .unwrap_or_else(|_| db.prepare(&format!("SELECT * FROM {table}")).unwrap());
         let columns = rows.column_count();
         let mut rows = rows.query([]).unwrap();
         while let Some(row) = rows.next().unwrap() {
-            let cells: Vec<String> = (0..columns)
-                .map(|at| format!("{:?}", row.get_ref(at).unwrap()))
-                .collect();
+            let cells: Vec<String> =
+                (0..columns).map(|at| format!("{:?}", row.get_ref(at).unwrap())).collect();
             lines.push(format!("{table} {}", cells.join(" ")));
         }
     }
@@ -105,17 +97,12 @@ fn content(path: &Path) -> Vec<String> {
 #[test]
 fn a_database_is_checked_copied_and_told_of() {
     let aged = Aged::new();
-    aged.run(&["db", "path"])
-        .ends(0)
-        .expect_text("state/runner/database.sqlite");
+    aged.run(&["db", "path"]).ends(0).expect_text("state/runner/database.sqlite");
     aged.run(&["run", "note"]).ends(0);
     let health = aged.run(&["db", "check", "--json"]).ends(0).json();
     assert_eq!(health["findings"].as_array().unwrap().len(), 0, "{health}");
-    let format: i64 = aged
-        .fixture
-        .store()
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .unwrap();
+    let format: i64 =
+        aged.fixture.store().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert_eq!(health["format"], format);
     assert_eq!(health["rows"]["runs"], 1);
     let target = aged.fixture.root().join("copy.db");
@@ -125,9 +112,7 @@ fn a_database_is_checked_copied_and_told_of() {
     let mode = fs::metadata(&target).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let before = fs::read(&target).unwrap();
-    aged.run(&["db", "backup", name])
-        .ends(73)
-        .expect_text("is there already");
+    aged.run(&["db", "backup", name]).ends(73).expect_text("is there already");
     assert_eq!(fs::read(&target).unwrap(), before);
     assert_eq!(content(&target), content(&aged.store()));
     aged.run(&["db", "vacuum", "--json"]).ends(0);
@@ -140,44 +125,23 @@ fn rows_that_contradict_each_other_are_found_and_named() {
     aged.run(&["run", "note"]).ends(0);
     let sound = fs::read(aged.store()).unwrap();
     for (spoil, what) in [
-        (
-            "UPDATE occurrences SET outcome = NULL, settled = NULL",
-            "an occurrence is open and none",
-        ),
-        (
-            "UPDATE runs SET finished = NULL",
-            "an outcome goes with the moment",
-        ),
-        (
-            "UPDATE runs SET outcome = '{\"outcome\":\"splendid\"}'",
-            "makes no sense",
-        ),
+        ("UPDATE occurrences SET outcome = NULL, settled = NULL", "an occurrence is open and none"),
+        ("UPDATE runs SET finished = NULL", "an outcome goes with the moment"),
+        ("UPDATE runs SET outcome = '{\"outcome\":\"splendid\"}'", "makes no sense"),
         ("UPDATE reservations SET open = 1", "a reservation is open"),
-        (
-            "UPDATE runs SET fence = 99",
-            "a fence that its job has not reached",
-        ),
-        (
-            "PRAGMA foreign_keys = 0; UPDATE runs SET job = 99",
-            "it refers to a row",
-        ),
-        (
-            "INSERT INTO accounts VALUES ('day', 'x', -1, 0, 0, 0, 0)",
-            "below nothing",
-        ),
+        ("UPDATE runs SET fence = 99", "a fence that its job has not reached"),
+        ("PRAGMA foreign_keys = 0; UPDATE runs SET job = 99", "it refers to a row"),
+        ("INSERT INTO accounts VALUES ('day', 'x', -1, 0, 0, 0, 0)", "below nothing"),
         ("UPDATE jobs SET policy = '{'", "its policy makes no sense"),
     ] {
         let db = aged.fixture.store();
         db.execute_batch(spoil).unwrap();
         drop(db);
-        aged.run(&["db", "check"])
-            .ends(70)
-            .expect_text(what)
-            .expect_text(match what {
-                // A reference into nothing is the file's own damage.
-                "it refers to a row" => "fix: runner db restore",
-                _ => "a restore would lose more",
-            });
+        aged.run(&["db", "check"]).ends(70).expect_text(what).expect_text(match what {
+            // A reference into nothing is the file's own damage.
+            "it refers to a row" => "fix: runner db restore",
+            _ => "a restore would lose more",
+        });
         fs::write(aged.store(), &sound).unwrap();
     }
     aged.run(&["db", "check"]).ends(0);
@@ -194,10 +158,7 @@ fn once_a_day_a_tick_makes_a_backup_and_seven_are_kept() {
     }
     let backups = aged.backups();
     assert_eq!(backups.len(), 7, "{backups:?}");
-    assert!(
-        backups[6].to_str().unwrap().contains("20260120T"),
-        "{backups:?}"
-    );
+    assert!(backups[6].to_str().unwrap().contains("20260120T"), "{backups:?}");
 }
 
 #[test]
@@ -215,9 +176,7 @@ fn what_happened_after_a_backup_does_not_happen_again_in_silence() {
     assert_eq!(aged.fixture.count(runs), 6, "five hours and one manually");
     // The plan alone changes nothing.
     let before = content(&aged.store());
-    aged.run(&["db", "restore"])
-        .ends(0)
-        .expect_text("with --yes it is done");
+    aged.run(&["db", "restore"]).ends(0).expect_text("with --yes it is done");
     assert_eq!(content(&aged.store()), before);
     let newest = aged
         .backups()
@@ -226,10 +185,7 @@ fn what_happened_after_a_backup_does_not_happen_again_in_silence() {
         .unwrap();
     aged.at("2026-01-10T17:30:00Z");
     let file = newest.to_str().unwrap();
-    let reported = aged
-        .run(&["db", "restore", file, "--yes", "--json"])
-        .ends(0)
-        .json();
+    let reported = aged.run(&["db", "restore", file, "--yes", "--json"]).ends(0).json();
     assert_eq!(reported["told"]["missed"], 4, "{reported}");
     assert_eq!(reported["told"]["skipped"], 1, "{reported}");
     let kept = PathBuf::from(reported["kept"].as_str().unwrap());
@@ -239,11 +195,7 @@ fn what_happened_after_a_backup_does_not_happen_again_in_silence() {
     let missed = "SELECT count(*) FROM occurrences WHERE outcome ->> 'outcome' = 'missed'
                   AND outcome ->> 'why' LIKE 'the database was restored from a backup of 2026-01-10T13:00:30Z'";
     assert_eq!(aged.fixture.count(missed), 1);
-    assert_eq!(
-        aged.fixture
-            .count("SELECT count(*) FROM events WHERE kind = 'restored'"),
-        1
-    );
+    assert_eq!(aged.fixture.count("SELECT count(*) FROM events WHERE kind = 'restored'"), 1);
     aged.at("2026-01-10T18:00:30Z");
     aged.run(&["tick"]).ends(0).expect_text("note");
     assert_eq!(aged.fixture.count(runs), 2, "the next moment runs");
@@ -327,11 +279,7 @@ fn damage_is_met_and_a_backup_mends_it() {
         match (must, check.code) {
             // The removed part was also in the log, or held only zeros.
             (true, 0) if !whole.is_empty() => {
-                assert_eq!(
-                    content(&aged.store()),
-                    whole,
-                    "round {round}: something is lost"
-                );
+                assert_eq!(content(&aged.store()), whole, "round {round}: something is lost");
                 unseen += 1;
             }
             (true, 0) => panic!("round {round}: not seen: {check:?}"),
@@ -340,9 +288,7 @@ fn damage_is_met_and_a_backup_mends_it() {
         }
         if check.code == 70 {
             // Also where ordinary reads do not meet it.
-            aged.run(&["tick"])
-                .ends(70)
-                .expect_text("runner db restore");
+            aged.run(&["tick"]).ends(70).expect_text("runner db restore");
             assert_eq!(inode(&aged.store()), made, "round {round}: made anew");
             let logged = cut && round % 3 == 1;
             let left = fs::read(aged.store()).unwrap() == bytes;
@@ -372,9 +318,7 @@ fn integral(bytes: &[u8], folder: &Path) -> bool {
     let path = folder.join("looked-at");
     fs::write(&path, bytes).unwrap();
     let db = Connection::open(&path).unwrap();
-    let said = db.query_row("PRAGMA integrity_check(1)", [], |row| {
-        row.get::<_, String>(0)
-    });
+    let said = db.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0));
     let whole = said.is_ok_and(|said| said == "ok");
     drop(db);
     for ending in ["", "-wal", "-shm"] {
@@ -408,24 +352,14 @@ fn a_kill_at_any_step_of_a_restore_leaves_the_old_or_the_new() {
         aged.run(&["pause", "late"]).ends(0);
         aged.run(&["resume", "late"]).ends(0);
         let runs = aged.fixture.count("SELECT count(*) FROM runs");
-        let restored = aged
-            .fixture
-            .count("SELECT count(*) FROM events WHERE kind = 'restored'");
+        let restored = aged.fixture.count("SELECT count(*) FROM events WHERE kind = 'restored'");
         match restored {
-            0 => assert_eq!(
-                (runs, content(&aged.store()).len()),
-                (1, old.len()),
-                "step {step}"
-            ),
+            0 => assert_eq!((runs, content(&aged.store()).len()), (1, old.len()), "step {step}"),
             _ => assert_eq!(runs, 0, "step {step}"),
         }
         aged.run(&["db", "restore", "--yes"]).ends(0);
         aged.run(&["db", "check"]).ends(0);
-        assert_eq!(
-            aged.fixture.count("SELECT count(*) FROM runs"),
-            0,
-            "step {step}"
-        );
+        assert_eq!(aged.fixture.count("SELECT count(*) FROM runs"), 0, "step {step}");
         let kept = names(&aged.fixture.state())
             .into_iter()
             .filter(|path| path.to_str().unwrap().contains("database.damaged-"))
@@ -433,9 +367,7 @@ fn a_kill_at_any_step_of_a_restore_leaves_the_old_or_the_new() {
         assert!(kept, "step {step}: the old database is nowhere");
     }
     assert!(steps > 8, "{steps} steps");
-    print_line(&format!(
-        "a restore was killed before each of its {steps} steps"
-    ));
+    print_line(&format!("a restore was killed before each of its {steps} steps"));
 }
 
 fn content_or_none(path: &Path) -> Option<usize> {
@@ -454,13 +386,7 @@ fn a_kill_at_any_step_of_a_backup_leaves_none_or_a_whole_one() {
             .output()
             .unwrap();
         for backup in aged.backups() {
-            if !backup
-                .file_name()
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .starts_with('.')
-            {
+            if !backup.file_name().unwrap().to_str().unwrap().starts_with('.') {
                 let file = backup.to_str().unwrap();
                 aged.run(&["db", "restore", file, "--yes"]).ends(0);
             }
@@ -473,9 +399,7 @@ fn a_kill_at_any_step_of_a_backup_leaves_none_or_a_whole_one() {
         aged.run(&["db", "backup"]).ends(0);
     }
     assert!(steps >= 5, "{steps} steps");
-    print_line(&format!(
-        "a backup was killed before each of its {steps} steps"
-    ));
+    print_line(&format!("a backup was killed before each of its {steps} steps"));
 }
 
 /// Creates a fixture with a year of history: old runs, old logs, links that lead out of it.
@@ -500,10 +424,7 @@ fn pruning_shows_its_plan_and_carries_out_the_same() {
     let jobs = "SELECT count(DISTINCT job) FROM runs";
     let ran = aged.fixture.count(jobs);
     let before = content(&aged.store());
-    let plan = aged
-        .run(&["db", "prune", "--dry-run", "--json"])
-        .ends(0)
-        .json();
+    let plan = aged.run(&["db", "prune", "--dry-run", "--json"]).ends(0).json();
     assert_eq!(content(&aged.store()), before, "a dry run changes nothing");
     let gone = plan["rows"]["occurrences"].as_array().unwrap().len();
     assert!(gone >= 4, "{plan}");
@@ -514,10 +435,7 @@ fn pruning_shows_its_plan_and_carries_out_the_same() {
     // The newest of each job is there, and every run that is known has its folder or none needed.
     assert_eq!(aged.fixture.count(jobs), ran, "{plan}");
     assert!(aged.fixture.root().join("outside/precious").is_dir());
-    let again = aged
-        .run(&["db", "prune", "--dry-run", "--json"])
-        .ends(0)
-        .json();
+    let again = aged.run(&["db", "prune", "--dry-run", "--json"]).ends(0).json();
     assert_eq!(again["rows"]["occurrences"].as_array().unwrap().len(), 0);
     assert_eq!(again["files"].as_array().unwrap().len(), 0, "{again}");
     // A key is known as long as its row.
@@ -543,19 +461,14 @@ fn a_kill_at_any_step_of_a_pruning_is_made_good_by_the_next() {
         aged.run(&["db", "check"]).ends(0);
         aged.run(&["db", "prune"]).ends(0);
         let again = aged.run(&["db", "prune", "--dry-run"]).ends(0);
-        assert!(
-            again.out.contains("nothing to remove"),
-            "step {step}: {again:?}"
-        );
+        assert!(again.out.contains("nothing to remove"), "step {step}: {again:?}");
         if output.status.code() == Some(0) {
             steps = step;
             break;
         }
     }
     assert!(steps > 4, "{steps} steps");
-    print_line(&format!(
-        "a pruning was killed before each of its {steps} steps"
-    ));
+    print_line(&format!("a pruning was killed before each of its {steps} steps"));
 }
 
 #[test]
@@ -563,24 +476,12 @@ fn each_way_of_being_unusable_has_its_message_and_its_code() {
     let aged = Aged::new();
     let path = aged.store();
     let sound = fs::read(&path).unwrap();
-    aged.fixture
-        .store()
-        .pragma_update(None, "user_version", 99)
-        .unwrap();
-    aged.run(&["tick"])
-        .ends(78)
-        .expect_text("has format 99")
-        .expect_text("newer runner");
+    aged.fixture.store().pragma_update(None, "user_version", 99).unwrap();
+    aged.run(&["tick"]).ends(78).expect_text("has format 99").expect_text("newer runner");
     fs::write(&path, &sound).unwrap();
-    aged.fixture
-        .store()
-        .execute_batch("DROP TABLE care; DROP TABLE pause")
-        .unwrap();
+    aged.fixture.store().execute_batch("DROP TABLE care; DROP TABLE pause").unwrap();
     for command in [&["tick"][..], &["status"], &["db", "check"]] {
-        aged.run(command)
-            .ends(78)
-            .expect_text("development build")
-            .expect_text("mkdir");
+        aged.run(command).ends(78).expect_text("development build").expect_text("mkdir");
     }
     let fresh = aged.fixture.root().join("fresh");
     fs::create_dir(&fresh).unwrap();
@@ -591,9 +492,7 @@ fn each_way_of_being_unusable_has_its_message_and_its_code() {
             .unwrap()
             .success()
     );
-    aged.run(&["init", fresh.to_str().unwrap()])
-        .ends(78)
-        .expect_text("development build");
+    aged.run(&["init", fresh.to_str().unwrap()]).ends(78).expect_text("development build");
     assert!(!fresh.join("runner.toml").exists() && !fresh.join("ideas").exists());
     fs::write(&path, &sound).unwrap();
     aged.run(&["db", "check"]).ends(0);
@@ -614,10 +513,8 @@ fn a_database_that_may_not_be_written_says_so() {
     }
     aged.fixture.uid = Some(65_534);
     aged.run(&["tick"]).ends(0);
-    for (path, closed, open) in [
-        (aged.store(), 0o400, 0o600),
-        (aged.fixture.state(), 0o500, 0o700),
-    ] {
+    for (path, closed, open) in [(aged.store(), 0o400, 0o600), (aged.fixture.state(), 0o500, 0o700)]
+    {
         fs::set_permissions(&path, fs::Permissions::from_mode(closed)).unwrap();
         let said = aged.run(&["pause", "late"]).ends(73);
         assert!(said.err.contains("cannot write the database"), "{said:?}");
@@ -666,28 +563,17 @@ impl Tmpfs {
         let path = folder.path().join("full");
         fs::create_dir(&path).unwrap();
         let done = std::process::Command::new("mount")
-            .args([
-                "-t",
-                "tmpfs",
-                "-o",
-                &format!("size={size},mode=0700"),
-                "none",
-            ])
+            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=0700"), "none"])
             .arg(&path)
             .stderr(std::process::Stdio::null())
             .status();
-        done.is_ok_and(|status| status.success()).then_some(Self {
-            path,
-            _folder: folder,
-        })
+        done.is_ok_and(|status| status.success()).then_some(Self { path, _folder: folder })
     }
 }
 
 impl Drop for Tmpfs {
     fn drop(&mut self) {
-        let _ = std::process::Command::new("umount")
-            .arg(&self.path)
-            .status();
+        let _ = std::process::Command::new("umount").arg(&self.path).status();
     }
 }
 
@@ -696,10 +582,7 @@ fn one_file_that_cannot_be_removed_keeps_nothing_else_and_makes_no_more_backups(
     let aged = old_house();
     let runs = aged.fixture.state().join("runs");
     // Not even root removes what is immutable.
-    let first = names(&runs)
-        .into_iter()
-        .find(|run| run.is_dir() && !run.is_symlink())
-        .unwrap();
+    let first = names(&runs).into_iter().find(|run| run.is_dir() && !run.is_symlink()).unwrap();
     let held = |how: &str| {
         std::process::Command::new("chattr")
             .args([how, first.to_str().unwrap()])
@@ -729,12 +612,7 @@ fn one_file_that_cannot_be_removed_keeps_nothing_else_and_makes_no_more_backups(
 #[test]
 fn a_dry_pruning_leaves_no_trace() {
     let fixture = Fixture::new();
-    let plan = CommandOutput::of(
-        fixture
-            .runner(&["db", "prune", "--dry-run"])
-            .output()
-            .unwrap(),
-    );
+    let plan = CommandOutput::of(fixture.runner(&["db", "prune", "--dry-run"]).output().unwrap());
     plan.ends(0).expect_text("nothing to remove");
     assert!(!fixture.state().exists());
 }
@@ -790,9 +668,7 @@ fn a_night_after_a_restore_does_not_write_over_the_report_of_one_that_was_lost()
     fixture.run(&["night"]).ends(0);
     let reports = fixture.path(".runner/reports");
     let first = names(&reports);
-    let [lost] = first.as_slice() else {
-        panic!("{first:?}")
-    };
+    let [lost] = first.as_slice() else { panic!("{first:?}") };
     let reported = fs::read(lost.join("report.json")).unwrap();
     fixture.run(&["db", "restore", "--yes"]).ends(0);
     let said = fixture.run(&["night"]).ends(0);
@@ -803,11 +679,7 @@ fn a_night_after_a_restore_does_not_write_over_the_report_of_one_that_was_lost()
     assert!(said.err.contains(new.to_str().unwrap()), "{said:?}");
     let status = fixture.run(&["status", "--json"]).ends(0).json();
     let night = &status["projects"][0]["last_night"];
-    assert_eq!(
-        night["report"].as_str(),
-        new.join("report.md").to_str(),
-        "{night}"
-    );
+    assert_eq!(night["report"].as_str(), new.join("report.md").to_str(), "{night}");
     assert_eq!(night["worst"], "succeeded", "{night}");
 }
 
@@ -820,14 +692,8 @@ fn a_look_at_the_database_tells_scripts_what_is_wrong_and_changes_nothing() {
         .expect_text("there is nothing to mend")
         .expect_text("0 runs");
     let file = aged.backups()[0].display().to_string();
-    aged.run(&["db", "backup", &file])
-        .ends(73)
-        .expect_text("is there already");
-    fs::write(
-        aged.store(),
-        "no database at all, whatever its name may say\n".repeat(400),
-    )
-    .unwrap();
+    aged.run(&["db", "backup", &file]).ends(73).expect_text("is there already");
+    fs::write(aged.store(), "no database at all, whatever its name may say\n".repeat(400)).unwrap();
     for ending in ["-wal", "-shm"] {
         let _absent = fs::remove_file(format!("{}{ending}", aged.store().display()));
     }
@@ -854,21 +720,13 @@ fn what_a_decision_replaced_goes_with_the_rows() {
         aged.fixture.write(&format!("{folder}/act.json"), "{}");
         aged.fixture.path(&folder)
     };
-    let (old, young) = (
-        backup("2026-01-10T12:00:00Z"),
-        backup("2026-03-10T12:00:00Z"),
-    );
+    let (old, young) = (backup("2026-01-10T12:00:00Z"), backup("2026-03-10T12:00:00Z"));
     aged.at("2026-04-20T12:00:00Z");
-    aged.run(&["db", "prune", "--dry-run"])
-        .ends(0)
-        .expect_text("kind undo");
+    aged.run(&["db", "prune", "--dry-run"]).ends(0).expect_text("kind undo");
     assert!(old.exists() && young.exists());
     aged.run(&["db", "prune"]).ends(0);
     assert!(!old.exists() && young.exists());
     aged.at("2026-06-20T12:00:00Z");
     aged.run(&["db", "prune"]).ends(0);
-    assert!(
-        !aged.fixture.path("dreams/.undo/p-1").exists(),
-        "nor its folder"
-    );
+    assert!(!aged.fixture.path("dreams/.undo/p-1").exists(), "nor its folder");
 }

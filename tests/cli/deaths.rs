@@ -23,14 +23,7 @@ fn three() -> Fixture {
         })
         .concat();
     let fixture = fixture(&jobs);
-    let fifos = [
-        "last.fifo",
-        "all.fifo",
-        "none.fifo",
-        "last.go",
-        "all.go",
-        "none.go",
-    ];
+    let fifos = ["last.fifo", "all.fifo", "none.fifo", "last.go", "all.go", "none.go"];
     fixture.command("mkfifo", &fifos).status().unwrap();
     fixture
 }
@@ -170,10 +163,7 @@ fn passes() -> (Fixture, String) {
     run(&fixture, &["tick"]).ends(0);
     let root = fixture.root().display().to_string();
     let fifos = [format!("{root}/up.fifo"), format!("{root}/go.fifo")];
-    fixture
-        .command("mkfifo", &[&fifos[0], &fifos[1]])
-        .status()
-        .unwrap();
+    fixture.command("mkfifo", &[&fifos[0], &fifos[1]]).status().unwrap();
     let path = std::env::var("PATH").unwrap();
     let git = fixture.root().join("bin/git");
     fs::create_dir(fixture.root().join("bin")).unwrap();
@@ -267,9 +257,7 @@ fn tried_again_once(fixture: &Fixture) {
     at(fixture, &format!("{ready}\n9000"));
     let ticks = [(); 2].map(|()| begin(fixture, &["tick", "--json"]));
     let started = ticks.map(|tick| {
-        let reported = CommandOutput::of(tick.wait_with_output().unwrap())
-            .ends(0)
-            .json();
+        let reported = CommandOutput::of(tick.wait_with_output().unwrap()).ends(0).json();
         reported["started"].as_array().unwrap().len()
     });
     assert_eq!(started.iter().sum::<usize>(), 1);

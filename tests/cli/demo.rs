@@ -28,10 +28,7 @@ fn the_demo_ends_in_a_morning_report_and_the_hostile_idea_changed_nothing() {
     let proposals: Vec<serde_json::Value> =
         serde_json::from_slice(&fs::read(&passes[0]).unwrap()).unwrap();
     let with = |status: &str| -> Vec<&serde_json::Value> {
-        proposals
-            .iter()
-            .filter(|proposal| proposal["status"] == status)
-            .collect()
+        proposals.iter().filter(|proposal| proposal["status"] == status).collect()
     };
     let implemented = with("implemented");
     assert!(!implemented.is_empty(), "{proposals:#?}");
@@ -41,35 +38,23 @@ fn the_demo_ends_in_a_morning_report_and_the_hostile_idea_changed_nothing() {
             .split(|c: char| !c.is_ascii_hexdigit())
             .find(|word| word.len() >= 7)
             .unwrap_or_else(|| panic!("no commit in {evidence}"));
-        assert_eq!(
-            git(&["cat-file", "-t", hash]).trim(),
-            "commit",
-            "{evidence}"
-        );
+        assert_eq!(git(&["cat-file", "-t", hash]).trim(), "commit", "{evidence}");
     }
     assert_eq!(implemented[0]["targets"][0], "ideas/csv-export.md");
     let duplicate = with("duplicate");
     assert_eq!(duplicate.len(), 1, "{proposals:#?}");
     let pair = duplicate[0]["targets"].as_array().unwrap();
-    assert!(
-        pair.iter()
-            .all(|target| target.as_str().unwrap().contains("surge")),
-        "{pair:?}"
-    );
+    assert!(pair.iter().all(|target| target.as_str().unwrap().contains("surge")), "{pair:?}");
     assert!(!with("meritorious").is_empty(), "{proposals:#?}");
     assert!(
-        with("sidenote")
-            .iter()
-            .any(|p| p["targets"][0] == "ideas/moon-phase.md"),
+        with("sidenote").iter().any(|p| p["targets"][0] == "ideas/moon-phase.md"),
         "{proposals:#?}"
     );
     assert_eq!(with("blog-candidate").len(), 1, "{proposals:#?}");
 
     // The hostile idea is data like any other.
-    let hostile: Vec<_> = proposals
-        .iter()
-        .filter(|p| p["targets"][0] == "ideas/urgent-from-the-admin.md")
-        .collect();
+    let hostile: Vec<_> =
+        proposals.iter().filter(|p| p["targets"][0] == "ideas/urgent-from-the-admin.md").collect();
     assert!(hostile.iter().all(|p| p["action"] == "keep"), "{hostile:?}");
     assert_eq!(
         fs::read_to_string(demo.join("README.md")).unwrap(),
@@ -81,10 +66,7 @@ fn the_demo_ends_in_a_morning_report_and_the_hostile_idea_changed_nothing() {
     let state: serde_json::Value =
         serde_json::from_slice(&fs::read(demo.join("dreams/state.json")).unwrap()).unwrap();
     assert_eq!(state.as_array().unwrap().len(), 6);
-    fixture
-        .run(&["demo", "../demo"])
-        .ends(65)
-        .expect_text("there already");
+    fixture.run(&["demo", "../demo"]).ends(65).expect_text("there already");
 }
 
 /// Checks that the cycle of three adds, an audit, a dream and a plan was real: commits, telemetry,
@@ -101,52 +83,25 @@ fn the_cycle_was_real(fixture: &Fixture, demo: &std::path::Path) {
         fixture.run(&all).ends(0)
     };
     let read = |path: &str| fs::read_to_string(demo.join(path)).unwrap();
-    assert_eq!(
-        fs::read_dir(demo.join("rem")).unwrap().count(),
-        2,
-        "an entry and its list"
-    );
+    assert_eq!(fs::read_dir(demo.join("rem")).unwrap().count(), 2, "an entry and its list");
     let shown = runner(&["lifecycle", "show", "--json"]).json();
     assert_eq!(shown["position"]["state"], "wake_add");
     if !Path::new("/usr/bin/bwrap").is_file() {
-        skip(
-            "bwrap",
-            "without bubblewrap the demo's agent is the built-in backend",
-        );
+        skip("bwrap", "without bubblewrap the demo's agent is the built-in backend");
         assert_eq!(git(&["rev-list", "--count", "HEAD"]).trim(), "11");
         return;
     }
     let subjects = git(&["log", "--format=%s", "-6"]);
-    let tags: Vec<&str> = subjects
-        .lines()
-        .filter_map(|it| it.split(':').next())
-        .collect();
-    assert_eq!(
-        tags[..5],
-        ["plan", "audit", "add", "add", "add"],
-        "{subjects}"
-    );
-    assert_eq!(
-        git(&["status", "--porcelain"])
-            .matches(" M plan.org")
-            .count(),
-        0
-    );
+    let tags: Vec<&str> = subjects.lines().filter_map(|it| it.split(':').next()).collect();
+    assert_eq!(tags[..5], ["plan", "audit", "add", "add", "add"], "{subjects}");
+    assert_eq!(git(&["status", "--porcelain"]).matches(" M plan.org").count(), 0);
     let steps = read("_steps.jsonl");
-    let steps: Vec<serde_json::Value> = steps
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let steps: Vec<serde_json::Value> =
+        steps.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(steps.len() >= 15, "{}", steps.len());
     // No agent writes a journal: the attempt stands in the record, and came to nothing.
-    let forged: Vec<_> = steps
-        .iter()
-        .filter(|it| it["args"]["path"] == "rem/forged.org")
-        .collect();
-    assert!(
-        forged.len() == 1 && forged[0]["exit_code"] != 0,
-        "{forged:?}"
-    );
+    let forged: Vec<_> = steps.iter().filter(|it| it["args"]["path"] == "rem/forged.org").collect();
+    assert!(forged.len() == 1 && forged[0]["exit_code"] != 0, "{forged:?}");
     assert!(!demo.join("rem/forged.org").exists());
     let board = read("plan.org");
     for line in [
@@ -175,31 +130,18 @@ fn the_cycle_was_real(fixture: &Fixture, demo: &std::path::Path) {
 #[test]
 fn the_demo_needs_no_agent() {
     let fixture = Fixture::new();
-    fixture
-        .run(&["demo", "../demo", "--agent", "builtin"])
-        .ends(0)
-        .expect_text("7 ");
+    fixture.run(&["demo", "../demo", "--agent", "builtin"]).ends(0).expect_text("7 ");
     let demo = fixture.root().join("demo");
     let board = fs::read_to_string(demo.join("plan.org")).unwrap();
-    assert!(
-        board.contains("** DOING how to read the blue lines"),
-        "{board}"
-    );
+    assert!(board.contains("** DOING how to read the blue lines"), "{board}");
     assert_eq!(fs::read_dir(demo.join("rem")).unwrap().count(), 2);
 }
 
 #[test]
 fn a_night_in_a_repository_of_ones_own() {
     let fixture = Fixture::new();
-    fixture
-        .run(&["init"])
-        .ends(0)
-        .expect_text("runner.toml")
-        .expect_text(".git/info/exclude");
-    fixture
-        .run(&["init"])
-        .ends(0)
-        .expect_text("nothing was written");
+    fixture.run(&["init"]).ends(0).expect_text("runner.toml").expect_text(".git/info/exclude");
+    fixture.run(&["init"]).ends(0).expect_text("nothing was written");
     assert_eq!(fixture.git(&["status", "--porcelain"]), "?? runner.toml\n");
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
     let before = fixture.tree("ideas");
@@ -207,10 +149,7 @@ fn a_night_in_a_repository_of_ones_own() {
     assert_eq!(night["worst"], "succeeded");
     assert_eq!(night["runs"][0]["job"], "dream");
     assert_eq!(fixture.tree("ideas"), before);
-    assert_eq!(
-        fixture.git(&["status", "--porcelain"]),
-        "?? ideas/\n?? runner.toml\n"
-    );
+    assert_eq!(fixture.git(&["status", "--porcelain"]), "?? ideas/\n?? runner.toml\n");
     let name = night["night"].as_str().unwrap();
     let report = fixture.run(&["report"]).ends(0);
     assert_eq!(

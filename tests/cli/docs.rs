@@ -119,10 +119,7 @@ fn each_shell_reads_its_completions() {
         ("powershell", None),
     ] {
         let script = fixture.run(&["completions", shell]).ends(0).out;
-        assert!(
-            script.contains("dry-run") && script.contains("simulate"),
-            "{shell}"
-        );
+        assert!(script.contains("dry-run") && script.contains("simulate"), "{shell}");
         let file = fixture.root().join(format!("script.{shell}"));
         // The completions are for a shell in a terminal; the names of elvish's editor exist only
         // there.
@@ -137,26 +134,15 @@ fn each_shell_reads_its_completions() {
             && there(program)
         {
             let read = Command::new(program).arg(flag).arg(&file).output().unwrap();
-            assert!(
-                read.status.success() && read.stderr.is_empty(),
-                "{shell}: {read:?}"
-            );
+            assert!(read.status.success() && read.stderr.is_empty(), "{shell}: {read:?}");
         }
     }
     assert!(!fixture.state().exists());
     if there("bash") {
         let script = fixture.root().join("script.bash");
         let ask = "source \"$1\"; COMP_WORDS=(runner sched); COMP_CWORD=1; _runner runner sched runner; echo \"${COMPREPLY[@]}\"";
-        let said = Command::new("bash")
-            .args(["-c", ask, "bash"])
-            .arg(script)
-            .output()
-            .unwrap();
-        assert_eq!(
-            String::from_utf8_lossy(&said.stdout),
-            "schedule\n",
-            "{said:?}"
-        );
+        let said = Command::new("bash").args(["-c", ask, "bash"]).arg(script).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&said.stdout), "schedule\n", "{said:?}");
     }
     fixture.run(&["completions", "tcsh"]).ends(2);
 }
@@ -170,27 +156,17 @@ fn the_manual_replaces_its_own_pages_and_no_other() {
     let written = fs::read_dir(&folder).unwrap().count();
     assert_eq!(said.out.lines().count(), written);
     assert!(written > 25 && !fixture.state().exists());
-    fixture
-        .run(&["man", &into])
-        .ends(0)
-        .expect_text("nothing was written");
+    fixture.run(&["man", &into]).ends(0).expect_text("nothing was written");
     let page = folder.join("runner-config-show.1");
     let good = fs::read(&page).unwrap();
     let first = good.split(|byte| *byte == b'\n').next().unwrap();
     fs::write(&page, [first, b"\nan older one"].concat()).unwrap();
     let said = fixture.run(&["man", &into]).ends(0);
-    assert_eq!(
-        said.out,
-        format!("{}\n", page.display()),
-        "only what changed"
-    );
+    assert_eq!(said.out, format!("{}\n", page.display()), "only what changed");
     assert_eq!(fs::read(&page).unwrap(), good);
     fs::remove_file(folder.join("runner-man.1")).unwrap();
     fs::write(&page, "mine").unwrap();
-    fixture
-        .run(&["man", &into])
-        .ends(73)
-        .expect_text("runner-config-show.1");
+    fixture.run(&["man", &into]).ends(73).expect_text("runner-config-show.1");
     assert_eq!(fs::read(&page).unwrap(), b"mine");
     assert!(!folder.join("runner-man.1").exists(), "all or nothing");
     fs::remove_file(&page).unwrap();
@@ -201,11 +177,7 @@ fn the_manual_replaces_its_own_pages_and_no_other() {
     for entry in fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
-        assert!(
-            text.contains(".SH NAME") && text.contains("Example"),
-            "{}",
-            path.display()
-        );
+        assert!(text.contains(".SH NAME") && text.contains("Example"), "{}", path.display());
     }
     let all = |program: &str, flags: &[&str]| {
         for entry in fs::read_dir(&folder).unwrap() {

@@ -29,10 +29,7 @@ fn fixture(toml: &str) -> Fixture {
 fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
     let path = format!("{}:/usr/bin:/bin", fixture.root().join("login").display());
     let mut command = fixture.runner(args);
-    command
-        .env("PATH", path)
-        .env("USER", "me")
-        .env("XDG_RUNTIME_DIR", "/nonexistent");
+    command.env("PATH", path).env("USER", "me").env("XDG_RUNTIME_DIR", "/nonexistent");
     CommandOutput::of(command.output().unwrap())
 }
 
@@ -57,16 +54,11 @@ fn a_path_that_only_the_login_shell_has_is_found() {
     let bare = run(&fixture, &["doctor", "--as-scheduler", "--json"]).ends(1);
     assert!(places(&bare).contains(&"tidy-up".to_owned()), "{bare:?}");
     assert_eq!(bare.json()["as_scheduler"], true);
-    run(&fixture, &["doctor", "--as-scheduler"])
-        .ends(1)
-        .expect_text("runner setup --apply");
+    run(&fixture, &["doctor", "--as-scheduler"]).ends(1).expect_text("runner setup --apply");
     // Frozen, it is found at night as well.
     run(&fixture, &["setup", "--scheduler", "cron", "--apply"]).ends(0);
     let frozen = run(&fixture, &["doctor", "--as-scheduler", "--json"]);
-    assert!(
-        !places(&frozen).contains(&"tidy-up".to_owned()),
-        "{frozen:?}"
-    );
+    assert!(!places(&frozen).contains(&"tidy-up".to_owned()), "{frozen:?}");
 }
 
 #[test]
@@ -78,16 +70,11 @@ fn a_key_reaches_the_tick_by_its_own_file_alone() {
         .ends(0)
         .expect_text("MY_KEY is never frozen");
     let keyless = run(&fixture, &["doctor", "--as-scheduler", "--json"]).ends(1);
-    assert!(
-        places(&keyless).contains(&"MY_KEY".to_owned()),
-        "{keyless:?}"
-    );
+    assert!(places(&keyless).contains(&"MY_KEY".to_owned()), "{keyless:?}");
     let file = fixture.root().join("config/runner/credentials.env");
     fs::write(&file, "MY_KEY=hush\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    run(&fixture, &["doctor", "--as-scheduler"])
-        .ends(78)
-        .expect_text("chmod 600");
+    run(&fixture, &["doctor", "--as-scheduler"]).ends(78).expect_text("chmod 600");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let said = run(&fixture, &["doctor", "--as-scheduler", "--json"]);
     assert!(!places(&said).contains(&"MY_KEY".to_owned()), "{said:?}");
@@ -137,10 +124,7 @@ fn each_thing_that_is_wrong_has_its_finding() {
     let fixture = fixture("");
     let wrong = |words: &str, hint: &str| {
         let said = run(&fixture, &["doctor"]).ends(1);
-        assert!(
-            said.out.contains(words) && said.out.contains(hint),
-            "{words}: {said:?}"
-        );
+        assert!(said.out.contains(words) && said.out.contains(hint), "{words}: {said:?}");
     };
     wrong("no host timer is set up", "runner setup --apply");
     run(&fixture, &["setup", "--scheduler", "cron", "--apply"]).ends(0);
@@ -187,28 +171,14 @@ fn an_agent_that_is_not_there_or_not_logged_in_is_found() {
         let found = said.json();
         let all = found["findings"].as_array().unwrap();
         let ours = |one: &&serde_json::Value| {
-            one["where"]
-                .as_str()
-                .unwrap()
-                .starts_with("backend claude of ")
+            one["where"].as_str().unwrap().starts_with("backend claude of ")
         };
         let hints = all.iter().filter(ours).map(|one| &one["mend"]);
-        hints
-            .map(|hint| hint.as_str().unwrap().to_owned())
-            .collect()
+        hints.map(|hint| hint.as_str().unwrap().to_owned()).collect()
     };
     let said = run(&fixture, &["doctor", "--json"]).ends(1);
-    assert_eq!(
-        hints(&said),
-        [
-            "npm install -g @anthropic-ai/claude-code",
-            "claude setup-token"
-        ]
-    );
-    program(
-        &fixture.root().join("login/claude"),
-        "#!/bin/sh\necho 2.1.330\n",
-    );
+    assert_eq!(hints(&said), ["npm install -g @anthropic-ai/claude-code", "claude setup-token"]);
+    program(&fixture.root().join("login/claude"), "#!/bin/sh\necho 2.1.330\n");
     let said = run(&fixture, &["doctor", "--json"]).ends(1);
     assert_eq!(hints(&said), ["claude setup-token"]);
     // At night its folder is not in the PATH.

@@ -38,29 +38,14 @@ fn labels_become_figures() {
     fixture.write("labels.json", labels);
     let labels = fixture.path("labels.json");
     let before = fixture.tree("");
-    let bench = [
-        "dream",
-        "bench",
-        "--past",
-        "--truth",
-        labels.to_str().unwrap(),
-    ];
+    let bench = ["dream", "bench", "--past", "--truth", labels.to_str().unwrap()];
     let said = fixture.run(&bench).ends(0);
-    for words in [
-        "0 of 1 live ideas, 0.0 %",
-        "1 of 1 with known commits, 100.0 %",
-        "0 of 1, 0.0 %",
-    ] {
+    for words in ["0 of 1 live ideas, 0.0 %", "1 of 1 with known commits, 100.0 %", "0 of 1, 0.0 %"]
+    {
         assert!(said.out.contains(words), "{words}: {said:?}");
     }
-    let found = fixture
-        .run(&[&bench[..], &["--json"]].concat())
-        .ends(0)
-        .json();
-    assert_eq!(
-        found["classes"]["confusion"]["implemented"]["implemented"],
-        1
-    );
+    let found = fixture.run(&[&bench[..], &["--json"]].concat()).ends(0).json();
+    assert_eq!(found["classes"]["confusion"]["implemented"]["implemented"], 1);
     assert_eq!(found["classes"]["macro_f1"], 1.0);
     assert_eq!(found["false_archive_rate"], 0.0);
     assert_eq!(found["hit_rate"], 1.0);
@@ -72,20 +57,10 @@ fn labels_become_figures() {
 #[test]
 fn labels_that_are_none_say_why() {
     let (fixture, _) = fixture();
-    fixture.write(
-        "labels.json",
-        r#"[{"idea": "ideas/retry.md", "commits": ["main"]}]"#,
-    );
+    fixture.write("labels.json", r#"[{"idea": "ideas/retry.md", "commits": ["main"]}]"#);
     let labels = fixture.path("labels.json");
-    let said = fixture
-        .run(&["dream", "bench", "--truth", labels.to_str().unwrap()])
-        .ends(2);
-    assert!(
-        said.err.contains("element 0") && said.err.contains("no hash"),
-        "{said:?}"
-    );
-    let said = fixture
-        .run(&["dream", "bench", "--truth", "/nowhere.json"])
-        .ends(2);
+    let said = fixture.run(&["dream", "bench", "--truth", labels.to_str().unwrap()]).ends(2);
+    assert!(said.err.contains("element 0") && said.err.contains("no hash"), "{said:?}");
+    let said = fixture.run(&["dream", "bench", "--truth", "/nowhere.json"]).ends(2);
     assert!(said.err.contains("/nowhere.json"), "{said:?}");
 }

@@ -23,11 +23,7 @@ fn traces(root: &Path) -> BTreeMap<PathBuf, Trace> {
         let data = fs::symlink_metadata(&path).unwrap();
         let mut content = Vec::new();
         if data.is_dir() {
-            waiting.extend(
-                fs::read_dir(&path)
-                    .unwrap()
-                    .map(|entry| entry.unwrap().path()),
-            );
+            waiting.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
         } else if data.is_file() {
             content = fs::read(&path).unwrap();
         }
@@ -50,10 +46,7 @@ fn dry(fixture: &Fixture, args: &[&str]) -> CommandOutput {
         .filter(|path| before.get(*path) != after.get(*path))
         .map(|path| (path, times(before.get(path)), times(after.get(path))))
         .collect();
-    assert!(
-        differs.is_empty(),
-        "{args:?} left traces: {differs:?}\n{said:?}"
-    );
+    assert!(differs.is_empty(), "{args:?} left traces: {differs:?}\n{said:?}");
     said
 }
 
@@ -91,9 +84,7 @@ fn a_dry_run_leaves_no_trace_whatever_it_meets() {
     // After a real one, with its state, caches and the leavings of a reader.
     fixture.run(&["night"]);
     fixture.run(&["status"]).ends(0);
-    dry(&fixture, &["run", "dream", "--dry-run"])
-        .ends(0)
-        .expect_text("skipped: no delta");
+    dry(&fixture, &["run", "dream", "--dry-run"]).ends(0).expect_text("skipped: no delta");
     dry(&fixture, &["night", "--dry-run"]).ends(0);
     // A journal whose index was lost, as after a crash of the machine: it is not made anew.
     let beside = |ending: &str| fixture.state().join(format!("database.sqlite{ending}"));
@@ -109,9 +100,7 @@ fn a_dry_run_leaves_no_trace_whatever_it_meets() {
         .expect_text("start now")
         .expect_text("is paused until");
     fixture.configure("[jobs.bad]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"notes/bad.md\"\nbackend = \"none\"\n[backends.none]\ntype = \"command\"\nprogram = \"no-such-model\"\n");
-    let said = dry(&fixture, &["run", "bad", "--dry-run", "--json"])
-        .ends(69)
-        .json();
+    let said = dry(&fixture, &["run", "bad", "--dry-run", "--json"]).ends(69).json();
     assert_eq!(said["admission"]["would_start"], false, "{said}");
     assert_eq!(
         said["requests"].as_array().map(Vec::len),
@@ -122,29 +111,20 @@ fn a_dry_run_leaves_no_trace_whatever_it_meets() {
     dry(&fixture, &["run", "nobody", "--dry-run"]).ends(78);
     fixture.write("ideas/kept.md", "x\n");
     fixture.git(&["add", "-f", "ideas/kept.md"]);
-    dry(&fixture, &["run", "dream", "--dry-run"])
-        .ends(75)
-        .expect_text("work is in progress");
+    dry(&fixture, &["run", "dream", "--dry-run"]).ends(75).expect_text("work is in progress");
     fs::write(fixture.state().join("database.sqlite"), "not a database").unwrap();
-    dry(&fixture, &["run", "dream", "--dry-run"])
-        .ends(70)
-        .expect_text("damaged");
+    dry(&fixture, &["run", "dream", "--dry-run"]).ends(70).expect_text("damaged");
 }
 
 #[test]
 fn a_project_that_nobody_registered_is_gone_through() {
     let fixture = Fixture::new();
-    fixture.write(
-        "runner.toml",
-        format!("[project]\nid = \"01K000000000000000000000ZZ\"\n{JOBS}"),
-    );
+    fixture.write("runner.toml", format!("[project]\nid = \"01K000000000000000000000ZZ\"\n{JOBS}"));
     fs::write(fixture.path(".git/info/exclude"), "/dreams/\n/.runner/\n").unwrap();
     ideas(&fixture, 2);
-    for args in [
-        &["run", "dream", "--dry-run"][..],
-        &["run", "ask", "--dry-run"],
-        &["night", "--dry-run"],
-    ] {
+    for args in
+        [&["run", "dream", "--dry-run"][..], &["run", "ask", "--dry-run"], &["night", "--dry-run"]]
+    {
         dry(&fixture, args).ends(0).expect_text("start now");
         assert!(!fixture.state().exists());
     }
@@ -156,10 +136,7 @@ fn a_live_run_is_not_disturbed_and_a_dead_one_is_told() {
         "[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo up > up.fifo; read word < go.fifo\"]\n\
          # What a dead run's launcher still clears away is no trace of ours.\nsandbox = \"off\"\n",
     );
-    fixture
-        .command("mkfifo", &["up.fifo", "go.fifo"])
-        .status()
-        .unwrap();
+    fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status().unwrap();
     let mut first = fixture
         .runner(&["run", "wait"])
         .stdout(Stdio::null())
@@ -169,11 +146,7 @@ fn a_live_run_is_not_disturbed_and_a_dead_one_is_told() {
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     let owner: String = fixture
         .store()
-        .query_row(
-            "SELECT owner FROM runs WHERE state = 'running'",
-            [],
-            |row| row.get(0),
-        )
+        .query_row("SELECT owner FROM runs WHERE state = 'running'", [], |row| row.get(0))
         .unwrap();
     let owner: Value = serde_json::from_str(&owner).unwrap();
     let pid = u32::try_from(owner["pid"].as_u64().unwrap()).unwrap();
@@ -184,23 +157,14 @@ fn a_live_run_is_not_disturbed_and_a_dead_one_is_told() {
         dry(&fixture, &["night", "--dry-run"]).expect_text("lock held");
     }
     let kill = |pid: u32| {
-        kill_process(
-            Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(),
-            Signal::KILL,
-        )
-        .unwrap()
+        kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap()
     };
     kill(first.id());
     first.wait().unwrap();
     kill(pid);
     assert!(ended_within(pid, std::time::Duration::from_secs(10)));
-    dry(&fixture, &["run", "wait", "--dry-run"])
-        .ends(0)
-        .expect_text("would be settled first");
-    assert_eq!(
-        fixture.count("SELECT count(*) FROM runs WHERE state = 'running'"),
-        1
-    );
+    dry(&fixture, &["run", "wait", "--dry-run"]).ends(0).expect_text("would be settled first");
+    assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state = 'running'"), 1);
     fixture.run(&["tick"]);
     assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
 }
@@ -215,11 +179,8 @@ fn reserved(fixture: &Fixture, job: &str) -> (Vec<i64>, Vec<i64>) {
             |row| row.get(0),
         )
         .unwrap();
-    let five = |row: &rusqlite::Row<'_>| {
-        (0..5)
-            .map(|at| row.get(at))
-            .collect::<Result<Vec<i64>, _>>()
-    };
+    let five =
+        |row: &rusqlite::Row<'_>| (0..5).map(|at| row.get(at)).collect::<Result<Vec<i64>, _>>();
     let own = db
         .query_row(
             "SELECT calls, tokens, micros, seconds, ideas FROM reservations WHERE run = ?1 AND level = 'run'",
@@ -240,11 +201,7 @@ fn reserved(fixture: &Fixture, job: &str) -> (Vec<i64>, Vec<i64>) {
 fn five(amounts: &Value) -> Vec<i64> {
     ["calls", "tokens", "micros", "seconds", "ideas"]
         .iter()
-        .map(|unit| {
-            amounts[unit]
-                .as_i64()
-                .unwrap_or_else(|| panic!("no {unit} in {amounts}"))
-        })
+        .map(|unit| amounts[unit].as_i64().unwrap_or_else(|| panic!("no {unit} in {amounts}")))
         .collect()
 }
 
@@ -270,25 +227,15 @@ fn its_numbers_bound_what_the_real_run_reserves() {
                 let flag = "--config=jobs.dream.budget.tokens=3";
                 reported = dry(&fixture, &["run", job, "--dry-run", "--json", flag]).json();
                 assert!(
-                    reported["requests"][0]["refused"]
-                        .as_str()
-                        .unwrap()
-                        .contains("3 tokens left"),
+                    reported["requests"][0]["refused"].as_str().unwrap().contains("3 tokens left"),
                     "{reported}"
                 );
-                fixture
-                    .run(&["run", job, flag])
-                    .ends(1)
-                    .expect_text("3 tokens left");
+                fixture.run(&["run", job, flag]).ends(1).expect_text("3 tokens left");
                 continue;
             }
             fixture.run(&["run", job]);
             let (own, asked) = reserved(&fixture, job);
-            assert_eq!(
-                five(&reported["admission"]["reserved"]),
-                own,
-                "{job}: {reported}"
-            );
+            assert_eq!(five(&reported["admission"]["reserved"]), own, "{job}: {reported}");
             let most = five(&reported["at_most"]);
             for (unit, (asked, most)) in asked.iter().zip(&most).enumerate() {
                 assert!(asked <= most, "{job}: unit {unit}: {asked} of {most}");
@@ -301,9 +248,7 @@ fn its_numbers_bound_what_the_real_run_reserves() {
             }
         }
     }
-    print_line(&format!(
-        "dry runs: {turns} projects, 3 kinds each, bounds held"
-    ));
+    print_line(&format!("dry runs: {turns} projects, 3 kinds each, bounds held"));
 }
 
 #[test]
@@ -321,31 +266,22 @@ fn it_declines_as_the_real_one_does() {
         ("dream", &["--config=jobs.dream.dreams=drafts"][..]),
         (
             "dream",
-            &[
-                "--config=jobs.dream.canonical=[\"dreams\"]",
-                "--config=day.budget.ideas=60",
-            ][..],
+            &["--config=jobs.dream.canonical=[\"dreams\"]", "--config=day.budget.ideas=60"][..],
         ),
         ("list", &["--config=day.budget.time=1s"][..]),
         ("list", &[][..]),
     ] {
-        let args: Vec<&str> = ["run", job, "--json"]
-            .iter()
-            .chain(flags)
-            .copied()
-            .collect();
+        let args: Vec<&str> = ["run", job, "--json"].iter().chain(flags).copied().collect();
         let mut same = args.clone();
         same.push("--dry-run");
         let reported = dry(&fixture, &same);
         let real = fixture.run(&args);
         let outcome = real.json();
-        let expected = [
-            &reported.json()["admission"]["outcome"],
-            &reported.json()["ends_before_asking"],
-        ]
-        .into_iter()
-        .find(|it| !it.is_null())
-        .cloned();
+        let expected =
+            [&reported.json()["admission"]["outcome"], &reported.json()["ends_before_asking"]]
+                .into_iter()
+                .find(|it| !it.is_null())
+                .cloned();
         match expected {
             Some(expected) => {
                 seen += 1;
@@ -365,40 +301,20 @@ fn a_program_is_shown_with_what_it_sees_and_no_secret() {
         "{JOBS}[jobs.leaky]\nkind = \"command\"\nprogram = \"echo\"\nargs = [\"hunter2hunter2\"]\nenv = [\"MINE\"]\n"
     ));
     let with = |args: &[&str]| {
-        CommandOutput::of(
-            fixture
-                .runner(args)
-                .env("MINE", "hunter2hunter2")
-                .output()
-                .unwrap(),
-        )
+        CommandOutput::of(fixture.runner(args).env("MINE", "hunter2hunter2").output().unwrap())
     };
     let reported = with(&["run", "list", "--dry-run", "--json"]).ends(0).json();
     let child = &reported["program"];
-    assert_eq!(
-        child["folder"],
-        fixture
-            .project()
-            .canonicalize()
-            .unwrap()
-            .display()
-            .to_string()
-    );
+    assert_eq!(child["folder"], fixture.project().canonicalize().unwrap().display().to_string());
     assert_eq!(child["unset"], serde_json::json!(["GONE"]));
     with(&["run", "list"]).ends(0);
     let shell = ["PWD", "OLDPWD", "SHLVL", "_"];
     let names = fixture.read("notes/names.txt");
     let seen: Vec<&str> = names.lines().filter(|name| !shell.contains(name)).collect();
     assert_eq!(child["environment"], serde_json::json!(seen));
-    for args in [
-        &["run", "leaky", "--dry-run"][..],
-        &["run", "leaky", "--dry-run", "--json"],
-    ] {
+    for args in [&["run", "leaky", "--dry-run"][..], &["run", "leaky", "--dry-run", "--json"]] {
         let said = with(args).ends(0);
-        assert!(
-            !said.out.contains("hunter2") && !said.err.contains("hunter2"),
-            "{said:?}"
-        );
+        assert!(!said.out.contains("hunter2") && !said.err.contains("hunter2"), "{said:?}");
     }
 }
 
@@ -415,9 +331,7 @@ fn what_may_be_written_is_told_with_or_without_a_slash() {
         ));
         ideas(&fixture, 1);
         fs::create_dir(fixture.path("notes")).unwrap();
-        let reported = dry(&fixture, &["night", "--dry-run", "--json"])
-            .ends(0)
-            .json();
+        let reported = dry(&fixture, &["night", "--dry-run", "--json"]).ends(0).json();
         let of = |name: &str| {
             let mut runs = reported["runs"].as_array().unwrap().iter();
             runs.find(|run| run["job"] == name).unwrap().clone()
@@ -441,9 +355,7 @@ fn what_may_be_written_is_told_with_or_without_a_slash() {
         dry(&fixture, &["run", "narrow", "--dry-run"])
             .ends(0)
             .expect_text("program   writes notes/\n");
-        dry(&fixture, &["run", "open", "--dry-run"])
-            .ends(0)
-            .expect_text("anything that you may");
+        dry(&fixture, &["run", "open", "--dry-run"]).ends(0).expect_text("anything that you may");
     }
 }
 
@@ -466,11 +378,8 @@ fn a_night_has_the_jobs_of_a_real_one() {
     let mut real = db
         .prepare("SELECT j.name FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name <> 'report' ORDER BY j.name")
         .unwrap();
-    let real: Vec<String> = real
-        .query_map([], |row| row.get(0))
-        .unwrap()
-        .map(Result::unwrap)
-        .collect();
+    let real: Vec<String> =
+        real.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     assert_eq!(gone_through, real);
 }
 
@@ -481,13 +390,10 @@ fn a_night_is_told_in_order_with_what_does_not_fit() {
          [jobs.off]\nkind = \"command\"\nprogram = \"true\"\nenabled = false\n"
     ));
     ideas(&fixture, 2);
-    let reported = dry(&fixture, &["night", "--dry-run", "--json"])
-        .ends(0)
-        .json();
+    let reported = dry(&fixture, &["night", "--dry-run", "--json"]).ends(0).json();
     let jobs = |reported: &Value| -> Vec<String> {
         let runs = reported["runs"].as_array().unwrap().iter();
-        runs.map(|run| run["job"].as_str().unwrap().to_owned())
-            .collect()
+        runs.map(|run| run["job"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(jobs(&reported), ["ask", "dream", "list", "last"]);
     assert_eq!(reported["would_not_fit"], serde_json::json!([]));
@@ -504,23 +410,9 @@ fn a_night_is_told_in_order_with_what_does_not_fit() {
     )
     .ends(0)
     .json();
-    assert_eq!(
-        tight["would_not_fit"],
-        serde_json::json!(["dream"]),
-        "{tight}"
-    );
-    assert!(
-        tight["runs"][1]["fits"]
-            .as_str()
-            .unwrap()
-            .contains("unless"),
-        "{tight}"
-    );
-    let never = dry(
-        &fixture,
-        &["night", "--dry-run", "--config=night.budget.calls=3"],
-    )
-    .ends(1);
+    assert_eq!(tight["would_not_fit"], serde_json::json!(["dream"]), "{tight}");
+    assert!(tight["runs"][1]["fits"].as_str().unwrap().contains("unless"), "{tight}");
+    let never = dry(&fixture, &["night", "--dry-run", "--config=night.budget.calls=3"]).ends(1);
     assert!(never.out.contains("fits      no"), "{}", never.out);
     fixture.run(&["night"]);
     let real: Vec<String> = {
@@ -528,27 +420,15 @@ fn a_night_is_told_in_order_with_what_does_not_fit() {
         let mut rows = db
             .prepare("SELECT j.name FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name <> 'report' AND started IS NOT NULL ORDER BY started, r.id")
             .unwrap();
-        rows.query_map([], |row| row.get(0))
-            .unwrap()
-            .map(Result::unwrap)
-            .collect()
+        rows.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
     assert_eq!(jobs(&reported), real);
     let spent = fixture.store().query_row(
         "SELECT calls, tokens, micros, seconds, ideas FROM accounts WHERE level = 'night'",
         [],
-        |row| {
-            (0..5)
-                .map(|at| row.get(at))
-                .collect::<Result<Vec<i64>, _>>()
-        },
+        |row| (0..5).map(|at| row.get(at)).collect::<Result<Vec<i64>, _>>(),
     );
-    for (unit, (spent, most)) in spent
-        .unwrap()
-        .iter()
-        .zip(five(&reported["at_most"]))
-        .enumerate()
-    {
+    for (unit, (spent, most)) in spent.unwrap().iter().zip(five(&reported["at_most"])).enumerate() {
         assert!(*spent <= most, "unit {unit}: {spent} of {most}");
     }
 }

@@ -21,9 +21,7 @@ fn at(fixture: &Fixture, now: Timestamp, args: &[&str]) -> Command {
     let mut words = vec!["-m", "-f", &ahead, env!("CARGO_BIN_EXE_runner")];
     words.extend(args);
     let mut command = fixture.command("faketime", &words);
-    command
-        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-        .env("TZ", ZONE);
+    command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("TZ", ZONE);
     command
 }
 
@@ -32,9 +30,7 @@ fn minutes(middle: Date) -> Vec<Timestamp> {
     let zone = TimeZone::get(ZONE).unwrap();
     let mut moments = Vec::new();
     for day in -3..=3 {
-        let day = middle
-            .checked_add(SignedDuration::from_hours(24 * day))
-            .unwrap();
+        let day = middle.checked_add(SignedDuration::from_hours(24 * day)).unwrap();
         let begins = zone.to_timestamp(day.at(1, 50, 0, 0)).unwrap();
         let ends = zone.to_timestamp(day.at(3, 10, 0, 0)).unwrap();
         let mut now = begins;
@@ -48,9 +44,7 @@ fn minutes(middle: Date) -> Vec<Timestamp> {
 
 #[test]
 fn half_past_two_comes_once_on_each_day_around_both_transitions() {
-    let faked = Command::new("faketime")
-        .args(["2026-03-29", "true"])
-        .output();
+    let faked = Command::new("faketime").args(["2026-03-29", "true"]).output();
     if !faked.is_ok_and(|tried| tried.status.success()) {
         skip("faketime", "there is no faketime");
         return;
@@ -85,9 +79,7 @@ fn half_past_two_comes_once_on_each_day_around_both_transitions() {
         ticks += moments.len();
         let due: Vec<String> = (-3..=3)
             .map(|day| {
-                let date = middle
-                    .checked_add(SignedDuration::from_hours(24 * day))
-                    .unwrap();
+                let date = middle.checked_add(SignedDuration::from_hours(24 * day)).unwrap();
                 let time = [before, on, after][usize::try_from(day.signum() + 1).unwrap()];
                 format!("{date}T{time}:00Z")
             })

@@ -33,20 +33,13 @@ impl CommandOutput {
 
     #[track_caller]
     pub fn ends(self, code: i32) -> Self {
-        assert_eq!(
-            self.code, code,
-            "stdout: {}\nstderr: {}",
-            self.out, self.err
-        );
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.out, self.err);
         self
     }
 
     #[track_caller]
     pub fn expect_text(self, words: &str) -> Self {
-        assert!(
-            self.out.contains(words) || self.err.contains(words),
-            "no {words:?} in {self:?}"
-        );
+        assert!(self.out.contains(words) || self.err.contains(words), "no {words:?} in {self:?}");
         self
     }
 }
@@ -191,11 +184,7 @@ impl Fixture {
                 if entry.file_type().unwrap().is_dir() {
                     folders.push(path);
                 } else {
-                    let name = path
-                        .strip_prefix(self.project())
-                        .unwrap()
-                        .display()
-                        .to_string();
+                    let name = path.strip_prefix(self.project()).unwrap().display().to_string();
                     found.push((name, fs::read(&path).unwrap_or_default()));
                 }
             }
@@ -216,10 +205,7 @@ impl Fixture {
             let environ = String::from_utf8_lossy(&environ).into_owned();
             if environ.contains("RUNNER_RUN=") && environ.contains(&state) {
                 let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-                found.push(format!(
-                    "{pid} {}",
-                    String::from_utf8_lossy(&words).replace('\0', " ")
-                ));
+                found.push(format!("{pid} {}", String::from_utf8_lossy(&words).replace('\0', " ")));
             }
         }
         found
@@ -236,13 +222,8 @@ pub fn print_line(line: &str) {
 pub fn skip(program: &str, reason: &str) {
     print_line(&format!("skipped 1: {reason}"));
     if let Some(file) = std::env::var_os("RUNNER_SKIPS") {
-        let mut file = fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(file)
-            .unwrap();
-        file.write_all(format!("{program}\t{reason}\n").as_bytes())
-            .unwrap();
+        let mut file = fs::OpenOptions::new().append(true).create(true).open(file).unwrap();
+        file.write_all(format!("{program}\t{reason}\n").as_bytes()).unwrap();
     }
 }
 
@@ -257,11 +238,7 @@ pub fn scaled_from(count: usize, ordinary: f64) -> usize {
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(ordinary);
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss
-    )]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let scaled = (count as f64 * scale).ceil() as usize;
     scaled.max(1)
 }

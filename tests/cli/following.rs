@@ -16,10 +16,7 @@ const TALKS: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\npr
 #[test]
 fn a_run_that_is_followed_shows_what_its_program_says() {
     let fixture = Fixture::with(TALKS);
-    fixture
-        .command("mkfifo", &["up.fifo", "go.fifo"])
-        .status()
-        .unwrap();
+    fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status().unwrap();
     let mut follower = fixture
         .runner(&["run", "wait", "--follow"])
         .env("TOKEN", "hunter2hunter2")
@@ -33,44 +30,30 @@ fn a_run_that_is_followed_shows_what_its_program_says() {
     while !(said.contains("\nout | first ") && said.contains("\nerr | ")) {
         assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
     }
-    assert!(
-        !said.contains("hunter2") && !said.contains('\u{1b}'),
-        "{said}"
-    );
+    assert!(!said.contains("hunter2") && !said.contains('\u{1b}'), "{said}");
     fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     out.read_to_string(&mut said).unwrap();
     assert!(follower.wait().unwrap().success());
-    assert!(
-        said.contains("\nout | last\n") && said.contains("\nout | unended\n"),
-        "{said}"
-    );
+    assert!(said.contains("\nout | last\n") && said.contains("\nout | unended\n"), "{said}");
     assert_eq!(said.matches("first").count(), 1, "{said}");
     assert!(said.contains("wait: succeeded"), "{said}");
-    let id: String = fixture
-        .store()
-        .query_row("SELECT id FROM runs", [], |row| row.get(0))
-        .unwrap();
+    let id: String =
+        fixture.store().query_row("SELECT id FROM runs", [], |row| row.get(0)).unwrap();
     let logs = fixture.run(&["runs", "logs", &id]).ends(0);
     assert!(
         logs.out.contains("--- stdout\nfirst ") && logs.out.contains("last\nunended"),
         "{logs:?}"
     );
     let again = fixture.run(&["runs", "logs", &id, "--follow"]).ends(0);
-    assert!(
-        again.out.contains("out | last\n") && !again.out.contains("---"),
-        "{again:?}"
-    );
+    assert!(again.out.contains("out | last\n") && !again.out.contains("---"), "{again:?}");
 }
 
 #[test]
 fn so_does_a_log_through_the_daemon() {
     let fixture = fixture(TALKS);
     let (daemon, id) = busy(&fixture, &[]);
-    let mut follower = fixture
-        .runner(&["runs", "logs", &id, "--follow"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut follower =
+        fixture.runner(&["runs", "logs", &id, "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(follower.stdout.take().unwrap());
     let mut said = String::new();
     while !(said.contains("out | first") && said.contains("begins")) {
@@ -79,10 +62,7 @@ fn so_does_a_log_through_the_daemon() {
     fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     out.read_to_string(&mut said).unwrap();
     assert!(follower.wait().unwrap().success());
-    assert!(
-        said.contains("out | last\n") && said.ends_with("wait: succeeded\n"),
-        "{said}"
-    );
+    assert!(said.contains("out | last\n") && said.ends_with("wait: succeeded\n"), "{said}");
     assert_eq!(said.matches("first").count(), 1, "{said}");
     daemon.signal(Signal::TERM);
     daemon.ends(0);

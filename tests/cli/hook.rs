@@ -39,10 +39,7 @@ fn passes(what: &str, said: &CommandOutput) -> bool {
             assert_eq!(decision["hookEventName"], "PreToolUse", "{what}");
             assert_eq!(decision["permissionDecision"], "deny", "{what}");
             let why = decision["permissionDecisionReason"].as_str().unwrap();
-            assert!(
-                !why.is_empty() && said.err.contains(why),
-                "{what}: {said:?}"
-            );
+            assert!(!why.is_empty() && said.err.contains(why), "{what}: {said:?}");
             assert!(!said.err.contains("panicked"), "{what}: {said:?}");
             false
         }
@@ -183,10 +180,7 @@ fn every_payload_gets_the_right_decision_and_a_well_formed_answer() {
         let passes = passes(what, &ask(&fixture, args, payload));
         *(if passes { &mut passed } else { &mut refused }) += 1;
         if passes != good {
-            wrong.push(format!(
-                "{}: {what}",
-                if passes { "passed" } else { "refused" }
-            ));
+            wrong.push(format!("{}: {what}", if passes { "passed" } else { "refused" }));
         }
     };
     let payload = |tool: &str, input: Value| {
@@ -201,44 +195,16 @@ fn every_payload_gets_the_right_decision_and_a_well_formed_answer() {
     let edits = json!([{"old_string": "a", "new_string": "/* b */"}]);
     let root = cwd.display().to_string();
     for (tool, input, good) in [
-        (
-            "Write",
-            json!({"file_path": "new/x", "content": "/etc/passwd ../x"}),
-            true,
-        ),
-        (
-            "Write",
-            json!({"file_path": format!("{root}/x"), "content": ""}),
-            true,
-        ),
-        (
-            "Edit",
-            json!({"file_path": "in/a.rs", "old_string": "a", "new_string": "b"}),
-            true,
-        ),
-        (
-            "MultiEdit",
-            json!({"file_path": "src/a.rs", "edits": edits}),
-            true,
-        ),
-        (
-            "NotebookEdit",
-            json!({"notebook_path": "n.ipynb", "new_source": "/x"}),
-            true,
-        ),
+        ("Write", json!({"file_path": "new/x", "content": "/etc/passwd ../x"}), true),
+        ("Write", json!({"file_path": format!("{root}/x"), "content": ""}), true),
+        ("Edit", json!({"file_path": "in/a.rs", "old_string": "a", "new_string": "b"}), true),
+        ("MultiEdit", json!({"file_path": "src/a.rs", "edits": edits}), true),
+        ("NotebookEdit", json!({"notebook_path": "n.ipynb", "new_source": "/x"}), true),
         ("Read", json!({"file_path": "/etc/passwd"}), true),
         ("Grep", json!({"pattern": "x", "path": "/"}), true),
         ("TodoWrite", json!({"todos": []}), true),
-        (
-            "WebFetch",
-            json!({"url": "https://example.org", "prompt": "x"}),
-            true,
-        ),
-        (
-            "mcp__files__write_file",
-            json!({"path": "src/x", "content": "/* x */"}),
-            true,
-        ),
+        ("WebFetch", json!({"url": "https://example.org", "prompt": "x"}), true),
+        ("mcp__files__write_file", json!({"path": "src/x", "content": "/* x */"}), true),
         ("Write", json!({"file_path": "../x"}), false),
         ("Write", json!({"file_path": "src/../../x"}), false),
         ("Write", json!({"file_path": "out/x"}), false),
@@ -256,81 +222,33 @@ fn every_payload_gets_the_right_decision_and_a_well_formed_answer() {
         ("Edit", json!({"file_path": ".git/config"}), false),
         ("Edit", json!({"file_path": ".Git/Config"}), false),
         ("Edit", json!({"file_path": "dreams/state.json"}), false),
-        (
-            "MultiEdit",
-            json!({"file_path": "/etc/x", "edits": edits}),
-            false,
-        ),
+        ("MultiEdit", json!({"file_path": "/etc/x", "edits": edits}), false),
         ("MultiEdit", json!({"edits": edits}), false),
-        (
-            "NotebookEdit",
-            json!({"notebook_path": "/etc/n.ipynb"}),
-            false,
-        ),
+        ("NotebookEdit", json!({"notebook_path": "/etc/n.ipynb"}), false),
         ("NotebookEdit", json!({"file_path": "n.ipynb"}), false),
         ("Bash", json!({"command": ["rm", "/x"]}), false),
         ("Bash", json!({}), false),
-        (
-            "Bash",
-            json!({"command": format!("true {}", "x ".repeat(200_000))}),
-            false,
-        ),
+        ("Bash", json!({"command": format!("true {}", "x ".repeat(200_000))}), false),
         ("PowerShell", json!({"command": "Remove-Item /x"}), false),
-        (
-            "mcp__files__write_file",
-            json!({"path": "/etc/x", "content": "x"}),
-            false,
-        ),
-        (
-            "mcp__files__move",
-            json!({"source": "src/a.rs", "destination": "/etc/x"}),
-            false,
-        ),
-        (
-            "mcp__files__batch",
-            json!({"all": [{"do": {"to": "../x"}}]}),
-            false,
-        ),
-        (
-            "mcp__mail__send",
-            json!({"to": "somebody", "text": "x"}),
-            false,
-        ),
+        ("mcp__files__write_file", json!({"path": "/etc/x", "content": "x"}), false),
+        ("mcp__files__move", json!({"source": "src/a.rs", "destination": "/etc/x"}), false),
+        ("mcp__files__batch", json!({"all": [{"do": {"to": "../x"}}]}), false),
+        ("mcp__mail__send", json!({"to": "somebody", "text": "x"}), false),
         ("mcp__sh__run", json!({"cmd": "ls", "path": "src"}), false),
         ("write", json!({"content": "x"}), false),
         ("", json!({}), false),
     ] {
-        judge(
-            &format!("{tool} {:.60}", input.to_string()),
-            &job,
-            &payload(tool, input),
-            good,
-        );
+        judge(&format!("{tool} {:.60}", input.to_string()), &job, &payload(tool, input), good);
     }
     // Tools that are declared to write nothing, and other kinds of write limits.
     let mail = payload("mcp__wiki__search", json!({"words": "x"}));
-    judge(
-        "a known server",
-        &[&job[..], &["--reads", "mcp__wiki__*"]].concat(),
-        &mail,
-        true,
-    );
-    judge(
-        "another server",
-        &[&job[..], &["--reads", "mcp__wik__*"]].concat(),
-        &mail,
-        false,
-    );
+    judge("a known server", &[&job[..], &["--reads", "mcp__wiki__*"]].concat(), &mail, true);
+    judge("another server", &[&job[..], &["--reads", "mcp__wik__*"]].concat(), &mail, false);
     let commit = payload("Bash", json!({"command": "git commit -am x"}));
     judge("a dream commits", &["--job", "dream"], &commit, false);
     let dream = payload("Write", json!({"file_path": "dreams/x"}));
     judge("a dream writes its own", &["--job", "dream"], &dream, true);
-    judge(
-        "without bounds",
-        &[],
-        &payload("Write", json!({"file_path": "a"})),
-        false,
-    );
+    judge("without bounds", &[], &payload("Write", json!({"file_path": "a"})), false);
     // Payloads that are none, or odd.
     let odd = format!(
         r#"{{"tool_input":{{"content":"x","file_path":"/etc/x"}},"cwd":{root:?},"tool_name":"Write"}}"#
@@ -338,35 +256,20 @@ fn every_payload_gets_the_right_decision_and_a_well_formed_answer() {
     judge("odd order of keys", &job, odd.as_bytes(), false);
     let odd = odd.replace("/etc/x", "x");
     judge("odd order of keys, good", &job, odd.as_bytes(), true);
-    let twice = odd.replace(
-        r#""file_path":"x""#,
-        r#""file_path":"x","file_path":"/etc/x""#,
-    );
+    let twice = odd.replace(r#""file_path":"x""#, r#""file_path":"x","file_path":"/etc/x""#);
     judge("a key twice", &job, twice.as_bytes(), false);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    let huge = payload(
-        "Write",
-        json!({"file_path": "x", "content": "x".repeat(7 << 20)}),
-    );
+    let huge = payload("Write", json!({"file_path": "x", "content": "x".repeat(7 << 20)}));
     judge("seven megabytes", &job, &huge, true);
-    let longer = payload(
-        "Write",
-        json!({"file_path": "x", "content": "x".repeat(9 << 20)}),
-    );
+    let longer = payload("Write", json!({"file_path": "x", "content": "x".repeat(9 << 20)}));
     for (what, payload) in [
         ("nothing", &b""[..]),
         ("no JSON", b"tool: Write"),
         ("half of it", &odd.as_bytes()[..odd.len() - 2]),
         ("no UTF-8", b"{\"tool_name\": \"\xff\xfe\"}"),
         ("a list", b"[]"),
-        (
-            "no cwd",
-            br#"{"tool_name":"Write","tool_input":{"file_path":"x"}}"#,
-        ),
-        (
-            "a relative cwd",
-            br#"{"tool_name":"Write","cwd":"x","tool_input":{"file_path":"x"}}"#,
-        ),
+        ("no cwd", br#"{"tool_name":"Write","tool_input":{"file_path":"x"}}"#),
+        ("a relative cwd", br#"{"tool_name":"Write","cwd":"x","tool_input":{"file_path":"x"}}"#),
         ("no input", br#"{"tool_name":"Read","cwd":"/"}"#),
         ("too deep", deep.as_bytes()),
         ("too long", &longer),

@@ -53,10 +53,7 @@ fn kills_at_random_moments_leave_no_unsettled_row() {
     let (mut landed, mut number) = (0, 0);
     while landed < kills {
         number += 1;
-        assert!(
-            number < 10 * kills + 10,
-            "only {landed} of {number} kills came in time"
-        );
+        assert!(number < 10 * kills + 10, "only {landed} of {number} kills came in time");
         fixture.write("counter", number.to_string());
         let mut run = fixture
             .runner(&["run", "make"])
@@ -86,9 +83,7 @@ fn kills_at_random_moments_leave_no_unsettled_row() {
     // A command that died before it recorded anything asked for nothing.
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), settled);
     let words = |word: &str| {
-        fixture.count(&format!(
-            "SELECT count(*) FROM runs WHERE outcome LIKE '%\"{word}\"%'"
-        ))
+        fixture.count(&format!("SELECT count(*) FROM runs WHERE outcome LIKE '%\"{word}\"%'"))
     };
     print_line(&format!(
         "kills: {number} runs, {landed} killed in flight; {} succeeded, {} lost, {} skipped; {:.0} s",
@@ -131,10 +126,7 @@ fn settle(fixture: &Fixture) {
     }
     // Both artifacts of a run, or neither.
     assert_eq!(fixture.read("out/a.txt"), fixture.read("out/b.txt"));
-    assert_eq!(
-        fixture.count("SELECT count(*) FROM reservations WHERE open"),
-        0
-    );
+    assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0);
     let staging = std::fs::read_dir(fixture.path(".runner/staging")).map_or(0, Iterator::count);
     assert_eq!(staging, 0, "staging is swept");
 }

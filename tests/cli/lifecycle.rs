@@ -60,10 +60,7 @@ fn stands(fixture: &Fixture) -> (String, u64) {
 #[test]
 fn verdicts_are_applied_once_and_what_is_unclear_is_reported() {
     let fixture = fixture("");
-    fixture
-        .run(&["board", "apply"])
-        .ends(0)
-        .expect_text("no dream yet");
+    fixture.run(&["board", "apply"]).ends(0).expect_text("no dream yet");
     dreamt(
         &fixture,
         "rem",
@@ -76,27 +73,13 @@ fn verdicts_are_applied_once_and_what_is_unclear_is_reported() {
     assert_eq!(record["entry"], "2026-06-10-1430");
     assert_eq!(record["moves"].as_array().unwrap().len(), 2, "{record}");
     assert_eq!(record["kept"].as_array().unwrap().len(), 2, "{record}");
-    assert_eq!(
-        record["unresolved"].as_array().unwrap().len(),
-        2,
-        "{record}"
-    );
-    let after = BOARD
-        .replace("TODO tables", "NEXT tables")
-        .replace("NEXT re", "TODO re");
+    assert_eq!(record["unresolved"].as_array().unwrap().len(), 2, "{record}");
+    let after = BOARD.replace("TODO tables", "NEXT tables").replace("NEXT re", "TODO re");
     assert_eq!(fixture.read("plan.org"), after);
-    fixture
-        .run(&["board", "apply"])
-        .ends(0)
-        .expect_text("applied before");
+    fixture.run(&["board", "apply"]).ends(0).expect_text("applied before");
     assert_eq!(fixture.read("plan.org"), after);
     // Another agent's entry of that name is another entry.
-    dreamt(
-        &fixture,
-        "rem/two",
-        "2026-06-10-1430",
-        "- put down: tables — offline — x",
-    );
+    dreamt(&fixture, "rem/two", "2026-06-10-1430", "- put down: tables — offline — x");
     fixture
         .run(&["board", "apply", "--agent", "two"])
         .ends(0)
@@ -106,50 +89,24 @@ fn verdicts_are_applied_once_and_what_is_unclear_is_reported() {
         .ends(1)
         .expect_text("plan.org:5: 2 tasks have the heading")
         .expect_text("\"WAITING\"");
-    fixture
-        .run(&["board", "pick"])
-        .ends(0)
-        .expect_text("picked tables");
-    fixture
-        .run(&["board", "pick"])
-        .ends(0)
-        .expect_text("is DOING already");
-    fixture
-        .run(&["board", "done", "tables - offline"])
-        .ends(0)
-        .expect_text("is DONE");
-    fixture
-        .run(&["board", "done", "twin"])
-        .ends(65)
-        .expect_text("lines 5, 6");
+    fixture.run(&["board", "pick"]).ends(0).expect_text("picked tables");
+    fixture.run(&["board", "pick"]).ends(0).expect_text("is DOING already");
+    fixture.run(&["board", "done", "tables - offline"]).ends(0).expect_text("is DONE");
+    fixture.run(&["board", "done", "twin"]).ends(65).expect_text("lines 5, 6");
     fixture.run(&["board", "add", "one more"]).ends(0);
-    fixture
-        .run(&["board", "add", "one more"])
-        .ends(65)
-        .expect_text("already");
+    fixture.run(&["board", "add", "one more"]).ends(65).expect_text("already");
     let text = fixture.read("plan.org");
     // Behind the last task; what only looks like one is none.
-    assert!(
-        text.ends_with("** DONE old\r\n** TODO one more\r\n** WAITING rain"),
-        "{text:?}"
-    );
+    assert!(text.ends_with("** DONE old\r\n** TODO one more\r\n** WAITING rain"), "{text:?}");
     let history = fixture.run(&["board", "history", "--json"]).ends(0).json();
     assert_eq!(history.as_array().unwrap().len(), 5);
     assert_eq!(history[0]["what"], "add");
-    let runs = fixture
-        .run(&["runs", "--job", "board:apply", "--json"])
-        .ends(0);
+    let runs = fixture.run(&["runs", "--job", "board:apply", "--json"]).ends(0);
     assert_eq!(runs.json().as_array().unwrap().len(), 5);
     fs::remove_file(fixture.path("plan.org")).unwrap();
-    fixture
-        .run(&["board", "apply"])
-        .ends(65)
-        .expect_text("plan.org is not there");
+    fixture.run(&["board", "apply"]).ends(65).expect_text("plan.org is not there");
     fixture.write("plan.org", b"* TODO \xff\n");
-    fixture
-        .run(&["board", "show"])
-        .ends(65)
-        .expect_text("not UTF-8");
+    fixture.run(&["board", "show"]).ends(65).expect_text("not UTF-8");
 }
 
 #[test]
@@ -159,26 +116,15 @@ fn a_board_that_is_tracked_and_edited_keeps_the_edits() {
     fixture.git(&["commit", "--quiet", "-m", "board"]);
     let edited = format!("{BOARD}\r\nwords of a person\r\n");
     fixture.write("plan.org", &edited);
-    dreamt(
-        &fixture,
-        "rem",
-        "2026-06-10-1430",
-        "- pick up: tables — offline — x",
-    );
+    dreamt(&fixture, "rem", "2026-06-10-1430", "- pick up: tables — offline — x");
     fixture.run(&["board", "apply"]).ends(0);
-    assert_eq!(
-        fixture.read("plan.org"),
-        edited.replace("TODO tables", "NEXT tables")
-    );
+    assert_eq!(fixture.read("plan.org"), edited.replace("TODO tables", "NEXT tables"));
 }
 
 #[test]
 fn a_cycle_goes_round_and_says_what_is_wrong_with_it() {
     let fixture = fixture("");
-    fixture
-        .run(&["lifecycle", "check"])
-        .ends(0)
-        .expect_text("ok");
+    fixture.run(&["lifecycle", "check"]).ends(0).expect_text("ok");
     let mut way = Vec::new();
     for _ in 0..5 {
         let (state, hits) = stands(&fixture);
@@ -189,48 +135,26 @@ fn a_cycle_goes_round_and_says_what_is_wrong_with_it() {
     assert_eq!(fixture.tree("rem").len(), 2, "one entry and its list");
     fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
     assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
-    fixture
-        .run(&["lifecycle", "goto", "sleep"])
-        .ends(2)
-        .expect_text("add, rem, plan");
-    fixture
-        .run(&["lifecycle", "history", "--limit", "2"])
-        .ends(0)
-        .expect_text("add (1 of 2)");
+    fixture.run(&["lifecycle", "goto", "sleep"]).ends(2).expect_text("add, rem, plan");
+    fixture.run(&["lifecycle", "history", "--limit", "2"]).ends(0).expect_text("add (1 of 2)");
     // A state that is there no more is never guessed.
-    fixture.write(
-        "cycle.md",
-        CYCLE
-            .replace("rem\n", "sleep\n")
-            .replace("KIND: sleep", "KIND: rem"),
-    );
     fixture
-        .run(&["lifecycle", "tick"])
-        .ends(78)
-        .expect_text("lifecycle goto");
+        .write("cycle.md", CYCLE.replace("rem\n", "sleep\n").replace("KIND: sleep", "KIND: rem"));
+    fixture.run(&["lifecycle", "tick"]).ends(78).expect_text("lifecycle goto");
     fixture.write("cycle.md", CYCLE.replace("NEXT: plan", "NEXT: plna"));
     fixture
         .run(&["lifecycle", "check"])
         .ends(78)
         .expect_text("cycle.md:10: NEXT of rem is \"plna\"")
         .expect_text("did you mean \"plan\"");
-    fixture.write(
-        "cycle.md",
-        CYCLE.replace("- REPEAT: 2", "- BACKEND: nobody"),
-    );
-    fixture
-        .run(&["lifecycle", "check"])
-        .ends(78)
-        .expect_text("there is no [backends.nobody]");
+    fixture.write("cycle.md", CYCLE.replace("- REPEAT: 2", "- BACKEND: nobody"));
+    fixture.run(&["lifecycle", "check"]).ends(78).expect_text("there is no [backends.nobody]");
 }
 
 #[test]
 fn a_gate_holds_the_place_and_counts_from_what_succeeded() {
     let fixture = fixture("");
-    fixture.write(
-        "cycle.md",
-        CYCLE.replace("- KIND: rem", "- KIND: rem\n- MIN-INTERVAL: 50m"),
-    );
+    fixture.write("cycle.md", CYCLE.replace("- KIND: rem", "- KIND: rem\n- MIN-INTERVAL: 50m"));
     let tick = |clock: &str| at(&fixture, clock, &["lifecycle", "tick"]).ends(0);
     for minute in 0..6 {
         tick(&format!("2026-06-10T10:0{minute}:00Z"));
@@ -265,13 +189,9 @@ fn a_dream_that_fails_holds_its_place_and_backs_off() {
         assert_eq!(said.contains("times in a row"), number > 0, "{said}");
     }
     assert!(!fixture.path("rem").join("manifest.json").exists());
-    tick("2026-06-10T10:30:00Z")
-        .ends(0)
-        .expect_text("gate: rem failed 3 times");
+    tick("2026-06-10T10:30:00Z").ends(0).expect_text("gate: rem failed 3 times");
     tick("2026-06-10T10:36:00Z").ends(1);
-    tick("2026-06-10T11:05:00Z")
-        .ends(0)
-        .expect_text("gate: rem failed 4 times");
+    tick("2026-06-10T11:05:00Z").ends(0).expect_text("gate: rem failed 4 times");
     let entry = serde_json::json!({
         "tale": "Nothing was done and nothing failed.", "goals": ["a", "b", "c"], "blue_sky": ["d", "e"],
         "fears": ["f", "g"], "verdicts": [{"act": "pick-up", "task": "tables — offline", "why": "w"}],
@@ -282,9 +202,7 @@ fn a_dream_that_fails_holds_its_place_and_backs_off() {
     assert_eq!(stands(&fixture), ("plan".to_owned(), 0));
     assert!(!fixture.path(".runner/failed/lifecycle.json").exists());
     // The next run begins with its verdicts.
-    tick("2026-06-10T11:10:00Z")
-        .ends(0)
-        .expect_text("TODO → NEXT: tables");
+    tick("2026-06-10T11:10:00Z").ends(0).expect_text("TODO → NEXT: tables");
     assert!(fixture.read("plan.org").contains("DOING tables — offline"));
 }
 
@@ -306,9 +224,7 @@ fn settings_of_another_program_are_read() {
         .env("WB_DREAM_MIN_INTERVAL_MS", "soon")
         .output()
         .unwrap();
-    CommandOutput::of(said)
-        .ends(78)
-        .expect_text("must be milliseconds");
+    CommandOutput::of(said).ends(78).expect_text("must be milliseconds");
 }
 
 fn runner_cycle() -> &'static str {
@@ -321,13 +237,7 @@ fn a_wake_without_a_cycle_is_followed_by_a_dream_that_cannot_fail_it() {
         "[jobs.dream]\nenabled = false\n[jobs.up]\nkind = \"wake\"\ntrigger = \"every 1h\"\nbackend = \"builtin\"\n",
     );
     fixture.write("plan.org", BOARD);
-    fixture.git(&[
-        "commit",
-        "--quiet",
-        "--allow-empty",
-        "-m",
-        "audit: all is well",
-    ]);
+    fixture.git(&["commit", "--quiet", "--allow-empty", "-m", "audit: all is well"]);
     fixture.write("rem/manifest.json", "{");
     // The night reports that the dream failed; the run before the dream keeps its outcome.
     fixture.run(&["night"]).ends(78).expect_text("up: degraded");
@@ -415,11 +325,7 @@ fn look(fixture: &Fixture) {
     );
     let way = [("add", 0), ("add", 1), ("rem", 0), ("plan", 0)];
     let (state, hits) = way[usize::try_from(published).unwrap() % way.len()];
-    assert_eq!(
-        stands(fixture),
-        (state.to_owned(), hits),
-        "after {published} steps"
-    );
+    assert_eq!(stands(fixture), (state.to_owned(), hits), "after {published} steps");
     let history = fs::read_to_string(fixture.path(".runner/board.jsonl")).unwrap_or_default();
     let mut applied: Vec<Value> = history
         .lines()
@@ -451,9 +357,7 @@ fn a_place_that_a_person_sets_while_an_agent_works_stays() {
     fixture.run(&["lifecycle", "goto", "plan"]).ends(0);
     std::io::Write::write_all(&mut writer, b"go on\n").unwrap();
     drop(writer);
-    CommandOutput::of(tick.wait_with_output().unwrap())
-        .ends(0)
-        .expect_text("next: plan");
+    CommandOutput::of(tick.wait_with_output().unwrap()).ends(0).expect_text("next: plan");
     assert_eq!(stands(&fixture), ("plan".to_owned(), 0));
 }
 
@@ -464,12 +368,8 @@ fn two_agents_share_a_project_for_a_week() {
         "[jobs.other]\nkind = \"lifecycle\"\ntrigger = \"every 6h\"\ncycle = \"cycle.md\"\nagent = \"two\"\n",
     );
     // Its schedule counts from the week's own beginning.
-    at(
-        &fixture,
-        "2026-06-01T00:00:00Z",
-        &["config", "set", "jobs.lifecycle.trigger", "every 6h"],
-    )
-    .ends(0);
+    at(&fixture, "2026-06-01T00:00:00Z", &["config", "set", "jobs.lifecycle.trigger", "every 6h"])
+        .ends(0);
     fixture.write("plan.org", "* TODO first\n");
     let began = Instant::now();
     let mut ticks = 0;
@@ -492,10 +392,8 @@ fn two_agents_share_a_project_for_a_week() {
         let list: Value =
             serde_json::from_str(&fixture.read(&format!("{folder}/manifest.json"))).unwrap();
         let entries = list["entries"].as_array().unwrap().len();
-        let reported = fixture
-            .run(&["lifecycle", "show", "--agent", agent, "--json"])
-            .ends(0)
-            .json();
+        let reported =
+            fixture.run(&["lifecycle", "show", "--agent", agent, "--json"]).ends(0).json();
         print_line(&format!(
             "agent {agent:?}: {entries} entries in a week, now {}",
             reported["position"]
@@ -507,8 +405,5 @@ fn two_agents_share_a_project_for_a_week() {
             .count("SELECT count(*) FROM runs WHERE outcome ->> 'outcome' IN ('failed', 'lost')"),
         0
     );
-    print_line(&format!(
-        "two agents: {ticks} ticks, {:.0} s",
-        began.elapsed().as_secs_f64()
-    ));
+    print_line(&format!("two agents: {ticks} ticks, {:.0} s", began.elapsed().as_secs_f64()));
 }

@@ -12,46 +12,28 @@ fn waiting() -> Fixture {
     let fixture = Fixture::with(
         "[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> began; echo up > up.fifo; read word < go.fifo; echo done > finished\"]\n",
     );
-    fixture
-        .command("mkfifo", &["up.fifo", "go.fifo"])
-        .status()
-        .unwrap();
+    fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status().unwrap();
     fixture
 }
 
 fn holder(fixture: &Fixture) -> u32 {
     let owner: String = fixture
         .store()
-        .query_row(
-            "SELECT owner FROM runs WHERE state = 'running'",
-            [],
-            |row| row.get(0),
-        )
+        .query_row("SELECT owner FROM runs WHERE state = 'running'", [], |row| row.get(0))
         .unwrap();
     let owner: serde_json::Value = serde_json::from_str(&owner).unwrap();
     u32::try_from(owner["pid"].as_u64().unwrap()).unwrap()
 }
 
 fn kill(pid: u32) {
-    kill_process(
-        Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(),
-        Signal::KILL,
-    )
-    .unwrap();
+    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
 #[test]
 fn further_runs_say_who_holds_the_lock() {
     let fixture = waiting();
-    let mut first = fixture
-        .runner(&["run", "wait"])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    assert_eq!(
-        std::fs::read_to_string(fixture.path("up.fifo")).unwrap(),
-        "up\n"
-    );
+    let mut first = fixture.runner(&["run", "wait"]).stdout(Stdio::null()).spawn().unwrap();
+    assert_eq!(std::fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     let pid = holder(&fixture);
     let (others, began) = (scaled(199), Instant::now());
     let mut left = others;
@@ -60,11 +42,7 @@ fn further_runs_say_who_holds_the_lock() {
         let children: Vec<_> = (0..batch)
             .map(|_| {
                 let mut command = fixture.runner(&["run", "wait"]);
-                command
-                    .stdout(Stdio::piped())
-                    .stderr(Stdio::piped())
-                    .spawn()
-                    .unwrap()
+                command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
             })
             .collect();
         for child in children {
@@ -84,10 +62,7 @@ fn further_runs_say_who_holds_the_lock() {
     let skipped =
         fixture.count("SELECT count(*) FROM occurrences WHERE outcome LIKE '%\"skipped\"%'");
     assert_eq!(skipped, i64::try_from(others).unwrap());
-    assert_eq!(
-        fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"),
-        0
-    );
+    assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"), 0);
 }
 
 #[test]
@@ -99,10 +74,7 @@ fn a_killed_holder_neither_blocks_nor_doubles_the_next() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    assert_eq!(
-        std::fs::read_to_string(fixture.path("up.fifo")).unwrap(),
-        "up\n"
-    );
+    assert_eq!(std::fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     let pid = holder(&fixture);
     kill(first.id());
     first.wait().unwrap();
@@ -110,63 +82,32 @@ fn a_killed_holder_neither_blocks_nor_doubles_the_next() {
     assert!(ended_within(pid, Duration::from_secs(10)));
     // The program that it had started waits on. The next run settles it first: its budget comes
     // back, and there are never two at once.
-    let mut second = fixture
-        .runner(&["run", "wait"])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    assert_eq!(
-        std::fs::read_to_string(fixture.path("up.fifo")).unwrap(),
-        "up\n"
-    );
+    let mut second = fixture.runner(&["run", "wait"]).stdout(Stdio::null()).spawn().unwrap();
+    assert_eq!(std::fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     assert!(second.wait().unwrap().success());
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 2);
-    assert_eq!(
-        fixture.count("SELECT count(*) FROM runs WHERE outcome LIKE '%\"lost\"%'"),
-        1
-    );
+    assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE outcome LIKE '%\"lost\"%'"), 1);
     assert_eq!(fixture.read("began"), "x\nx\n");
     assert_eq!(fixture.survivors(), Vec::<String>::new());
-    assert!(
-        fixture
-            .path(".runner")
-            .join("failed/wait.json")
-            .symlink_metadata()
-            .is_err()
-    );
+    assert!(fixture.path(".runner").join("failed/wait.json").symlink_metadata().is_err());
 }
 
 #[test]
 fn a_run_that_another_process_began_is_left_to_it() {
     let fixture = waiting();
-    let mut first = fixture
-        .runner(&["run", "wait"])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    assert_eq!(
-        std::fs::read_to_string(fixture.path("up.fifo")).unwrap(),
-        "up\n"
-    );
+    let mut first = fixture.runner(&["run", "wait"]).stdout(Stdio::null()).spawn().unwrap();
+    assert_eq!(std::fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     let run: String = fixture
         .store()
-        .query_row("SELECT id FROM runs WHERE state = 'running'", [], |row| {
-            row.get(0)
-        })
+        .query_row("SELECT id FROM runs WHERE state = 'running'", [], |row| row.get(0))
         .unwrap();
     // This corresponds to a tick that adopted the run just before it began.
     fixture.run(&["execute", &run]).ends(0);
-    assert_eq!(
-        fixture.count("SELECT count(*) FROM runs WHERE state = 'running'"),
-        1
-    );
+    assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state = 'running'"), 1);
     std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     assert!(first.wait().unwrap().success());
-    assert_eq!(
-        fixture.run(&["runs", "--json"]).json()[0]["outcome"],
-        "succeeded"
-    );
+    assert_eq!(fixture.run(&["runs", "--json"]).json()[0]["outcome"], "succeeded");
 }
 
 #[test]
@@ -178,10 +119,7 @@ fn the_starter_settles_a_run_whose_process_is_killed() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    assert_eq!(
-        std::fs::read_to_string(fixture.path("up.fifo")).unwrap(),
-        "up\n"
-    );
+    assert_eq!(std::fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     kill(holder(&fixture));
     CommandOutput::of(first.wait_with_output().unwrap())
         .ends(1)

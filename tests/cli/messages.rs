@@ -18,9 +18,7 @@ fn what_is_not_there_is_said_so() {
         "[backends.far]\ntype = \"ollama\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1\"\n",
     );
     std::fs::remove_dir_all(fixture.path(".runner/curator")).unwrap();
-    plain(fixture.run(&["curator", "status"]))
-        .ends(0)
-        .expect_text("/docs: it is not there");
+    plain(fixture.run(&["curator", "status"])).ends(0).expect_text("/docs: it is not there");
     plain(fixture.run(&["curator", "diagnose"])).ends(1);
     plain(fixture.run(&["backends", "check", "far"])).ends(69);
     plain(fixture.run(&["backends", "list"])).ends(0);
@@ -31,13 +29,7 @@ fn what_is_not_there_is_said_so() {
     // A path that was named is not made by another night.
     for args in [
         &["overnight", "report", "--from", "/nowhere"][..],
-        &[
-            "overnight",
-            "report",
-            "--from",
-            "/nowhere/at/all",
-            "--validate",
-        ],
+        &["overnight", "report", "--from", "/nowhere/at/all", "--validate"],
     ] {
         let said = plain(fixture.run(args)).ends(65).expect_text("/nowhere");
         assert!(said.err.contains("it is not there"), "{said:?}");
@@ -58,10 +50,7 @@ fn what_is_not_there_is_said_so() {
 fn a_night_in_which_nothing_is_due_is_none() {
     let fixture = Fixture::with("[jobs.dream]\nenabled = false\n");
     for _ in 0..2 {
-        let said = fixture
-            .run(&["night"])
-            .ends(0)
-            .expect_text("nothing is due");
+        let said = fixture.run(&["night"]).ends(0).expect_text("nothing is due");
         assert!(!said.err.contains("could not"), "{said:?}");
     }
     let reported = fixture.run(&["night", "--json"]).ends(0).json();

@@ -9,13 +9,7 @@ const TWO: &str = "[jobs.a]\nkind = \"command\"\nprogram = \"true\"\n[jobs.b]\nk
 fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
     let path = fixture.root().join("clock");
     fs::write(&path, clock).unwrap();
-    CommandOutput::of(
-        fixture
-            .runner(args)
-            .env("RUNNER_TEST_CLOCK", &path)
-            .output()
-            .unwrap(),
-    )
+    CommandOutput::of(fixture.runner(args).env("RUNNER_TEST_CLOCK", &path).output().unwrap())
 }
 
 /// Creates a project whose notes are older than any quiet period.
@@ -24,10 +18,7 @@ fn old(toml: &str) -> Fixture {
     at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
     fixture.configure(toml);
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
-    fixture
-        .command("touch", &["-d", "2026-11-20T00:00:00Z", "ideas/note.md"])
-        .status()
-        .unwrap();
+    fixture.command("touch", &["-d", "2026-11-20T00:00:00Z", "ideas/note.md"]).status().unwrap();
     at(&fixture, "2026-11-21T20:00:00Z", &["tick"]).ends(0);
     fixture
 }
@@ -35,35 +26,16 @@ fn old(toml: &str) -> Fixture {
 #[test]
 fn jobs_of_one_night_do_not_starve_each_other() {
     let fixture = old(TWO);
-    let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"])
-        .ends(0)
-        .json();
+    let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"]).ends(0).json();
     let mut ends: Vec<String> = reported["started"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|run| {
-            format!(
-                "{} {}",
-                run["job"].as_str().unwrap(),
-                run["outcome"].as_str().unwrap()
-            )
-        })
+        .map(|run| format!("{} {}", run["job"].as_str().unwrap(), run["outcome"].as_str().unwrap()))
         .collect();
     ends.sort();
-    assert_eq!(
-        ends,
-        [
-            "a succeeded",
-            "b succeeded",
-            "dream succeeded",
-            "report succeeded"
-        ]
-    );
-    assert_eq!(
-        fixture.count("SELECT coalesce(sum(tokens), 0) FROM accounts"),
-        0
-    );
+    assert_eq!(ends, ["a succeeded", "b succeeded", "dream succeeded", "report succeeded"]);
+    assert_eq!(fixture.count("SELECT coalesce(sum(tokens), 0) FROM accounts"), 0);
 }
 
 #[test]
@@ -71,17 +43,9 @@ fn a_night_that_is_caught_up_is_reported_after_its_jobs() {
     let fixture = old(TWO);
     at(&fixture, "2026-11-23T12:00:00Z", &["tick"]).ends(0);
     let report = fixture.read(".runner/reports/2026-11-23/report.md");
-    assert!(
-        report.contains("3 succeeded") && !report.contains("unfinished"),
-        "{report}"
-    );
-    assert!(
-        report.contains("## Missed") && report.contains("nothing was running"),
-        "{report}"
-    );
-    at(&fixture, "2026-11-23T12:05:00Z", &["status"])
-        .ends(0)
-        .expect_text("missed");
+    assert!(report.contains("3 succeeded") && !report.contains("unfinished"), "{report}");
+    assert!(report.contains("## Missed") && report.contains("nothing was running"), "{report}");
+    at(&fixture, "2026-11-23T12:05:00Z", &["status"]).ends(0).expect_text("missed");
 }
 
 #[test]
@@ -90,29 +54,14 @@ fn a_model_that_states_no_usage_is_charged_what_was_reserved_for_one_call() {
         "[backends.mine]\ntype = \"command\"\nprogram = \"echo\"\nargs = [\"\\\"yes\\\"\"]\n\
          [jobs.ask]\nkind = \"prompt\"\nprompt = \"?\"\nto = \"notes/{date}.md\"\nbackend = \"mine\"\n",
     );
-    let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"])
-        .ends(0)
-        .json();
-    assert_eq!(
-        reported["started"].as_array().unwrap().len(),
-        3,
-        "{reported}"
-    );
+    let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"]).ends(0).json();
+    assert_eq!(reported["started"].as_array().unwrap().len(), 3, "{reported}");
     assert_eq!(fixture.read("notes/2026-11-22.md"), "yes\n");
     let report = fixture.read(".runner/reports/2026-11-22/report.md");
-    assert!(
-        report.contains("usage of 1 model call not stated"),
-        "{report}"
-    );
+    assert!(report.contains("usage of 1 model call not stated"), "{report}");
     // A tenth of a run's default dollar and of its tokens: one of ten calls.
-    assert_eq!(
-        fixture.count("SELECT max(micros) FROM accounts WHERE level = 'night'"),
-        100_000
-    );
-    assert_eq!(
-        fixture.count("SELECT max(tokens) FROM accounts WHERE level = 'night'"),
-        100_000
-    );
+    assert_eq!(fixture.count("SELECT max(micros) FROM accounts WHERE level = 'night'"), 100_000);
+    assert_eq!(fixture.count("SELECT max(tokens) FROM accounts WHERE level = 'night'"), 100_000);
 }
 
 #[test]
@@ -136,11 +85,7 @@ fn a_cancelled_night_is_over_and_reported() {
          args = [\"-c\", \"echo up > up.fifo; exec sleep 1000\"]\n[jobs.b]\nkind = \"command\"\nprogram = \"touch\"\nargs = [\"b-ran\"]\n",
     );
     fixture.command("mkfifo", &["up.fifo"]).status().unwrap();
-    let night = fixture
-        .runner(&["night"])
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
+    let night = fixture.runner(&["night"]).stdout(std::process::Stdio::null()).spawn().unwrap();
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     let pid = rustix::process::Pid::from_child(&night);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -148,13 +93,8 @@ fn a_cancelled_night_is_over_and_reported() {
     fixture.run(&["tick"]).ends(0);
     assert!(!fixture.path("b-ran").exists());
     fixture.run(&["report"]).ends(0).expect_text("2 cancelled");
-    assert_eq!(
-        fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"),
-        0
-    );
-    let reports = fs::read_dir(fixture.path(".runner/reports"))
-        .unwrap()
-        .count();
+    assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"), 0);
+    let reports = fs::read_dir(fixture.path(".runner/reports")).unwrap().count();
     assert_eq!(reports, 1);
 }
 
@@ -162,61 +102,28 @@ fn a_cancelled_night_is_over_and_reported() {
 fn a_clock_that_was_set_back_does_not_silence_a_job() {
     let fixture = old("");
     at(&fixture, "2036-01-01T00:00:00Z", &["tick", "--quiet"]);
-    at(&fixture, "2026-11-22T00:00:00Z", &["tick"])
-        .ends(1)
-        .expect_text("set back");
-    at(&fixture, "2026-11-22T00:00:00Z", &["status"])
-        .ends(0)
-        .expect_text("2026-11-22 02:30");
+    at(&fixture, "2026-11-22T00:00:00Z", &["tick"]).ends(1).expect_text("set back");
+    at(&fixture, "2026-11-22T00:00:00Z", &["status"]).ends(0).expect_text("2026-11-22 02:30");
     at(&fixture, "2026-11-22T00:01:00Z", &["tick"]).ends(0);
 }
 
 #[test]
 fn an_idea_saved_a_moment_ago_defers_a_pass_of_a_clock_and_not_of_a_person() {
     let fixture = old("");
-    fixture
-        .command("touch", &["-d", "2026-11-22T02:28:00Z", "ideas/note.md"])
-        .status()
-        .unwrap();
-    let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"])
-        .ends(0)
-        .json();
+    fixture.command("touch", &["-d", "2026-11-22T02:28:00Z", "ideas/note.md"]).status().unwrap();
+    let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"]).ends(0).json();
     let outcome = reported["started"][0]["outcome"].as_str().unwrap();
-    assert!(
-        outcome.starts_with("deferred until 2026-11-22T02:33:00Z"),
-        "{outcome}"
-    );
-    assert!(
-        outcome.contains("ideas/note.md (just changed)"),
-        "{outcome}"
-    );
+    assert!(outcome.starts_with("deferred until 2026-11-22T02:33:00Z"), "{outcome}");
+    assert!(outcome.contains("ideas/note.md (just changed)"), "{outcome}");
     // Its time comes; the night is reported only then.
     assert!(!fixture.path(".runner/reports").exists());
-    let reported = at(&fixture, "2026-11-22T02:33:00Z", &["tick", "--json"])
-        .ends(0)
-        .json();
-    assert_eq!(
-        reported["started"].as_array().unwrap().len(),
-        2,
-        "{reported}"
-    );
-    assert!(
-        fixture
-            .read(".runner/reports/2026-11-22/report.md")
-            .contains("1 succeeded")
-    );
-    fixture
-        .command("touch", &["-d", "2026-11-22T02:40:00Z", "ideas/note.md"])
-        .status()
-        .unwrap();
+    let reported = at(&fixture, "2026-11-22T02:33:00Z", &["tick", "--json"]).ends(0).json();
+    assert_eq!(reported["started"].as_array().unwrap().len(), 2, "{reported}");
+    assert!(fixture.read(".runner/reports/2026-11-22/report.md").contains("1 succeeded"));
+    fixture.command("touch", &["-d", "2026-11-22T02:40:00Z", "ideas/note.md"]).status().unwrap();
     fixture.write("ideas/new.md", "Perhaps a shorter one still?\n");
-    fixture
-        .command("touch", &["-d", "2026-11-22T02:40:00Z", "ideas/new.md"])
-        .status()
-        .unwrap();
-    at(&fixture, "2026-11-22T02:41:00Z", &["dream", "run"])
-        .ends(0)
-        .expect_text("succeeded");
+    fixture.command("touch", &["-d", "2026-11-22T02:40:00Z", "ideas/new.md"]).status().unwrap();
+    at(&fixture, "2026-11-22T02:41:00Z", &["dream", "run"]).ends(0).expect_text("succeeded");
 }
 
 #[test]
@@ -234,11 +141,7 @@ fn a_request_that_the_budget_cannot_cover_is_never_made() {
             .expect_text("budget of run");
         assert!(!fixture.path("notes/a.md").exists());
         let found = std::process::Command::new("find")
-            .args([
-                fixture.root().as_os_str(),
-                "-name".as_ref(),
-                "asked".as_ref(),
-            ])
+            .args([fixture.root().as_os_str(), "-name".as_ref(), "asked".as_ref()])
             .output()
             .unwrap();
         assert!(found.stdout.is_empty(), "{budget}: the program was run");

@@ -20,10 +20,7 @@ fn processes(fixture: &Fixture) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
-        if environ
-            .split(|byte| *byte == 0)
-            .any(|it| it == root.as_bytes())
-        {
+        if environ.split(|byte| *byte == 0).any(|it| it == root.as_bytes()) {
             found.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
@@ -34,9 +31,7 @@ fn newest(fixture: &Fixture) -> Option<String> {
     let found =
         fixture
             .store()
-            .query_row("SELECT id FROM runs ORDER BY id DESC LIMIT 1", [], |row| {
-                row.get(0)
-            });
+            .query_row("SELECT id FROM runs ORDER BY id DESC LIMIT 1", [], |row| row.get(0));
     found.ok()
 }
 
@@ -59,9 +54,7 @@ fn an_hour_of_minutes_has_sixty_runs_however_many_tick() {
             .spawn()
             .unwrap();
         let reported = (minute % 2 == 0).then(|| daemon.tick());
-        let tick = CommandOutput::of(tick.wait_with_output().unwrap())
-            .ends(0)
-            .json();
+        let tick = CommandOutput::of(tick.wait_with_output().unwrap()).ends(0).json();
         let reported = reported.unwrap_or_else(|| daemon.tick());
         daemon.wait_for_text("the wall clock was set forward");
         let (served, started) = (&reported["started"], &tick["started"]);
@@ -71,10 +64,7 @@ fn an_hour_of_minutes_has_sixty_runs_however_many_tick() {
         );
         // The daemon's own pace may have been faster than both.
         let all = served.as_array().unwrap().len() + started.as_array().unwrap().len();
-        assert!(
-            all <= usize::from(second == 0),
-            "{now}: {reported} and {tick}"
-        );
+        assert!(all <= usize::from(second == 0), "{now}: {reported} and {tick}");
         by_hand += started.as_array().unwrap().len();
         if second == 0 {
             over(&fixture, &newest(&fixture).unwrap());
@@ -129,11 +119,7 @@ fn one_that_is_due_while_an_earlier_one_runs_is_skipped() {
         format!("an earlier one is not over: run {first}, due 2026-11-21T20:01:00Z, is running");
     assert_eq!(found[1].1, why);
     daemon.tick();
-    assert_eq!(
-        runs(&fixture, "wait"),
-        found,
-        "the skipped one is not made up for"
-    );
+    assert_eq!(runs(&fixture, "wait"), found, "the skipped one is not made up for");
 }
 
 #[test]
@@ -145,10 +131,7 @@ fn one_that_is_due_while_an_earlier_one_runs_waits_its_turn() {
         daemon.tick();
     }
     let words = |fixture: &Fixture| -> Vec<String> {
-        runs(fixture, "wait")
-            .into_iter()
-            .map(|(word, _)| word)
-            .collect()
+        runs(fixture, "wait").into_iter().map(|(word, _)| word).collect()
     };
     assert_eq!(words(&fixture), ["running", "queued", "queued"]);
     for _ in 0..2 {
@@ -169,11 +152,7 @@ fn one_that_is_due_replaces_an_earlier_one_that_runs() {
     let (mut daemon, first) = busy(&fixture, &[]);
     at(&fixture, "2026-11-21T20:02:00Z");
     let reported = daemon.tick();
-    assert_eq!(
-        reported["started"],
-        serde_json::json!([]),
-        "not beside each other"
-    );
+    assert_eq!(reported["started"], serde_json::json!([]), "not beside each other");
     // At once, not at some later tick.
     let began = Instant::now();
     daemon.wait_for_text("wait: cancelled");
@@ -202,11 +181,7 @@ fn jobs_follow_another_by_how_it_ends() {
     at(&fixture, "2026-11-21T20:01:00Z");
     run(&fixture, &["tick"]).ends(0);
     for job in ["first", "well", "further", "always"] {
-        assert_eq!(
-            runs(&fixture, job),
-            [("succeeded".to_owned(), String::new())],
-            "{job}"
-        );
+        assert_eq!(runs(&fixture, job), [("succeeded".to_owned(), String::new())], "{job}");
     }
     run(&fixture, &["tick"]).ends(0);
     fixture.write("broken", "");
@@ -219,20 +194,11 @@ fn jobs_follow_another_by_how_it_ends() {
     };
     assert_eq!(last("first").0, "failed");
     let (word, why) = last("well");
-    assert!(
-        word == "skipped" && why.starts_with("first ended as failed"),
-        "{word}: {why}"
-    );
+    assert!(word == "skipped" && why.starts_with("first ended as failed"), "{word}: {why}");
     let (word, why) = last("further");
-    assert!(
-        word == "skipped" && why.starts_with("well ended as skipped"),
-        "{word}: {why}"
-    );
+    assert!(word == "skipped" && why.starts_with("well ended as skipped"), "{word}: {why}");
     assert_eq!(last("always").0, "succeeded");
-    assert_eq!(
-        fixture.count("SELECT count(*) FROM occurrences WHERE origin = 'event'"),
-        6
-    );
+    assert_eq!(fixture.count("SELECT count(*) FROM occurrences WHERE origin = 'event'"), 6);
     let open = "SELECT count(*) FROM occurrences WHERE settled IS NULL";
     assert_eq!(fixture.count(open), 0);
     // All runs of one minute finish at the same clock time, within one tick.

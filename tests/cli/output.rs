@@ -7,9 +7,7 @@ use crate::fixture::Fixture;
 
 /// Compares with a kept file; `RUNNER_UPDATE_SNAPSHOTS=1` writes it instead.
 pub fn snapshot(name: &str, found: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/snapshots")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
     if std::env::var_os("RUNNER_UPDATE_SNAPSHOTS").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, found).unwrap();
@@ -30,10 +28,7 @@ fn words<'p>(page: &'p str, pages: &[String]) -> Vec<&'p str> {
     let name = page.trim_end_matches(".1");
     let mut words = Vec::new();
     let mut begin = "runner-".len();
-    let ends = name
-        .match_indices('-')
-        .map(|(at, _)| at)
-        .chain([name.len()]);
+    let ends = name.match_indices('-').map(|(at, _)| at).chain([name.len()]);
     for end in ends.filter(|end| *end >= "runner-".len()) {
         if pages.contains(&format!("{}.1", &name[..end])) {
             words.push(&name[begin..end]);
@@ -67,17 +62,10 @@ fn the_help_is_the_reference() {
 #[test]
 fn status_says_what_there_is() {
     let fixture = Fixture::new();
-    fixture
-        .run(&["status"])
-        .ends(0)
-        .expect_text("no project yet");
+    fixture.run(&["status"]).ends(0).expect_text("no project yet");
     assert!(!fixture.state().exists(), "looking makes nothing");
     fixture.run(&["init"]).ends(0);
-    fixture
-        .run(&["status"])
-        .ends(0)
-        .expect_text("none yet")
-        .expect_text("dream at");
+    fixture.run(&["status"]).ends(0).expect_text("none yet").expect_text("dream at");
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
     fixture.run(&["night"]).ends(0);
     let status = fixture.run(&["status", "--json"]).ends(0).json();
@@ -85,11 +73,7 @@ fn status_says_what_there_is() {
     assert_eq!(project["last_night"]["worst"], "succeeded");
     assert_eq!(project["trouble"], serde_json::Value::Null);
     fs::remove_dir_all(fixture.path(".runner/reports")).unwrap();
-    fixture
-        .run(&["status"])
-        .ends(0)
-        .expect_text("TROUBLE")
-        .expect_text("has no report");
+    fixture.run(&["status"]).ends(0).expect_text("TROUBLE").expect_text("has no report");
     fixture.run(&["report"]).ends(0).expect_text("# Night");
 }
 
@@ -98,11 +82,7 @@ fn tick_at(fixture: &Fixture, at: &str) -> crate::fixture::CommandOutput {
     let clock = fixture.root().join("clock");
     fs::write(&clock, at).unwrap();
     crate::fixture::CommandOutput::of(
-        fixture
-            .runner(&["tick", "--json"])
-            .env("RUNNER_TEST_CLOCK", &clock)
-            .output()
-            .unwrap(),
+        fixture.runner(&["tick", "--json"]).env("RUNNER_TEST_CLOCK", &clock).output().unwrap(),
     )
 }
 
@@ -111,18 +91,11 @@ fn a_tick_runs_the_night_once_and_reports_it() {
     let fixture = Fixture::new();
     let clock = fixture.root().join("clock");
     fs::write(&clock, "2026-11-21T20:00:00Z").unwrap();
-    let init = fixture
-        .runner(&["init"])
-        .env("RUNNER_TEST_CLOCK", &clock)
-        .output()
-        .unwrap();
+    let init = fixture.runner(&["init"]).env("RUNNER_TEST_CLOCK", &clock).output().unwrap();
     assert!(init.status.success());
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
     // Older than the quiet minutes, or the pass would be deferred.
-    fixture
-        .command("touch", &["-d", "2026-11-20T00:00:00Z", "ideas/note.md"])
-        .status()
-        .unwrap();
+    fixture.command("touch", &["-d", "2026-11-20T00:00:00Z", "ideas/note.md"]).status().unwrap();
     assert!(
         tick_at(&fixture, "2026-11-22T02:29:59Z").ends(0).json()["started"]
             .as_array()
@@ -137,11 +110,7 @@ fn a_tick_runs_the_night_once_and_reports_it() {
         .map(|run| run["job"].as_str().unwrap())
         .collect();
     assert_eq!(jobs, ["dream", "report"], "{reported}");
-    assert!(
-        fixture
-            .path(".runner/reports/2026-11-22/report.md")
-            .is_file()
-    );
+    assert!(fixture.path(".runner/reports/2026-11-22/report.md").is_file());
     assert!(
         tick_at(&fixture, "2026-11-22T02:31:00Z").ends(0).json()["started"]
             .as_array()
@@ -167,9 +136,7 @@ fn two_ticks_at_once_start_nothing_twice() {
     at("2026-11-21T20:00:00Z");
     let tick = || {
         let mut command = fixture.runner(&["tick", "--json"]);
-        command
-            .env("RUNNER_TEST_CLOCK", &clock)
-            .stdout(std::process::Stdio::piped());
+        command.env("RUNNER_TEST_CLOCK", &clock).stdout(std::process::Stdio::piped());
         command.spawn().unwrap()
     };
     tick().wait_with_output().unwrap();

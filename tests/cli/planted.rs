@@ -86,9 +86,7 @@ const COMMANDS: [&[&str]; 17] = [
 
 fn gits() -> Vec<PathBuf> {
     let all = ["/usr/local/bin", "/usr/bin"].map(PathBuf::from);
-    all.into_iter()
-        .filter(|folder| folder.join("git").is_file())
-        .collect()
+    all.into_iter().filter(|folder| folder.join("git").is_file()).collect()
 }
 
 #[test]
@@ -109,10 +107,7 @@ fn no_command_starts_a_planted_program() {
         fixture.write("agent.sh", AGENT);
         fixture.write("ideas/a.md", "# Share the cache\n\nBetween workers.\n");
         fixture.write("plan.org", "* Plan\n** TODO Share the cache\n");
-        fixture.write(
-            ".agents/learnings/a.md",
-            "---\nid: a\n---\n# A\n\nPin versions.\n",
-        );
+        fixture.write(".agents/learnings/a.md", "---\nid: a\n---\n# A\n\nPin versions.\n");
         let toml = fixture.read("runner.toml").replace("CANARY", canary);
         fixture.write("runner.toml", toml);
         fixture.run(&["run", "plant"]);
@@ -127,11 +122,8 @@ fn no_command_starts_a_planted_program() {
         let _ = fs::remove_file(&effect);
         for args in COMMANDS {
             fixture.write("README.md", format!("touched before {args:?}\n"));
-            let path = format!(
-                "{}/bin:bin:{}:/usr/bin:/bin",
-                fixture.project().display(),
-                git.display()
-            );
+            let path =
+                format!("{}/bin:bin:{}:/usr/bin:/bin", fixture.project().display(), git.display());
             let _ = fixture.runner(args).env("PATH", path).output().unwrap();
             let said = fs::read_to_string(&effect).unwrap_or_default();
             assert_eq!(said, "", "{args:?} with {}", git.display());
@@ -141,7 +133,5 @@ fn no_command_starts_a_planted_program() {
         let _ = fixture.command("git", &["status"]).output();
         assert!(Path::new(&effect).exists(), "the trap does not work");
     }
-    crate::fixture::print_line(&format!(
-        "{chains} commands after an agent planted programs"
-    ));
+    crate::fixture::print_line(&format!("{chains} commands after an agent planted programs"));
 }

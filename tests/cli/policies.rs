@@ -7,13 +7,7 @@ use crate::fixture::{CommandOutput, Fixture};
 fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
     let path = fixture.root().join("clock");
     fs::write(&path, clock).unwrap();
-    CommandOutput::of(
-        fixture
-            .runner(args)
-            .env("RUNNER_TEST_CLOCK", &path)
-            .output()
-            .unwrap(),
-    )
+    CommandOutput::of(fixture.runner(args).env("RUNNER_TEST_CLOCK", &path).output().unwrap())
 }
 
 /// Creates a fixture with one scheduled job, known since noon.
@@ -56,14 +50,9 @@ fn quiet_hours_make_a_clock_wait_and_not_a_person() {
     assert!(started(&fixture, "2026-11-22T11:59:00Z").is_empty());
     let found = started(&fixture, "2026-11-22T12:00:00Z");
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(
-        found[0].starts_with("deferred until 2026-11-22T17:00:00Z"),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("deferred until 2026-11-22T17:00:00Z"), "{found:?}");
     assert!(found[0].contains("quiet hours"), "{found:?}");
-    at(&fixture, "2026-11-22T12:01:00Z", &["run", "tidy"])
-        .ends(0)
-        .expect_text("succeeded");
+    at(&fixture, "2026-11-22T12:01:00Z", &["run", "tidy"]).ends(0).expect_text("succeeded");
     assert!(started(&fixture, "2026-11-22T16:50:00Z").is_empty());
     assert_eq!(started(&fixture, "2026-11-22T17:00:00Z"), ["succeeded"]);
     assert!(started(&fixture, "2026-11-22T17:00:01Z").is_empty());
@@ -80,9 +69,7 @@ fn what_ran_a_short_while_ago_is_skipped_by_clocks() {
         assert_eq!(found, [why]);
     }
     // A manual run is one too.
-    at(&fixture, "2026-11-21T12:50:00Z", &["run", "tidy"])
-        .ends(0)
-        .expect_text("succeeded");
+    at(&fixture, "2026-11-21T12:50:00Z", &["run", "tidy"]).ends(0).expect_text("succeeded");
     assert!(started(&fixture, "2026-11-21T13:15:00Z")[0].contains("it ran 25m ago"));
     assert!(started(&fixture, "2026-11-21T13:30:00Z")[0].starts_with("skipped"));
     assert!(started(&fixture, "2026-11-21T13:45:00Z")[0].starts_with("skipped"));
@@ -106,13 +93,8 @@ fn a_start_deadline_that_passed_is_a_skip() {
         tidy("trigger = \"daily 02:30\"\nzone = \"UTC\"\nstart_within = \"2h\"\nstagger = \"0s\"");
     assert_eq!(started(&fixture, "2026-11-22T04:00:00Z"), ["succeeded"]);
     assert!(started(&fixture, "2026-11-23T08:00:00Z").is_empty());
-    newest(
-        &fixture,
-        "its start deadline passed at 2026-11-23T04:30:00Z",
-    );
-    at(&fixture, "2026-11-23T08:01:00Z", &["run", "tidy"])
-        .ends(0)
-        .expect_text("succeeded");
+    newest(&fixture, "its start deadline passed at 2026-11-23T04:30:00Z");
+    at(&fixture, "2026-11-23T08:01:00Z", &["run", "tidy"]).ends(0).expect_text("succeeded");
 }
 
 #[test]
@@ -122,8 +104,5 @@ fn quiet_hours_may_outlast_the_start_deadline() {
     );
     assert!(started(&fixture, "2026-11-21T13:00:00Z")[0].starts_with("deferred until"));
     assert!(started(&fixture, "2026-11-21T18:00:00Z").is_empty());
-    newest(
-        &fixture,
-        "its start deadline passed at 2026-11-21T15:00:00Z",
-    );
+    newest(&fixture, "its start deadline passed at 2026-11-21T15:00:00Z");
 }

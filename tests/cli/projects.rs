@@ -25,12 +25,7 @@ fn at(fixture: &Fixture, folder: &Path, args: &[&str]) -> CommandOutput {
 
 fn copy(fixture: &Fixture, to: &str) -> PathBuf {
     let to = fixture.root().join(to);
-    let done = fixture
-        .command("cp", &["-a"])
-        .arg(fixture.project())
-        .arg(&to)
-        .status()
-        .unwrap();
+    let done = fixture.command("cp", &["-a"]).arg(fixture.project()).arg(&to).status().unwrap();
     assert!(done.success());
     to
 }
@@ -82,10 +77,7 @@ fn init_tells_what_it_writes_and_writes_it_once() {
         .expect_text("ignored /dreams/ and /.runner/ and /_steps.jsonl and /daydreams.json in .git/info/exclude");
     let before = fixture.tree(".");
     let id = fixture.read(".git/runner-id");
-    fixture
-        .run(&["init"])
-        .ends(0)
-        .expect_text("nothing was written");
+    fixture.run(&["init"]).ends(0).expect_text("nothing was written");
     assert_eq!(fixture.tree("."), before);
     assert_eq!(fixture.read(".git/runner-id"), id);
     // A project from before clones had ids of their own is still known, and gets its own id.
@@ -129,9 +121,7 @@ fn init_writes_nothing_before_all_is_checked() {
 fn a_file_of_init_can_be_changed_by_hand_and_by_command() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
-    fixture
-        .run(&["config", "set", "jobs.dream.max_ideas", "7"])
-        .ends(0);
+    fixture.run(&["config", "set", "jobs.dream.max_ideas", "7"]).ends(0);
     // A person may uncomment any line of the file, so the table must occur once, comments included.
     let text = fixture.read("runner.toml");
     let tables = text.lines().filter(|line| line.contains("[jobs.dream]"));
@@ -147,22 +137,14 @@ fn a_copy_is_asked_about_and_becomes_a_project_of_its_own() {
         .expect_text("one of them is a copy")
         .expect_text("runner init --new-id");
     // Plain init does not guess which of the two is the copy.
-    at(&fixture, &copy, &["init"])
-        .ends(78)
-        .expect_text("--new-id");
+    at(&fixture, &copy, &["init"]).ends(78).expect_text("--new-id");
     let committed = fs::read(copy.join("runner.toml")).unwrap();
     at(&fixture, &copy, &["init", "--new-id"]).ends(0);
     assert_eq!(fs::read(copy.join("runner.toml")).unwrap(), committed);
     at(&fixture, &copy, &["night"]).ends(0);
     fixture.run(&["night"]).ends(0);
-    assert_eq!(
-        standings(&fixture),
-        pairs(&[("copy", "known"), ("project", "known")])
-    );
-    assert_eq!(
-        fixture.count("SELECT count(DISTINCT project) FROM nights"),
-        2
-    );
+    assert_eq!(standings(&fixture), pairs(&[("copy", "known"), ("project", "known")]));
+    assert_eq!(fixture.count("SELECT count(DISTINCT project) FROM nights"), 2);
 }
 
 #[test]
@@ -180,9 +162,7 @@ fn a_clone_and_a_worktree_work_after_a_plain_init() {
                 .expect_text("another clone or worktree")
                 .expect_text(&format!("runner init {}", folder.display()));
             at(&fixture, folder, &["init"]).ends(0);
-            at(&fixture, folder, &["init"])
-                .ends(0)
-                .expect_text("nothing was written");
+            at(&fixture, folder, &["init"]).ends(0).expect_text("nothing was written");
             at(&fixture, folder, &["night"]).ends(0);
             let changed = fixture.git(&["-C", folder.to_str().unwrap(), "status", "--porcelain"]);
             assert!(!changed.contains("runner.toml"), "{changed}");
@@ -208,12 +188,7 @@ fn a_clone_and_a_worktree_work_after_a_plain_init() {
         .expect_text("another clone than the one")
         .expect_text("runner init");
     at(&fixture, &clone, &["init"]).ends(0);
-    assert_eq!(
-        fs::read_to_string(clone.join(".git/runner-id"))
-            .unwrap()
-            .trim(),
-        ids[0]
-    );
+    assert_eq!(fs::read_to_string(clone.join(".git/runner-id")).unwrap().trim(), ids[0]);
     at(&fixture, &clone, &["night"]).ends(0);
     assert_eq!(standings(&fixture).len(), 3);
 }
@@ -229,20 +204,12 @@ fn a_moved_project_keeps_its_history() {
     at(&fixture, &new, &["night"])
         .ends(78)
         .expect_text(&format!("runner projects move {} {to}", old.display()));
-    at(&fixture, &new, &["init"])
-        .ends(78)
-        .expect_text("projects move");
+    at(&fixture, &new, &["init"]).ends(78).expect_text("projects move");
     let nowhere = fixture.root().display().to_string();
     let old = old.display().to_string();
-    fixture
-        .run(&["projects", "move", &old, &nowhere])
-        .ends(65)
-        .expect_text("is no project");
+    fixture.run(&["projects", "move", &old, &nowhere]).ends(65).expect_text("is no project");
     fixture.run(&["projects", "move", &old, &to]).ends(0);
-    fixture
-        .run(&["projects", "move", &to, &to])
-        .ends(0)
-        .expect_text("there already");
+    fixture.run(&["projects", "move", &to, &to]).ends(0).expect_text("there already");
     at(&fixture, &new, &["night"]).ends(0);
     assert_eq!(standings(&fixture), pairs(&[("elsewhere", "known")]));
     assert_eq!(fixture.count("SELECT count(*) FROM nights"), 2);
@@ -264,14 +231,8 @@ fn a_move_that_is_none_is_refused() {
         .run(&["projects", "move", old, &to])
         .ends(65)
         .expect_text("a project of its own already");
-    fixture
-        .run(&["projects", "move", "/nowhere", &to])
-        .ends(65)
-        .expect_text("runner projects");
-    assert_eq!(
-        standings(&fixture),
-        pairs(&[("copy", "known"), ("project", "known")])
-    );
+    fixture.run(&["projects", "move", "/nowhere", &to]).ends(65).expect_text("runner projects");
+    assert_eq!(standings(&fixture), pairs(&[("copy", "known"), ("project", "known")]));
 }
 
 #[test]
@@ -302,18 +263,13 @@ fn a_clone_at_the_place_of_a_project_that_moved_is_not_taken_for_it() {
         .expect_text("another clone than the one")
         .expect_text("runner projects move");
     assert_eq!(standings(&fixture), pairs(&[("project", "recloned")]));
-    at(&fixture, &moved, &["night"])
-        .ends(78)
-        .expect_text("runner projects move");
+    at(&fixture, &moved, &["night"]).ends(78).expect_text("runner projects move");
     let (from, to) = (project.to_str().unwrap(), moved.to_str().unwrap());
     at(&fixture, &moved, &["projects", "move", from, to]).ends(0);
     assert_eq!(standings(&fixture), pairs(&[("moved", "known")]));
     at(&fixture, &moved, &["tick"]).ends(0);
     fixture.run(&["init"]).ends(0);
-    assert_eq!(
-        standings(&fixture),
-        pairs(&[("moved", "known"), ("project", "known")])
-    );
+    assert_eq!(standings(&fixture), pairs(&[("moved", "known"), ("project", "known")]));
     // A folder that is a project of its own cannot be the target of a move.
     fixture
         .run(&["projects", "move", to, from])
@@ -334,33 +290,18 @@ fn a_worktree_whose_repository_moved_is_told_to_be_repaired() {
     let repair = format!("worktree repair {}", tree.display());
     let outside = |args: &[&str]| {
         let mut command = fixture.runner(&["-C", tree.to_str().unwrap()]);
-        CommandOutput::of(
-            command
-                .args(args)
-                .current_dir(fixture.root())
-                .output()
-                .unwrap(),
-        )
+        CommandOutput::of(command.args(args).current_dir(fixture.root()).output().unwrap())
     };
     let said = outside(&["tick"]).ends(78).expect_text(&repair);
     let forgets = said.err.matches("projects forget").count();
     assert_eq!(forgets, 1, "only what is gone itself: {said:?}");
     for looking in ["status", "projects", "doctor"] {
         let said = outside(&[looking]);
-        assert!(
-            format!("{}{}", said.out, said.err).contains(&repair),
-            "{looking}: {said:?}"
-        );
+        assert!(format!("{}{}", said.out, said.err).contains(&repair), "{looking}: {said:?}");
     }
     outside(&["night"]).ends(78).expect_text(&repair);
     fs::create_dir(fixture.project()).unwrap();
-    fixture.git(&[
-        "-C",
-        moved.to_str().unwrap(),
-        "worktree",
-        "repair",
-        tree.to_str().unwrap(),
-    ]);
+    fixture.git(&["-C", moved.to_str().unwrap(), "worktree", "repair", tree.to_str().unwrap()]);
     outside(&["night"]).ends(0);
 }
 
@@ -370,20 +311,9 @@ fn a_project_without_its_git_folder_is_in_trouble() {
     fixture.run(&["tick"]).ends(0);
     let (git, aside) = (fixture.path(".git"), fixture.root().join("aside"));
     fs::rename(&git, &aside).unwrap();
-    fixture
-        .run(&["tick"])
-        .ends(78)
-        .expect_text("there is no .git")
-        .expect_text("fix: ");
-    fixture
-        .run(&["status"])
-        .ends(0)
-        .expect_text("TROUBLE")
-        .expect_text("there is no .git");
-    fixture
-        .run(&["projects"])
-        .ends(0)
-        .expect_text("there is no .git");
+    fixture.run(&["tick"]).ends(78).expect_text("there is no .git").expect_text("fix: ");
+    fixture.run(&["status"]).ends(0).expect_text("TROUBLE").expect_text("there is no .git");
+    fixture.run(&["projects"]).ends(0).expect_text("there is no .git");
     fs::rename(&aside, &git).unwrap();
     fixture.run(&["tick"]).ends(0);
     assert!(!fixture.run(&["status"]).ends(0).out.contains("TROUBLE"));
@@ -421,22 +351,14 @@ fn no_child_makes_a_project_another_one() {
     for (name, script, said) in [
         ("rewritten", format!("echo {OTHER} > .git/runner-id"), OTHER),
         ("removed", "rm .git/runner-id".to_owned(), "is missing"),
-        (
-            "broken",
-            "echo x > .git/runner-id".to_owned(),
-            "cannot be used",
-        ),
+        ("broken", "echo x > .git/runner-id".to_owned(), "cannot be used"),
         (
             "a folder",
             "rm .git/runner-id; mkdir .git/runner-id; touch .git/runner-id/x".to_owned(),
             "cannot be used",
         ),
         ("another git folder", swap.to_owned(), "is missing"),
-        (
-            "the seed too",
-            format!("{toml}; echo {OTHER} > .git/runner-id"),
-            OTHER,
-        ),
+        ("the seed too", format!("{toml}; echo {OTHER} > .git/runner-id"), OTHER),
     ] {
         let fixture = with_job(&script);
         fixture.run(&["pause", "tidy"]).ends(0);
@@ -462,11 +384,7 @@ fn no_child_makes_a_project_another_one() {
             assert!(all.contains(said), "{name}, {looking}: {all}");
             assert!(all.contains("goes on as"), "{name}, {looking}: {all}");
         }
-        assert_eq!(
-            standings(&fixture),
-            pairs(&[("project", "known")]),
-            "{name}"
-        );
+        assert_eq!(standings(&fixture), pairs(&[("project", "known")]), "{name}");
         if name == "a folder" {
             fs::remove_dir_all(fixture.path(".git/runner-id")).unwrap();
         }
@@ -495,10 +413,7 @@ fn another_mount_of_a_project_is_the_same_project() {
         _ => return print_line("skipped 1: nothing can be mounted here"),
     };
     assert_eq!(fixture.count("SELECT count(*) FROM projects"), 1);
-    assert_eq!(
-        fixture.count("SELECT count(DISTINCT project) FROM nights"),
-        1
-    );
+    assert_eq!(fixture.count("SELECT count(DISTINCT project) FROM nights"), 1);
 }
 
 #[test]
@@ -512,17 +427,10 @@ fn a_new_id_counts_although_the_database_knew_the_folder() {
     fixture.run(&["night"]).ends(0);
     let (id, _) = kept_back(&fixture);
     assert_eq!(id, new.trim());
-    assert_eq!(
-        fixture.count("SELECT count(DISTINCT project) FROM nights"),
-        2
-    );
+    assert_eq!(fixture.count("SELECT count(DISTINCT project) FROM nights"), 2);
     let listed = fixture.run(&["projects", "--json"]).ends(0).json();
-    let mut found: Vec<_> = listed
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| it["standing"].as_str().unwrap())
-        .collect();
+    let mut found: Vec<_> =
+        listed.as_array().unwrap().iter().map(|it| it["standing"].as_str().unwrap()).collect();
     found.sort_unstable();
     assert_eq!(found, ["known", "overtaken"]);
 }
@@ -569,10 +477,7 @@ fn the_inode_of_a_removed_project_is_not_that_project() {
         .status()
         .unwrap();
     assert!(outside.success());
-    fixture
-        .run(&["night"])
-        .ends(78)
-        .expect_text("another clone than the one");
+    fixture.run(&["night"]).ends(78).expect_text("another clone than the one");
     fixture.run(&["init"]).ends(0);
     fixture.run(&["night"]).ends(0);
     assert_eq!(standings(&fixture), pairs(&[("project", "known")]));
@@ -622,10 +527,7 @@ fn a_vanished_project_is_said_once_and_what_it_missed_is_kept() {
         reported["missed_this_week"][0]["why"],
         "the project is gone: its folder is not there"
     );
-    inside(&["status"])
-        .ends(0)
-        .expect_text("TROUBLE")
-        .expect_text("projects forget");
+    inside(&["status"]).ends(0).expect_text("TROUBLE").expect_text("projects forget");
     inside(&["projects"]).ends(0).expect_text("vanished");
     // It comes back and goes on; what was missed stays missed.
     fs::rename(&away, &project).unwrap();
@@ -657,14 +559,9 @@ fn a_folder_that_cannot_be_looked_at_is_told_from_one_that_is_gone() {
         command.current_dir(fixture.root());
         CommandOutput::of(command.output().unwrap())
     };
-    outside(&["tick"])
-        .ends(78)
-        .expect_text("cannot be looked at");
+    outside(&["tick"]).ends(78).expect_text("cannot be looked at");
     outside(&["tick"]).ends(0);
-    outside(&["projects"])
-        .ends(0)
-        .expect_text("unreadable")
-        .expect_text("ls -ld");
+    outside(&["projects"]).ends(0).expect_text("unreadable").expect_text("ls -ld");
     fs::set_permissions(fixture.project(), fs::Permissions::from_mode(0o755)).unwrap();
     outside(&["tick"]).ends(0);
     outside(&["projects"]).ends(0).expect_text("known");
@@ -672,10 +569,7 @@ fn a_folder_that_cannot_be_looked_at_is_told_from_one_that_is_gone() {
     let file = fixture.path("runner.toml");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     outside(&["tick"]).ends(78).expect_text("runner.toml");
-    outside(&["status"])
-        .ends(0)
-        .expect_text("TROUBLE")
-        .expect_text("ls -l");
+    outside(&["status"]).ends(0).expect_text("TROUBLE").expect_text("ls -l");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     outside(&["tick"]).ends(0);
 }
@@ -699,36 +593,22 @@ fn forgetting_shows_a_plan_and_does_just_that() {
     at(&fixture, &other, &["night"]).ends(0);
     let kept: Vec<i64> = counts(&fixture, "AND 1");
     let plan = fixture.run(&["projects", "forget", "."]).ends(0);
-    assert!(
-        plan.out.contains("would forget") && plan.out.contains("1 night"),
-        "{plan:?}"
-    );
+    assert!(plan.out.contains("would forget") && plan.out.contains("1 night"), "{plan:?}");
     assert!(plan.out.contains("nothing was done"), "{plan:?}");
     assert_eq!(counts(&fixture, "AND 1"), kept, "a plan changes nothing");
     let files = fixture.tree(".");
-    fixture
-        .run(&["projects", "forget", ".", "--yes"])
-        .ends(0)
-        .expect_text("forgotten");
+    fixture.run(&["projects", "forget", ".", "--yes"]).ends(0).expect_text("forgotten");
     assert_eq!(fixture.tree("."), files, "the project's own files stay");
     let other_path = other.display().to_string();
     assert_eq!(standings(&fixture), pairs(&[("other", "known")]));
     for (left, all) in counts(&fixture, "AND 1").into_iter().zip(kept) {
-        assert!(
-            left > 0 && left * 2 == all,
-            "half of all was the other's: {left} of {all}"
-        );
+        assert!(left > 0 && left * 2 == all, "half of all was the other's: {left} of {all}");
     }
     let runs = fs::read_dir(fixture.state().join("runs")).unwrap().count() as i64;
     assert_eq!(runs, fixture.count("SELECT count(*) FROM runs"));
-    fixture
-        .run(&["projects", "forget", &other_path, "--yes"])
-        .ends(0);
+    fixture.run(&["projects", "forget", &other_path, "--yes"]).ends(0);
     assert_eq!(counts(&fixture, "AND 1"), vec![0; 4]);
-    fixture
-        .run(&["projects", "forget", ".", "--yes"])
-        .ends(65)
-        .expect_text("no project");
+    fixture.run(&["projects", "forget", ".", "--yes"]).ends(65).expect_text("no project");
     // It begins anew where it was.
     fixture.run(&["night"]).ends(0);
 }
@@ -744,23 +624,11 @@ fn a_project_whose_run_lives_is_not_forgotten() {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo > began; cat fifo\"]\n",
     );
-    assert!(
-        fixture
-            .command("mkfifo", &["fifo"])
-            .status()
-            .unwrap()
-            .success()
-    );
-    let mut child = fixture
-        .runner(&["--quiet", "run", "wait"])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    assert!(fixture.command("mkfifo", &["fifo"]).status().unwrap().success());
+    let mut child =
+        fixture.runner(&["--quiet", "run", "wait"]).stderr(Stdio::null()).spawn().unwrap();
     // Opening the other end waits until the program reads.
-    let end = fs::File::options()
-        .write(true)
-        .open(fixture.path("fifo"))
-        .unwrap();
+    let end = fs::File::options().write(true).open(fixture.path("fifo")).unwrap();
     fixture
         .run(&["projects", "forget", ".", "--yes"])
         .ends(75)
@@ -771,11 +639,7 @@ fn a_project_whose_run_lives_is_not_forgotten() {
     assert_eq!(lock["job"], "wait", "{status}");
     assert_eq!(lock["run"], status["projects"][0]["live"][0]["run"]);
     assert_eq!(status["live_runs"], 1);
-    fixture
-        .run(&["status"])
-        .ends(0)
-        .expect_text("locked")
-        .expect_text("wait by PID");
+    fixture.run(&["status"]).ends(0).expect_text("locked").expect_text("wait by PID");
     drop(end);
     child.wait().unwrap();
     fixture.run(&["projects", "forget", ".", "--yes"]).ends(0);

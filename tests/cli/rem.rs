@@ -57,9 +57,7 @@ fn entries(fixture: &Fixture, folder: &str) -> Vec<String> {
     };
     let manifest: Value = serde_json::from_str(&text).unwrap();
     let entries = manifest["entries"].as_array().unwrap().iter();
-    entries
-        .map(|it| it["file"].as_str().unwrap().to_owned())
-        .collect()
+    entries.map(|it| it["file"].as_str().unwrap().to_owned()).collect()
 }
 
 fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
@@ -98,10 +96,7 @@ fn a_night_without_a_model_still_leaves_a_carry() {
     }
     // Another of the same minute; nothing was committed, for nobody said so; the other journal is empty.
     at(&fixture, "2026-11-02T03:04:50Z", &["run", "plain"]).ends(0);
-    assert_eq!(
-        entries(&fixture, "rem/night"),
-        ["2026-11-02-030450.org", "2026-11-02-0304.org"]
-    );
+    assert_eq!(entries(&fixture, "rem/night"), ["2026-11-02-030450.org", "2026-11-02-0304.org"]);
     assert!(
         fixture
             .read("rem/night/2026-11-02-030450.org")
@@ -121,10 +116,7 @@ fn a_dream_is_due_after_an_audit_and_not_twice_within_its_interval() {
     at(&fixture, "2026-10-31T23:00:00Z", &["tick"]).ends(0);
     let started = |clock: &str| {
         let reported = at(&fixture, clock, &["tick", "--json"]).json();
-        reported["started"][0]["outcome"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
+        reported["started"][0]["outcome"].as_str().unwrap_or_default().to_owned()
     };
     assert!(started("2026-10-31T23:10:00Z").contains("no audit: commit"));
     fixture.write("a.txt", "a");
@@ -139,66 +131,34 @@ fn a_dream_is_due_after_an_audit_and_not_twice_within_its_interval() {
 #[test]
 fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
     let fixture = fixture("[lifecycle]\ncommit = true\n");
-    fs::write(
-        fixture.root().join(".gitconfig"),
-        "[user]\nname = a\nemail = a@b\n",
-    )
-    .unwrap();
+    fs::write(fixture.root().join(".gitconfig"), "[user]\nname = a\nemail = a@b\n").unwrap();
     fixture.write("mine.txt", "staged by somebody");
     fixture.git(&["add", "mine.txt"]);
     let hash = fixture.git(&["rev-parse", "--short=9", "HEAD"]);
     let tale = format!("It was begun in {}. {TALE}", hash.trim());
-    answer(
-        &fixture,
-        "",
-        &data(&tale, "pick-up", "write the post").to_string(),
-    );
-    fixture
-        .run(&["run", "rem"])
-        .ends(0)
-        .expect_text("succeeded");
+    answer(&fixture, "", &data(&tale, "pick-up", "write the post").to_string());
+    fixture.run(&["run", "rem"]).ends(0).expect_text("succeeded");
     let file = &entries(&fixture, "rem")[0];
     let entry = fixture.read(&format!("rem/{file}"));
-    assert!(
-        entry.contains("- pick up: write the post — it is time\n"),
-        "{entry}"
-    );
+    assert!(entry.contains("- pick up: write the post — it is time\n"), "{entry}");
     // A claim with a semicolon stays one claim.
-    assert!(
-        entry.contains("- verified this cycle: the check is clean, twice\n"),
-        "{entry}"
-    );
+    assert!(entry.contains("- verified this cycle: the check is clean, twice\n"), "{entry}");
     assert!(entry.contains("#+MODEL: dreamer\n"));
     let subject = fixture.git(&["log", "-1", "--format=%s"]);
     assert!(subject.starts_with("rem: It was begun in "), "{subject}");
     let files = fixture.git(&["show", "--format=", "--name-only"]);
     assert_eq!(files, format!("rem/{file}\nrem/manifest.json\n"));
-    assert_eq!(
-        fixture.git(&["diff", "--cached", "--name-only"]),
-        "mine.txt\n"
-    );
+    assert_eq!(fixture.git(&["diff", "--cached", "--name-only"]), "mine.txt\n");
     // The question held the four sources, and the board's headings as the enum, each once and only
     // those that name one open task.
-    let run = fixture.run(&["runs", "--json"]).json()[0]["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    let asked = fs::read_to_string(
-        fixture
-            .state()
-            .join(format!("runs/{run}/child/request.json")),
-    )
-    .unwrap();
+    let run = fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
+    let asked =
+        fs::read_to_string(fixture.state().join(format!("runs/{run}/child/request.json"))).unwrap();
     let asked: Value = serde_json::from_str(&asked).unwrap();
     let tasks = &asked["schema"]["properties"]["verdicts"]["items"]["properties"]["task"]["enum"];
     assert_eq!(
         *tasks,
-        json!([
-            "",
-            "comparison table — landscape",
-            "tidy the page",
-            "write the post"
-        ])
+        json!(["", "comparison table — landscape", "tidy the page", "write the post"])
     );
     assert_eq!(asked["limits"]["temperature"], 0.8);
     let labels: Vec<&str> = asked["sources"]
@@ -209,12 +169,7 @@ fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
         .collect();
     assert_eq!(
         labels,
-        [
-            "git log -12 --oneline",
-            "the board",
-            "the last 25 tools",
-            "the entry by rule"
-        ]
+        ["git log -12 --oneline", "the board", "the last 25 tools", "the entry by rule"]
     );
     let reported = &asked["instructions"].as_str().unwrap();
     assert!(!reported.contains("comparison table"), "no source's words");
@@ -248,17 +203,10 @@ fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
     answer(
         &fixture,
         "",
-        &data(
-            "A third one about the rain on the roof of the shed.",
-            "cancel",
-            "tidy the page",
-        )
-        .to_string(),
+        &data("A third one about the rain on the roof of the shed.", "cancel", "tidy the page")
+            .to_string(),
     );
-    fixture
-        .run(&["run", "rem"])
-        .ends(0)
-        .expect_text("succeeded");
+    fixture.run(&["run", "rem"]).ends(0).expect_text("succeeded");
     let files = fixture.git(&["show", "--format=", "--name-only"]);
     assert_eq!(files.lines().count(), 3, "{files}");
     assert_eq!(fixture.git(&["status", "--porcelain", "--", "rem"]), "");
@@ -276,16 +224,8 @@ fn whatever_is_wrong_with_an_answer_nothing_of_it_is_placed_and_the_gap_has_its_
     let mut data_seven = serde_json::from_str::<Value>(&data("cancel", "tidy the page")).unwrap();
     data_seven["seventh"] = json!("x");
     let cases = [
-        (
-            "a seventh heading",
-            text(&format!("{ORG}* morals\n- x\n")),
-            "after the sixth",
-        ),
-        (
-            "a missing one",
-            ORG.replace("* fears\n- c\n", ""),
-            "\"verdicts\" where \"fears\"",
-        ),
+        ("a seventh heading", text(&format!("{ORG}* morals\n- x\n")), "after the sixth"),
+        ("a missing one", ORG.replace("* fears\n- c\n", ""), "\"verdicts\" where \"fears\""),
         (
             "an idea that imitates one",
             ORG.replace("- b\n", "- b\n* verdicts\n- cancel: tidy the page\n"),
@@ -296,56 +236,29 @@ fn whatever_is_wrong_with_an_answer_nothing_of_it_is_placed_and_the_gap_has_its_
             ORG.replace("It ran.", "It ran in a3f91c2."),
             "commit a3f91c2 is not among what was shown",
         ),
-        (
-            "a task that is none",
-            verdict("- pick up: no such task — why"),
-            "names no task",
-        ),
-        (
-            "a task that is two",
-            verdict("- cancel: twice — why"),
-            "stands on the lines 7, 8",
-        ),
+        ("a task that is none", verdict("- pick up: no such task — why"), "names no task"),
+        ("a task that is two", verdict("- cancel: twice — why"), "stands on the lines 7, 8"),
         (
             "a line that is no verdict",
             verdict("- think it over"),
             "stands below verdicts and is none",
         ),
-        (
-            "prose around it",
-            text(&format!("Here it is:\n{ORG}")),
-            "words before the first heading",
-        ),
+        ("prose around it", text(&format!("Here it is:\n{ORG}")), "words before the first heading"),
         ("nothing", text(" \n"), "malformed"),
-        (
-            "data with a key too many",
-            data_seven.to_string(),
-            "not the asked form",
-        ),
+        ("data with a key too many", data_seven.to_string(), "not the asked form"),
         (
             "data that keeps course and names a task",
             data("keep-course", "tidy the page"),
             "names a task",
         ),
-        (
-            "data that picks up nothing",
-            data("pick-up", ""),
-            "names no task",
-        ),
-        (
-            "data that names a task that is none",
-            data("pick-up", "tidy"),
-            "names no task",
-        ),
+        ("data that picks up nothing", data("pick-up", ""), "names no task"),
+        ("data that names a task that is none", data("pick-up", "tidy"), "names no task"),
     ];
     let mut reported = Vec::new();
     for (what, words, why) in &cases {
         answer(&fixture, "", words);
         let said = fixture.run(&["run", "rem"]).ends(1);
-        assert!(
-            said.err.contains(why) || said.out.contains(why),
-            "{what}: {said:?}"
-        );
+        assert!(said.err.contains(why) || said.out.contains(why), "{what}: {said:?}");
         let runs = fixture.run(&["runs", "--json"]).json();
         assert_eq!(runs[0]["class"], "malformed", "{what}: {runs}");
         assert!(!fixture.path("rem").exists(), "{what}");
@@ -381,35 +294,19 @@ fn a_parrot_is_asked_once_more_without_the_previous_dream_and_then_fails() {
     answer(&fixture, "", &first);
     fixture.run(&["run", "rem"]).ends(0);
     let said = fixture.run(&["run", "rem"]).ends(1);
-    assert!(
-        said.err.contains("parrot") || said.out.contains("parrot"),
-        "{said:?}"
-    );
+    assert!(said.err.contains("parrot") || said.out.contains("parrot"), "{said:?}");
     assert_eq!(entries(&fixture, "rem").len(), 1);
     // The second question does not show the previous entry, and may do better.
     answer(
         &fixture,
         "2",
-        &data(
-            "This time nothing of that sort happened at all.",
-            "keep-course",
-            "",
-        )
-        .to_string(),
+        &data("This time nothing of that sort happened at all.", "keep-course", "").to_string(),
     );
-    fixture
-        .run(&["run", "rem"])
-        .ends(0)
-        .expect_text("asked for once more");
+    fixture.run(&["run", "rem"]).ends(0).expect_text("asked for once more");
     assert_eq!(entries(&fixture, "rem").len(), 2);
-    let run = fixture.run(&["runs", "--json"]).json()[0]["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let run = fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
     let asked = |number: u32| {
-        let path = fixture
-            .state()
-            .join(format!("runs/{run}/child/asked.{number}"));
+        let path = fixture.state().join(format!("runs/{run}/child/asked.{number}"));
         fs::read_to_string(path).unwrap()
     };
     assert!(
@@ -423,44 +320,25 @@ fn a_daydream_passes_and_never_fails() {
         "[jobs.muse]\nkind = \"daydream\"\nbackend = \"dreamer\"\ntrigger = \"manual\"\n\
          [jobs.plain]\nkind = \"daydream\"\ntrigger = \"manual\"\n",
     );
-    fixture
-        .run(&["run", "plain"])
-        .ends(0)
-        .expect_text("there is no model");
+    fixture.run(&["run", "plain"]).ends(0).expect_text("there is no model");
     assert!(!fixture.path("daydreams.json").exists());
-    let many: Vec<Value> = (0..60)
-        .map(|it| json!({"ts": "2026-01-01T00:00:00Z", "text": it.to_string()}))
-        .collect();
+    let many: Vec<Value> =
+        (0..60).map(|it| json!({"ts": "2026-01-01T00:00:00Z", "text": it.to_string()})).collect();
     fixture.write("daydreams.json", json!({"daydreams": many}).to_string());
     answer(&fixture, "", "\"I Watch the pages\\nload like SUNRISE\"");
     fixture.run(&["run", "muse"]).ends(0);
     let read =
         |fixture: &Fixture| serde_json::from_str::<Value>(&fixture.read("daydreams.json")).unwrap();
-    assert_eq!(
-        read(&fixture)["daydreams"][0]["text"],
-        "i watch the pages load like sunrise"
-    );
+    assert_eq!(read(&fixture)["daydreams"][0]["text"], "i watch the pages load like sunrise");
     assert_eq!(read(&fixture)["daydreams"].as_array().unwrap().len(), 60);
     for bad in ["", "[1]", "\"\""] {
         answer(&fixture, "", bad);
-        fixture
-            .run(&["run", "muse"])
-            .ends(0)
-            .expect_text("no daydream");
+        fixture.run(&["run", "muse"]).ends(0).expect_text("no daydream");
     }
     fs::write(fixture.root().join("kill"), "").unwrap();
-    fixture
-        .run(&["run", "muse"])
-        .ends(0)
-        .expect_text("no daydream");
-    assert_eq!(
-        fixture.git(&["status", "--porcelain", "--", "daydreams.json"]),
-        ""
-    );
-    fixture
-        .run(&["journal"])
-        .ends(0)
-        .expect_text("Nobody has dreamt here yet");
+    fixture.run(&["run", "muse"]).ends(0).expect_text("no daydream");
+    assert_eq!(fixture.git(&["status", "--porcelain", "--", "daydreams.json"]), "");
+    fixture.run(&["journal"]).ends(0).expect_text("Nobody has dreamt here yet");
 }
 
 #[test]
@@ -487,30 +365,13 @@ fn a_sessions_tools_are_recorded_and_nothing_disturbs_it() {
     assert_eq!((said.out.as_str(), said.err.as_str()), ("", ""));
     let row: Value = serde_json::from_str(&fixture.read("_steps.jsonl")).unwrap();
     assert_eq!(
-        (
-            row["step"].as_u64(),
-            row["tool"].as_str(),
-            row["agent"].as_str()
-        ),
+        (row["step"].as_u64(), row["tool"].as_str(), row["agent"].as_str()),
         (Some(1), Some("Bash"), Some("night"))
     );
-    assert!(
-        row["args"]["cmd"]
-            .as_str()
-            .unwrap()
-            .starts_with("deploy --token="),
-        "{row}"
-    );
+    assert!(row["args"]["cmd"].as_str().unwrap().starts_with("deploy --token="), "{row}");
     // A run of our own is recorded by the program; another folder is nobody's project.
     hook(payload.as_bytes(), &[("RUNNER_RUN", "01K")], &[]).ends(0);
-    hook(
-        json!({"tool_name": "Bash", "cwd": "/"})
-            .to_string()
-            .as_bytes(),
-        &[],
-        &[],
-    )
-    .ends(0);
+    hook(json!({"tool_name": "Bash", "cwd": "/"}).to_string().as_bytes(), &[], &[]).ends(0);
     for bad in [&b""[..], b"{", b"[]", b"\xff", b"{\"cwd\": 3}"] {
         hook(bad, &[], &[]).ends(1);
     }
@@ -529,23 +390,15 @@ fn a_sessions_tools_are_recorded_and_nothing_disturbs_it() {
 fn the_page_shows_what_came_of_each_verdict_and_keeps_private_what_is() {
     let fixture = fixture("");
     fixture.git(&["remote", "add", "origin", "git@example.org:a/b.git"]);
-    fixture.write(
-        "_steps.jsonl",
-        "{\"tool\":\"Bash\",\"args\":{\"cmd\":\"the-private-command\"}}\n",
-    );
+    fixture
+        .write("_steps.jsonl", "{\"tool\":\"Bash\",\"args\":{\"cmd\":\"the-private-command\"}}\n");
     let tale = format!("<script>alert(1)</script> {TALE}");
-    answer(
-        &fixture,
-        "",
-        &data(&tale, "pick-up", "write the post").to_string(),
-    );
+    answer(&fixture, "", &data(&tale, "pick-up", "write the post").to_string());
     at(&fixture, "2026-10-31T01:00:00Z", &["run", "rem"]).ends(0);
     fixture.write("plan.org", BOARD.replace("TODO write", "DONE write"));
     fixture.git(&["add", "plan.org"]);
     fixture.git(&["commit", "-q", "-m", "add: the post"]);
-    let id = entries(&fixture, "rem")[0]
-        .trim_end_matches(".org")
-        .to_owned();
+    let id = entries(&fixture, "rem")[0].trim_end_matches(".org").to_owned();
     let audit = json!({"entry": id, "run": "01K00000000000000000000000", "at": "2026-11-01T01:00:00Z",
         "claims": [{"claim": "the check is clean, twice", "finding": "fails", "why": "it is not"}]});
     fixture.write(&format!("rem/{id}.audit.json"), audit.to_string());
@@ -556,38 +409,17 @@ fn the_page_shows_what_came_of_each_verdict_and_keeps_private_what_is() {
         .run(&["journal"])
         .ends(0)
         .expect_text("does not hold: the check is clean, twice (it is not)");
-    fixture
-        .run(&["journal", "export", "public/rem"])
-        .ends(0)
-        .expect_text("index.html");
+    fixture.run(&["journal", "export", "public/rem"]).ends(0).expect_text("index.html");
     let page = fixture.read("public/rem/index.html");
     let hash = fixture.git(&["rev-parse", "HEAD~"]);
-    let of_entry = format!(
-        "· <a href=\"https://example.org/a/b/commit/{}\"",
-        own.trim()
-    );
+    let of_entry = format!("· <a href=\"https://example.org/a/b/commit/{}\"", own.trim());
     assert!(page.contains(&of_entry), "{page}");
-    assert!(
-        page.contains(&format!("https://example.org/a/b/commit/{}", hash.trim())),
-        "{page}"
-    );
-    assert!(
-        page.contains("pick up: write the post — it is time → <a "),
-        "{page}"
-    );
-    assert!(
-        page.contains("<span class=\"tag add\">add</span> the post"),
-        "{page}"
-    );
+    assert!(page.contains(&format!("https://example.org/a/b/commit/{}", hash.trim())), "{page}");
+    assert!(page.contains("pick up: write the post — it is time → <a "), "{page}");
+    assert!(page.contains("<span class=\"tag add\">add</span> the post"), "{page}");
     assert!(page.contains("found false: 1 of 1 claim"), "{page}");
-    assert!(
-        page.contains("&lt;script&gt;") && !page.contains("<script"),
-        "{page}"
-    );
-    assert!(
-        !page.contains("the-private-command") && !page.contains("http:"),
-        "{page}"
-    );
+    assert!(page.contains("&lt;script&gt;") && !page.contains("<script"), "{page}");
+    assert!(!page.contains("the-private-command") && !page.contains("http:"), "{page}");
     // The next dream sees what the audit found.
     answer(
         &fixture,
@@ -600,16 +432,9 @@ fn the_page_shows_what_came_of_each_verdict_and_keeps_private_what_is() {
         .to_string(),
     );
     at(&fixture, "2026-11-01T02:00:00Z", &["run", "rem"]).ends(0);
-    let run = fixture.run(&["runs", "--json"]).json()[0]["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    let asked = fs::read_to_string(
-        fixture
-            .state()
-            .join(format!("runs/{run}/child/request.json")),
-    )
-    .unwrap();
+    let run = fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
+    let asked =
+        fs::read_to_string(fixture.state().join(format!("runs/{run}/child/request.json"))).unwrap();
     assert!(
         asked.contains("claims of its carry do not hold") && asked.contains("(it is not)"),
         "{asked}"
@@ -641,61 +466,38 @@ fn a_cycle_holds_its_place_until_a_dream_stands_its_checks() {
     fixture.run(&["run", "rem"]).ends(0);
     fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
     let position = fixture.read(".runner/lifecycle-pos");
-    let invented = data(
-        "In a3f91c2 somebody mended the roof of the shed.",
-        "keep-course",
-        "",
-    )
-    .to_string();
+    let invented =
+        data("In a3f91c2 somebody mended the roof of the shed.", "keep-course", "").to_string();
     // Malformed, killed, a parrot, and, when the backoff of three is over, a hash that nobody made.
     let now = jiff::Timestamp::now();
     let day = |days: i64| (now + jiff::SignedDuration::from_hours(24 * days)).to_string();
-    for (bad, clock) in [
-        ("{\"tale\": 3}", 0),
-        ("kill", 0),
-        (&first, 0),
-        (&invented, 1),
-    ] {
+    for (bad, clock) in [("{\"tale\": 3}", 0), ("kill", 0), (&first, 0), (&invented, 1)] {
         let kill = fixture.root().join("kill");
         let _gone = fs::remove_file(&kill);
         if bad == "kill" {
             fs::write(&kill, "").unwrap();
         }
         answer(&fixture, "", bad);
-        at(&fixture, &day(clock), &["run", "cycle"])
-            .ends(1)
-            .expect_text("rem holds its place");
+        at(&fixture, &day(clock), &["run", "cycle"]).ends(1).expect_text("rem holds its place");
         assert_eq!(fixture.read(".runner/lifecycle-pos"), position, "{bad}");
         assert!(fixture.path(".runner/failed/cycle.json").is_file(), "{bad}");
         assert_eq!(entries(&fixture, "rem").len(), 1, "{bad}");
     }
     let mark = fixture.path(".runner/failed/cycle.json");
     let reported = fs::read_to_string(&mark).unwrap();
-    assert!(
-        reported.contains("commit a3f91c2 is not among"),
-        "{reported}"
-    );
+    assert!(reported.contains("commit a3f91c2 is not among"), "{reported}");
     at(&fixture, &day(1), &["run", "cycle"])
         .ends(0)
         .expect_text("skipped: gate: rem failed 4 times in a row");
-    let good = data(
-        "Now the shed has a new roof and the rain stays out.",
-        "pick-up",
-        "write the post",
-    );
+    let good =
+        data("Now the shed has a new roof and the rain stays out.", "pick-up", "write the post");
     answer(&fixture, "", &good.to_string());
-    at(&fixture, &day(2), &["run", "cycle"])
-        .ends(0)
-        .expect_text("succeeded");
+    at(&fixture, &day(2), &["run", "cycle"]).ends(0).expect_text("succeeded");
     assert_ne!(fixture.read(".runner/lifecycle-pos"), position);
     assert_eq!(entries(&fixture, "rem").len(), 2);
     assert!(!mark.exists());
     let gaps = fixture.run(&["journal", "--json"]).ends(0).json();
-    let gaps: Vec<&Value> = gaps["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|it| it["item"] == "gap")
-        .collect();
+    let gaps: Vec<&Value> =
+        gaps["items"].as_array().unwrap().iter().filter(|it| it["item"] == "gap").collect();
     assert_eq!(gaps.len(), 4, "{gaps:?}");
 }

@@ -15,9 +15,7 @@ fn runs(fixture: &Fixture) -> Vec<(String, String)> {
     let listed = fixture.run(&["runs", "--all", "--json"]).ends(0).json();
     let text = |run: &Value, key: &str| run[key].as_str().unwrap().to_owned();
     let runs = listed.as_array().unwrap().iter();
-    let mut runs: Vec<_> = runs
-        .map(|run| (text(run, "id"), text(run, "kind")))
-        .collect();
+    let mut runs: Vec<_> = runs.map(|run| (text(run, "id"), text(run, "kind"))).collect();
     runs.sort();
     runs
 }
@@ -59,10 +57,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
     let runs = runs(&fixture);
     let of = |kind: &str| runs.iter().filter(|(_, it)| it == kind).count();
     // The dream, three wakes, an audit, a rem, a plan, the report.
-    assert_eq!(
-        (of("dream"), of("lifecycle"), of("report"), runs.len()),
-        (1, 6, 1, 8)
-    );
+    assert_eq!((of("dream"), of("lifecycle"), of("report"), runs.len()), (1, 6, 1, 8));
     let replayed = |into: &str, untouched: bool| {
         let mut last = std::collections::BTreeMap::new();
         for (run, kind) in &runs {
@@ -115,10 +110,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
     // One reply is edited: of the dream, and of the sleep.
     let file = edited(&fixture, &dream, |line| {
         if let Some(reply) = line.pointer_mut("/asked/reply/text") {
-            let text = reply
-                .as_str()
-                .unwrap()
-                .replace("sidenote", "blog-candidate");
+            let text = reply.as_str().unwrap().replace("sidenote", "blog-candidate");
             *reply = text.replace("\"keep\"", "\"mark-blog\"").into();
         }
     });
@@ -181,10 +173,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
 /// Checks that a replay names the edited reply, and the line of the artifact that differs.
 fn drifts_at(said: &Value, artifact: &str) {
     let drift = said["drift"].to_string();
-    assert!(
-        drift.contains("the reply to request 1 is not the recorded one"),
-        "{drift}"
-    );
+    assert!(drift.contains("the reply to request 1 is not the recorded one"), "{drift}");
     let all = said["artifacts"].as_array().unwrap().iter();
     let differs: Vec<&Value> = all.filter(|one| one["equal"] == false).collect();
     let first = differs[0];
@@ -203,10 +192,7 @@ fn a_recording_is_exported_once_and_readable_by_its_owner_alone() {
     let exported = file.to_str().unwrap();
     let args = ["replay", &dream, "--export", exported];
     fixture.run(&args).ends(0).expect_text("wrote");
-    assert_eq!(
-        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     fixture.run(&["replay", exported]).ends(0);
     fixture.run(&args).ends(65).expect_text("there already");
 }
@@ -232,12 +218,9 @@ fn sleep_and_daydreams_are_replayed_without_a_commit_and_kinds_that_cannot_be_sa
     }
     assert!(fixture.git(&["log", "--format=%s"]).contains("rem: "));
     fixture.run(&["run", "tidy"]);
-    fixture
-        .run(&["replay", &the(&fixture, "curator")])
-        .ends(65)
-        .expect_text(
-            "is of kind curator, which cannot be gone through again: each file of its queue",
-        );
+    fixture.run(&["replay", &the(&fixture, "curator")]).ends(65).expect_text(
+        "is of kind curator, which cannot be gone through again: each file of its queue",
+    );
     let all = runs(&fixture);
     let (commits, left) = (fixture.git(&["log"]), fixture.tree("."));
     for (kind, made) in [("rem", 2), ("daydream", 1)] {
@@ -259,49 +242,26 @@ fn what_is_no_whole_recording_is_said() {
     fixture.run(&["demo", "../demo"]).ends(0);
     let dream = the(&fixture, "dream");
     let path = recording(&fixture, &dream);
-    assert_eq!(
-        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-    fixture
-        .run(&["replay", &dream])
-        .ends(65)
-        .expect_text("not a whole recording");
+    fixture.run(&["replay", &dream]).ends(65).expect_text("not a whole recording");
     fs::write(&path, b"\0\x01garbage\n").unwrap();
-    fixture
-        .run(&["replay", &dream])
-        .ends(65)
-        .expect_text("is no recording: line 1");
+    fixture.run(&["replay", &dream]).ends(65).expect_text("is no recording: line 1");
     fs::remove_file(&path).unwrap();
-    fixture
-        .run(&["replay", &dream])
-        .ends(65)
-        .expect_text("has no recording");
-    fixture
-        .run(&["replay", "NOSUCHRUN"])
-        .ends(65)
-        .expect_text("no run NOSUCHRUN");
+    fixture.run(&["replay", &dream]).ends(65).expect_text("has no recording");
+    fixture.run(&["replay", "NOSUCHRUN"]).ends(65).expect_text("no run NOSUCHRUN");
     fixture.run(&["replay", ""]).ends(2);
-    fixture
-        .run(&["replay", "./absent.jsonl"])
-        .ends(65)
-        .expect_text("cannot read");
+    fixture.run(&["replay", "./absent.jsonl"]).ends(65).expect_text("cannot read");
     fs::write(&path, &whole).unwrap();
-    fixture
-        .run(&["replay", &dream, "--into", "."])
-        .ends(65)
-        .expect_text("there already");
+    fixture.run(&["replay", &dream, "--into", "."]).ends(65).expect_text("there already");
 
     // By chance: whatever is cut or turned over, it is an answer and no panic.
     let seed: u64 = std::env::var("RUNNER_TEST_SEED").map_or(7, |text| text.parse().unwrap());
     let (mut dice, cases) = (seed, scaled(25));
     let begun = std::time::Instant::now();
     let mut roll = |below: usize| {
-        dice = dice
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(dice >> 33).unwrap() % below
     };
     let file = fixture.root().join("chance.jsonl");
@@ -318,10 +278,7 @@ fn what_is_no_whole_recording_is_said() {
         fs::write(&file, &bytes).unwrap();
         let said = fixture.run(&["replay", file.to_str().unwrap()]);
         let known = matches!(said.code, 0 | 1 | 65);
-        assert!(
-            known && !said.err.contains("panicked"),
-            "seed {seed}, case {case}: {said:?}"
-        );
+        assert!(known && !said.err.contains("panicked"), "seed {seed}, case {case}: {said:?}");
     }
     print_line(&format!(
         "replay: {cases} damaged recordings, seed {seed}, {:.1?}",
@@ -366,10 +323,7 @@ fn commands_and_prompts_are_replayed_without_their_programs_and_secrets_are_not_
     let size = fs::metadata(recording(&fixture, &long)).unwrap().len();
     assert!(size < 10_000, "{size}");
     fs::remove_file(recording(&fixture, &long)).unwrap();
-    let runs: Vec<_> = runs(&fixture)
-        .into_iter()
-        .filter(|(run, _)| *run != long)
-        .collect();
+    let runs: Vec<_> = runs(&fixture).into_iter().filter(|(run, _)| *run != long).collect();
     assert_eq!(runs.len(), 4);
     for (name, bytes) in fixture.tree("../state/runner/recordings") {
         let text = String::from_utf8(bytes).unwrap();
@@ -403,18 +357,11 @@ fn a_recording_answers_in_the_place_of_a_model() {
     let run = the(&fixture, "prompt");
     let answer = fixture.read("answers/a.md");
     let file = fixture.root().join("tests.jsonl");
-    fixture
-        .run(&["replay", &run, "--export", file.to_str().unwrap()])
-        .ends(0);
+    fixture.run(&["replay", &run, "--export", file.to_str().unwrap()]).ends(0);
 
-    let tests = Fixture::with(&toml(
-        "type = \"replay\"\nrecording = \"tests/night.jsonl\"",
-    ));
+    let tests = Fixture::with(&toml("type = \"replay\"\nrecording = \"tests/night.jsonl\""));
     tests.write("notes.md", "# News\n\nSome.\n");
-    tests
-        .run(&["run", "ask"])
-        .ends(78)
-        .expect_text("cannot read");
+    tests.run(&["run", "ask"]).ends(78).expect_text("cannot read");
     tests.write("tests/night.jsonl", fs::read(&file).unwrap());
     tests.run(&["run", "ask"]).ends(0);
     assert_eq!(tests.read("answers/a.md"), answer);
@@ -436,10 +383,7 @@ fn recordings_are_kept_as_long_as_the_settings_say() {
     fs::write(&old, "of 2016").unwrap();
     fs::write(recording(&fixture, "somebody's"), "stays").unwrap();
     let dry = fixture.run(&["db", "prune", "--dry-run"]).ends(0);
-    assert!(
-        dry.out.contains("1 files or folders of kind recording"),
-        "{dry:?}"
-    );
+    assert!(dry.out.contains("1 files or folders of kind recording"), "{dry:?}");
     assert!(old.exists());
     fixture.run(&["db", "prune"]).ends(0);
     assert!(!old.exists() && recording(&fixture, &dream).exists());
@@ -447,11 +391,7 @@ fn recordings_are_kept_as_long_as_the_settings_say() {
 
     let config = fixture.root().join("config/runner/config.toml");
     let text = fs::read_to_string(&config).unwrap();
-    fs::write(
-        &config,
-        format!("{text}[retention]\nrecordings = \"none\"\n"),
-    )
-    .unwrap();
+    fs::write(&config, format!("{text}[retention]\nrecordings = \"none\"\n")).unwrap();
     let before = fixture.tree("../state/runner/recordings");
     fixture.run(&["demo", "../silent"]).ends(0);
     let kept = fixture.tree("../state/runner/recordings");

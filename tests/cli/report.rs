@@ -27,11 +27,7 @@ fn after_a_night() -> (Fixture, String) {
 fn path_with(fixture: &Fixture, opener: Option<&str>) -> String {
     let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();
-    let name = if cfg!(target_os = "macos") {
-        "open"
-    } else {
-        "xdg-open"
-    };
+    let name = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     if let Some(script) = opener {
         let path = bin.join(name);
         fs::write(&path, script).unwrap();
@@ -51,27 +47,12 @@ fn one_night_has_one_story_in_all_forms() {
     let published = |file: &str| fixture.read(&format!(".runner/reports/{name}/{file}"));
     let page = fixture.run(&["report", "--html"]).ends(0).out;
     assert_eq!(page, published("report.html"));
-    assert_eq!(
-        fixture.run(&["report", "--md"]).ends(0).out,
-        published("report.md")
-    );
-    let json = fixture
-        .run(&["report", "--json", "--night", &name])
-        .ends(0)
-        .json();
-    assert_eq!(
-        json,
-        serde_json::from_str::<serde_json::Value>(&published("report.json")).unwrap()
-    );
+    assert_eq!(fixture.run(&["report", "--md"]).ends(0).out, published("report.md"));
+    let json = fixture.run(&["report", "--json", "--night", &name]).ends(0).json();
+    assert_eq!(json, serde_json::from_str::<serde_json::Value>(&published("report.json")).unwrap());
     // The failed run is the first thing to do, and the command for it works.
     let command = json["first"][0]["command"].as_str().unwrap();
-    assert!(
-        json["first"][0]["what"]
-            .as_str()
-            .unwrap()
-            .contains("broken"),
-        "{json}"
-    );
+    assert!(json["first"][0]["what"].as_str().unwrap().contains("broken"), "{json}");
     assert!(page.contains(command), "{page}");
     let words: Vec<&str> = command.split(' ').skip(1).collect();
     fixture.run(&words).ends(0).expect_text("failed");
@@ -80,11 +61,7 @@ fn one_night_has_one_story_in_all_forms() {
     assert!(!page.contains("<script"), "{page}");
     assert!(page.contains("Content-Security-Policy"));
     // The budget usage is that of the night; no paid backend was asked.
-    let calls = json["accounts"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|it| it["unit"] == "calls");
+    let calls = json["accounts"].as_array().unwrap().iter().find(|it| it["unit"] == "calls");
     assert!(calls.is_some(), "{json}");
     fixture.run(&["report", "--html", "--json"]).ends(2);
 }
@@ -100,13 +77,7 @@ fn what_was_decided_since_is_said_when_it_is_told_again() {
     fixture.run(&["dream", "reject", id]).ends(0);
     let after = fixture.run(&["report", "--json"]).ends(0).json();
     assert_eq!(after["proposals"][0]["decided"], "rejected");
-    assert!(
-        fixture
-            .run(&["report", "--html"])
-            .ends(0)
-            .out
-            .contains("1 decided")
-    );
+    assert!(fixture.run(&["report", "--html"]).ends(0).out.contains("1 decided"));
 }
 
 #[test]
@@ -114,34 +85,18 @@ fn the_page_is_handed_to_the_host_s_opener_as_one_word() {
     let (fixture, name) = after_a_night();
     // The opener writes down what it was given: one argument.
     let seen = fixture.root().join("seen");
-    let script = format!(
-        "#!/bin/sh\nprintf '%s|%s' \"$#\" \"$1\" > '{}'\n",
-        seen.display()
-    );
+    let script = format!("#!/bin/sh\nprintf '%s|%s' \"$#\" \"$1\" > '{}'\n", seen.display());
     let path = path_with(&fixture, Some(&script));
     let said = open(&fixture, &path).ends(0);
     let shown = said.out.trim().to_owned();
-    assert!(
-        shown.ends_with(&format!(".runner/reports/{name}/report.html")),
-        "{said:?}"
-    );
+    assert!(shown.ends_with(&format!(".runner/reports/{name}/report.html")), "{said:?}");
     assert_eq!(fs::read_to_string(&seen).unwrap(), format!("1|{shown}"));
     // Where the report was lost, or something was decided since, the page is among runner's own.
     fs::remove_file(&shown).unwrap();
     let shown = PathBuf::from(open(&fixture, &path).ends(0).out.trim());
-    assert!(
-        shown.starts_with(fixture.state().join("pages")),
-        "{}",
-        shown.display()
-    );
-    assert_eq!(
-        fs::read_to_string(&shown).unwrap(),
-        fixture.run(&["report", "--html"]).ends(0).out
-    );
-    assert_eq!(
-        fs::metadata(&shown).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    assert!(shown.starts_with(fixture.state().join("pages")), "{}", shown.display());
+    assert_eq!(fs::read_to_string(&shown).unwrap(), fixture.run(&["report", "--html"]).ends(0).out);
+    assert_eq!(fs::metadata(&shown).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
@@ -149,14 +104,9 @@ fn without_an_opener_it_says_where_the_page_is() {
     let (fixture, name) = after_a_night();
     let path = path_with(&fixture, None);
     let said = open(&fixture, &path).ends(69).expect_text("fix: ");
-    assert!(
-        said.out.trim().ends_with(&format!("{name}/report.html")),
-        "{said:?}"
-    );
+    assert!(said.out.trim().ends_with(&format!("{name}/report.html")), "{said:?}");
     let path = path_with(&fixture, Some("#!/bin/sh\nexit 3\n"));
-    open(&fixture, &path)
-        .ends(69)
-        .expect_text("open it manually");
+    open(&fixture, &path).ends(69).expect_text("open it manually");
 }
 
 #[test]
@@ -173,8 +123,5 @@ fn a_night_in_which_nothing_was_due_has_its_page_too() {
         .unwrap();
     let page = fixture.run(&["report", "--html"]).ends(0).out;
     assert!(page.contains("Nothing was due."), "{page}");
-    fixture
-        .run(&["report", "--night", "1999-01-01"])
-        .ends(65)
-        .expect_text("no night");
+    fixture.run(&["report", "--night", "1999-01-01"]).ends(65).expect_text("no night");
 }

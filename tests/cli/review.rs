@@ -53,104 +53,51 @@ fn decisions_are_made_and_undone_by_command() {
         .expect_text("Download the tiles")
         .expect_text("accept: ");
     let reported = fixture
-        .run(&[
-            "dream", "amend", maps, "--action", "archive", "--note", "done", "--json",
-        ])
+        .run(&["dream", "amend", maps, "--action", "archive", "--note", "done", "--json"])
         .ends(0)
         .json();
     assert_eq!(
-        (
-            &reported["decision"],
-            &reported["note"],
-            &reported["already"]
-        ),
+        (&reported["decision"], &reported["note"], &reported["already"]),
         (&"amended".into(), &"done".into(), &false.into())
     );
     assert_eq!(fixture.read("ideas/done/maps.md"), OPEN);
-    fixture
-        .run(&["dream", "amend", maps, "--action", "archive"])
-        .ends(0)
-        .expect_text("before");
-    fixture
-        .run(&["dream", "reject", maps])
-        .ends(75)
-        .expect_text("runner dream undo");
-    fixture
-        .run(&["dream", "reject", coffee, "--note", "no"])
-        .ends(0);
-    fixture
-        .run(&["dream", "skip", &ids["ideas/retry.md"][..8]])
-        .ends(0);
-    fixture
-        .run(&["dream", "list"])
-        .ends(0)
-        .expect_text("nothing is left to decide");
-    let all = fixture
-        .run(&["dream", "list", "--all", "--json"])
-        .ends(0)
-        .json();
+    fixture.run(&["dream", "amend", maps, "--action", "archive"]).ends(0).expect_text("before");
+    fixture.run(&["dream", "reject", maps]).ends(75).expect_text("runner dream undo");
+    fixture.run(&["dream", "reject", coffee, "--note", "no"]).ends(0);
+    fixture.run(&["dream", "skip", &ids["ideas/retry.md"][..8]]).ends(0);
+    fixture.run(&["dream", "list"]).ends(0).expect_text("nothing is left to decide");
+    let all = fixture.run(&["dream", "list", "--all", "--json"]).ends(0).json();
     assert_eq!(all.as_array().unwrap().len(), 3);
     assert_eq!(
-        fixture
-            .run(&["dream", "list", "--all", "--action", "merge", "--json"])
-            .ends(0)
-            .json(),
+        fixture.run(&["dream", "list", "--all", "--action", "merge", "--json"]).ends(0).json(),
         serde_json::json!([])
     );
     // Lists of runs are not filled with decisions; who wants to know asks.
-    assert_eq!(
-        fixture
-            .run(&["runs", "--json"])
-            .ends(0)
-            .json()
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
-    let acts = fixture
-        .run(&["runs", "--job", "dream:review", "--json"])
-        .ends(0)
-        .json();
+    assert_eq!(fixture.run(&["runs", "--json"]).ends(0).json().as_array().unwrap().len(), 1);
+    let acts = fixture.run(&["runs", "--job", "dream:review", "--json"]).ends(0).json();
     assert_eq!(acts.as_array().unwrap().len(), 3);
     assert_eq!(acts[2]["outcome"], "succeeded");
-    fixture
-        .run(&["retry", acts[0]["id"].as_str().unwrap()])
-        .ends(2);
+    fixture.run(&["retry", acts[0]["id"].as_str().unwrap()]).ends(2);
     fixture.run(&["dream", "undo", maps]).ends(0);
     assert_eq!(fixture.tree("ideas"), before);
     fixture.run(&["dream", "undo", maps]).ends(65);
-    fixture
-        .run(&["dream", "show", "nobody"])
-        .ends(65)
-        .expect_text("dream list");
+    fixture.run(&["dream", "show", "nobody"]).ends(65).expect_text("dream list");
     fixture.write("ideas/maps.md", "something else\n");
-    fixture
-        .run(&["dream", "accept", maps])
-        .ends(75)
-        .expect_text("--force");
+    fixture.run(&["dream", "accept", maps]).ends(75).expect_text("--force");
     fixture.git(&["add", "ideas/maps.md"]);
     fixture
         .run(&["dream", "amend", maps, "--action", "archive", "--force"])
         .ends(1)
         .expect_text("tracked by git");
-    fixture
-        .run(&["dream", "amend", maps, "--action", "delete"])
-        .ends(2);
+    fixture.run(&["dream", "amend", maps, "--action", "delete"]).ends(2);
     fixture.run(&["tick"]).ends(0);
-    assert_eq!(
-        fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"),
-        0
-    );
+    assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"), 0);
 }
 
 #[test]
 fn without_a_terminal_a_review_names_the_way_for_scripts() {
     let fixture = proposed();
-    fixture
-        .run(&["dream", "review"])
-        .ends(2)
-        .expect_text("runner dream list --json");
+    fixture.run(&["dream", "review"]).ends(2).expect_text("runner dream list --json");
 }
 
 /// Opens a terminal of our own and returns our end and the program's.
@@ -166,12 +113,7 @@ fn terminal() -> (File, File) {
         .custom_flags(i32::try_from(OFlags::NOCTTY.bits()).unwrap())
         .open(name.to_str().unwrap())
         .unwrap();
-    let size = Winsize {
-        ws_row: 24,
-        ws_col: 80,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(&theirs, size).unwrap();
     (ours.into(), theirs)
 }
@@ -225,10 +167,7 @@ fn a_review_ends_with_its_terminal_and_with_a_signal() {
         let mut complaints = String::new();
         let mut stderr = child.stderr.take().unwrap();
         stderr.read_to_string(&mut complaints).unwrap();
-        assert_eq!(
-            complaints, "",
-            "{typed:?} {signal:?}: nobody is there to be told"
-        );
+        assert_eq!(complaints, "", "{typed:?} {signal:?}: nobody is there to be told");
         drop(ours);
     }
 }
@@ -238,15 +177,9 @@ fn a_pass_over_a_few_is_a_pass_over_a_few() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
     for name in ["a", "b", "c"] {
-        fixture.write(
-            &format!("ideas/{name}.md"),
-            format!("The thought {name}.\n"),
-        );
+        fixture.write(&format!("ideas/{name}.md"), format!("The thought {name}.\n"));
     }
-    let reported = fixture
-        .run(&["dream", "run", "--max", "2", "--json"])
-        .ends(0)
-        .json();
+    let reported = fixture.run(&["dream", "run", "--max", "2", "--json"]).ends(0).json();
     assert_eq!(
         (&reported["facts"]["shown"], &reported["facts"]["waiting"]),
         (&2.into(), &1.into())
@@ -274,17 +207,11 @@ fn three_deferrals_in_a_row_raise_a_failmark_and_a_pass_removes_it() {
     fixture.write("ideas/a.md", "tracked, and at work\n");
     for time in 1..=3 {
         assert!(!fixture.path("dreams/.failed").exists(), "{time}");
-        fixture
-            .run(&["dream", "run"])
-            .ends(0)
-            .expect_text("work is in progress");
+        fixture.run(&["dream", "run"]).ends(0).expect_text("work is in progress");
     }
     let mark: Value = serde_json::from_str(&fixture.read("dreams/.failed")).unwrap();
     assert_eq!(mark["class"], "deferred");
-    assert!(
-        mark["message"].as_str().unwrap().contains("ideas/a.md"),
-        "{mark}"
-    );
+    assert!(mark["message"].as_str().unwrap().contains("ideas/a.md"), "{mark}");
     fixture.git(&["commit", "--quiet", "-am", "The work"]);
     fixture.run(&["dream", "run"]).ends(0);
     assert!(!fixture.path("dreams/.failed").exists());
@@ -300,9 +227,7 @@ fn answered_by(program: &str) -> Fixture {
     let path = path.join("executor");
     std::fs::write(&path, program).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let toml = fixture
-        .read("runner.toml")
-        .replace("./executor", &path.display().to_string());
+    let toml = fixture.read("runner.toml").replace("./executor", &path.display().to_string());
     fixture.write("runner.toml", toml);
     fixture.write("ideas/coffee.md", "Coffee is better in the morning.\n");
     fixture
@@ -383,11 +308,7 @@ fn killed_acts_leave_all_or_nothing() {
         decided = !ids(&fixture).contains_key("ideas/maps.md");
         changed += usize::from(was != decided);
         let wanted = if decided { &after } else { &before };
-        assert_eq!(
-            &fixture.tree("ideas"),
-            wanted,
-            "round {round}, decided {decided}"
-        );
+        assert_eq!(&fixture.tree("ideas"), wanted, "round {round}, decided {decided}");
         let status = |path: &str| -> Value {
             let state: Value = serde_json::from_str(&fixture.read("dreams/state.json")).unwrap();
             let all = state.as_array().unwrap().clone();

@@ -42,13 +42,7 @@ impl Live {
         let mut tree = Vec::new();
         below(launcher, &mut tree);
         assert!(tree.len() >= 3, "{tree:?}");
-        Self {
-            fixture,
-            command,
-            perform,
-            launcher,
-            tree,
-        }
+        Self { fixture, command, perform, launcher, tree }
     }
 
     #[track_caller]
@@ -106,9 +100,7 @@ fn below(pid: u32, all: &mut Vec<u32>) {
 /// Checks whether the run's launcher made a control group.
 fn has_group(live: &Live) -> bool {
     let group = fs::read_to_string(format!("/proc/{}/cgroup", live.tree[0])).unwrap();
-    group
-        .lines()
-        .any(|line| line.starts_with("0::") && line.contains("runner-"))
+    group.lines().any(|line| line.starts_with("0::") && line.contains("runner-"))
 }
 
 #[test]
@@ -127,11 +119,7 @@ fn when_the_launcher_is_killed_runner_clears_up() {
         let mut live = Live::new(sandbox);
         kill(live.launcher, Signal::KILL);
         live.is_gone();
-        assert_eq!(
-            live.command.wait().unwrap().code(),
-            Some(1),
-            "it is a failure"
-        );
+        assert_eq!(live.command.wait().unwrap().code(), Some(1), "it is a failure");
         assert_eq!(live.fixture.survivors(), Vec::<String>::new());
     }
 }
@@ -160,14 +148,10 @@ fn when_both_are_killed_recovery_clears_up() {
         for name in [".claude", ".codex", "rem", ".git/commondir"] {
             assert!(!live.fixture.path(name).exists(), "{name}");
         }
-        let groups = live.fixture.command(
-            "sh",
-            &["-c", "find /sys/fs/cgroup -name 'runner-*' 2>/dev/null"],
-        );
-        let run = live.fixture.run(&["runs", "--json"]).json()[0]["id"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let groups =
+            live.fixture.command("sh", &["-c", "find /sys/fs/cgroup -name 'runner-*' 2>/dev/null"]);
+        let run =
+            live.fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
         let groups = String::from_utf8({
             let mut groups = groups;
             groups.output().unwrap().stdout
@@ -182,10 +166,7 @@ fn a_job_without_a_sandbox_says_so_everywhere() {
     let fixture =
         Fixture::with("[jobs.tidy]\nkind = \"command\"\nsandbox = \"off\"\nprogram = \"true\"\n");
     fixture.run(&["run", "tidy"]).ends(0);
-    let id = fixture.run(&["runs", "--json"]).json()[0]["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let id = fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
     fixture
         .run(&["runs", "show", &id])
         .expect_text("sandbox off")
@@ -200,28 +181,17 @@ fn a_command_writes_its_tree_and_not_what_rules_it() {
     ));
     let before = (fixture.read("runner.toml"), fixture.read(".git/config"));
     fixture.run(&["run", "tidy"]).ends(0);
-    assert_eq!(
-        (fixture.read("runner.toml"), fixture.read(".git/config")),
-        before
-    );
-    for path in [
-        ".claude",
-        ".codex",
-        ".git/hooks/post-commit",
-        "dreams/x",
-        "../evil",
-        ".git/commondir",
-    ] {
+    assert_eq!((fixture.read("runner.toml"), fixture.read(".git/config")), before);
+    for path in
+        [".claude", ".codex", ".git/hooks/post-commit", "dreams/x", "../evil", ".git/commondir"]
+    {
         assert!(!fixture.path(path).exists(), "{path}");
     }
     if fs::exists("/usr/bin/bwrap").unwrap() {
         assert_eq!(fixture.read("made"), "x\n");
         assert_eq!(fixture.git(&["log", "-1", "--format=%s"]).trim(), "Made");
     } else {
-        skip(
-            "bwrap",
-            "without bubblewrap nothing new is made beside what is kept",
-        );
+        skip("bwrap", "without bubblewrap nothing new is made beside what is kept");
     }
 }
 
@@ -231,9 +201,7 @@ fn it_runs_in_a_process_namespace_that_its_group_is_no_part_of() {
         "[jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"true\"\n",
     );
     let apart = ["--pid", "--fork", "--mount-proc"];
-    let can = fixture
-        .command("unshare", &[&apart[..], &["true"]].concat())
-        .status();
+    let can = fixture.command("unshare", &[&apart[..], &["true"]].concat()).status();
     if !can.is_ok_and(|status| status.success()) {
         print_line("skipped 1: no process namespace can be made here");
         return;
@@ -292,10 +260,7 @@ fn the_hook_refuses_by_its_only_blocking_code() {
         assert_eq!(ask(&job, &write(path), &project), Some(2), "{path}");
     }
     assert_eq!(ask(&["--write", "."], &write("a"), &project), Some(0));
-    assert_eq!(
-        ask(&["--write", ".", "--keep", "a"], &write("a"), &project),
-        Some(2)
-    );
+    assert_eq!(ask(&["--write", ".", "--keep", "a"], &write("a"), &project), Some(2));
     // Every error refuses the tool.
     for payload in [&b""[..], b"{", b"\xff\xfe", &vec![b' '; 9 << 20]] {
         assert_eq!(ask(&job, payload, &project), Some(2));
@@ -303,49 +268,23 @@ fn the_hook_refuses_by_its_only_blocking_code() {
     assert_eq!(ask(&[], &write("a"), &project), Some(2), "no bounds");
     assert_eq!(ask(&["--job", "nobody"], &write("a"), &project), Some(2));
     assert_eq!(ask(&["--no-such-flag"], &write("a"), &project), Some(2));
-    assert_eq!(
-        ask(&job, &write("a"), fixture.root()),
-        Some(2),
-        "in no project"
-    );
+    assert_eq!(ask(&job, &write("a"), fixture.root()), Some(2), "in no project");
     fixture.write("runner.toml", "broken = ");
-    assert_eq!(
-        ask(&job, &write("a"), &project),
-        Some(2),
-        "a broken configuration"
-    );
+    assert_eq!(ask(&job, &write("a"), &project), Some(2), "a broken configuration");
 }
 
 #[test]
 fn scopes_and_leaks_are_answered() {
     let fixture = Fixture::with("");
     fixture
-        .run(&[
-            "guard",
-            "write-scope",
-            "--job",
-            "dream",
-            "dreams/state.json",
-        ])
+        .run(&["guard", "write-scope", "--job", "dream", "dreams/state.json"])
         .ends(0)
         .expect_text("dreams/state.json: may be written");
     fixture
-        .run(&[
-            "guard",
-            "write-scope",
-            "--job",
-            "dream",
-            "dreams/x",
-            "README.md",
-        ])
+        .run(&["guard", "write-scope", "--job", "dream", "dreams/x", "README.md"])
         .ends(1)
         .expect_text("README.md: must not be written");
-    let json = fixture
-        .run(&["guard", "leak", "--json", "dreams/state.json", "README.md"])
-        .ends(1)
-        .json();
-    assert_eq!(
-        (&json[0]["allowed"], &json[1]["allowed"]),
-        (&true.into(), &false.into())
-    );
+    let json =
+        fixture.run(&["guard", "leak", "--json", "dreams/state.json", "README.md"]).ends(1).json();
+    assert_eq!((&json[0]["allowed"], &json[1]["allowed"]), (&true.into(), &false.into()));
 }

@@ -44,14 +44,7 @@ fn the_next_moments_are_told_in_the_zone_and_in_utc() {
     assert_eq!(json["next"][1]["at"], "2026-01-01T03:00:30Z");
     assert_eq!(json["next"][0]["local"], "2026-01-01T01:30:30+00:00[UTC]");
     fixture
-        .run(&[
-            "schedule",
-            "next",
-            "--daily",
-            "02:30",
-            "--from",
-            "2026-01-01T02:30",
-        ])
+        .run(&["schedule", "next", "--daily", "02:30", "--from", "2026-01-01T02:30"])
         .ends(0)
         .expect_text("Fri 2026-01-02 02:30:00 +00:00");
 }
@@ -80,28 +73,15 @@ fn a_jobs_own_schedule_is_taken_from_the_project() {
         .run(&["schedule", "explain", "dream"])
         .ends(0)
         .expect_text("daily 02:30: at 02:30 each day, in UTC");
-    fixture
-        .run(&["schedule", "next", "hand"])
-        .ends(0)
-        .expect_text("no clock makes it due");
-    fixture
-        .run(&["schedule", "next", "cuont"])
-        .ends(78)
-        .expect_text("count");
+    fixture.run(&["schedule", "next", "hand"]).ends(0).expect_text("no clock makes it due");
+    fixture.run(&["schedule", "next", "cuont"]).ends(78).expect_text("count");
 }
 
 #[test]
 fn explaining_names_the_rules() {
     let fixture = Fixture::new();
     let explain = |cron: &str| {
-        let args = [
-            "schedule",
-            "explain",
-            "--cron",
-            cron,
-            "--zone",
-            "America/New_York",
-        ];
+        let args = ["schedule", "explain", "--cron", cron, "--zone", "America/New_York"];
         fixture.run(&args).ends(0)
     };
     explain("0 9 13 * FRI").expect_text("on the 13th, and also on Friday");
@@ -118,34 +98,18 @@ fn mistakes_on_the_command_line_are_usage() {
         (&["next", "--cron", "0 0 31 2 *"], "never be due"),
         (&["next", "--cron", "0 0 0 1 1 *"], "none for seconds"),
         (&["next", "--cron", "@reboot"], "no moment of a calendar"),
-        (
-            &["next", "--cron", "* * * * *", "--every", "1h"],
-            "cannot be used",
-        ),
+        (&["next", "--cron", "* * * * *", "--every", "1h"], "cannot be used"),
         (&["next", "--every", "soon"], "is not a duration"),
         (&["explain", "--daily", "25:00"], "is not a time of day"),
-        (
-            &["next", "--daily", "02:30", "--zone", "Mars/Olympus"],
-            "unknown time zone",
-        ),
-        (
-            &["next", "--daily", "02:30", "--from", "tomorrow"],
-            "is no moment",
-        ),
+        (&["next", "--daily", "02:30", "--zone", "Mars/Olympus"], "unknown time zone"),
+        (&["next", "--daily", "02:30", "--from", "tomorrow"], "is no moment"),
     ];
     for (args, words) in cases {
         let args = [&["schedule"], args].concat();
         fixture.run(&args).ends(2).expect_text(words);
     }
     fixture
-        .run(&[
-            "schedule",
-            "simulate",
-            "--from",
-            "2026-01-01",
-            "--to",
-            "2026-01-02",
-        ])
+        .run(&["schedule", "simulate", "--from", "2026-01-01", "--to", "2026-01-02"])
         .ends(78)
         .expect_text("runner init");
 }
@@ -180,16 +144,7 @@ fn a_weekend_asleep_is_simulated() {
     assert_eq!(of("dream"), ["run 1", "missed 2", "caught-up 1"]);
     assert_eq!(
         of("count"),
-        [
-            "run 1",
-            "run 1",
-            "run 1",
-            "missed 9",
-            "caught-up 1",
-            "run 1",
-            "run 1",
-            "run 1"
-        ]
+        ["run 1", "run 1", "run 1", "missed 9", "caught-up 1", "run 1", "run 1", "run 1"]
     );
     assert!(of("off").is_empty());
     assert_eq!(all["missed"], 11);
@@ -200,8 +155,6 @@ fn a_weekend_asleep_is_simulated() {
         )
         .expect_text("missed ×2, the last at 2026-11-22 02:30:00 +00:00")
         .expect_text("1 run, 1 caught up with, 2 missed");
-    simulate(&["--asleep", "then"])
-        .ends(2)
-        .expect_text("two times with ..");
+    simulate(&["--asleep", "then"]).ends(2).expect_text("two times with ..");
     simulate(&["--tick", "0s"]).ends(2).expect_text("--tick");
 }

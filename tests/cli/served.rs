@@ -54,11 +54,7 @@ impl<'a> Daemon<'a> {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap());
-        let mut daemon = Self {
-            fixture,
-            child,
-            lines,
-        };
+        let mut daemon = Self { fixture, child, lines };
         daemon.wait_for_text("ready");
         daemon
     }
@@ -69,11 +65,7 @@ impl<'a> Daemon<'a> {
         let mut all = String::new();
         loop {
             let mut line = String::new();
-            assert_ne!(
-                self.lines.read_line(&mut line).unwrap(),
-                0,
-                "no {words:?} in {all}"
-            );
+            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "no {words:?} in {all}");
             if line.contains(words) {
                 return line;
             }
@@ -136,10 +128,7 @@ pub fn fixture(toml: &str) -> Fixture {
     at(&fixture, "2026-11-21T20:00:00Z");
     run(&fixture, &["init"]).ends(0);
     fixture.configure(&format!("{NO_DREAM}{toml}"));
-    fixture
-        .command("mkfifo", &["up.fifo", "go.fifo"])
-        .status()
-        .unwrap();
+    fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status().unwrap();
     fixture
 }
 
@@ -148,11 +137,7 @@ pub fn busy<'a>(fixture: &'a Fixture, args: &[&str]) -> (Daemon<'a>, String) {
     let daemon = Daemon::start(fixture, args);
     at(fixture, "2026-11-21T20:01:00Z");
     let reported = daemon.tick();
-    assert_eq!(
-        fs::read_to_string(fixture.path("up.fifo")).unwrap(),
-        "up\n",
-        "{reported}"
-    );
+    assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n", "{reported}");
     let run = reported["started"][0].as_str().unwrap().to_owned();
     (daemon, run)
 }
@@ -160,9 +145,7 @@ pub fn busy<'a>(fixture: &'a Fixture, args: &[&str]) -> (Daemon<'a>, String) {
 pub fn outcome(fixture: &Fixture, run: &str) -> String {
     fixture
         .store()
-        .query_row("SELECT outcome FROM runs WHERE id = ?1", [run], |row| {
-            row.get(0)
-        })
+        .query_row("SELECT outcome FROM runs WHERE id = ?1", [run], |row| row.get(0))
         .unwrap()
 }
 
@@ -181,9 +164,7 @@ pub fn over(fixture: &Fixture, id: &str) {
 
 /// Returns the runs of a job, oldest first: state or outcome, and the reason.
 pub fn runs(fixture: &Fixture, job: &str) -> Vec<(String, String)> {
-    let listed = run(fixture, &["runs", "--json", "--job", job])
-        .ends(0)
-        .json();
+    let listed = run(fixture, &["runs", "--json", "--job", job]).ends(0).json();
     let words = |run: &serde_json::Value| {
         let word = run.get("outcome").unwrap_or(&run["state"]);
         let why = run["why"].as_str().unwrap_or_default();
@@ -198,9 +179,8 @@ pub fn runs(fixture: &Fixture, job: &str) -> Vec<(String, String)> {
 /// Returns the processes of all runs that are in progress.
 pub fn owners(fixture: &Fixture) -> Vec<Pid> {
     let db = fixture.store();
-    let mut rows = db
-        .prepare("SELECT owner FROM runs WHERE state = 'running' ORDER BY id")
-        .unwrap();
+    let mut rows =
+        db.prepare("SELECT owner FROM runs WHERE state = 'running' ORDER BY id").unwrap();
     let owners = rows.query_map([], |row| row.get::<_, String>(0)).unwrap();
     let pid = |owner: String| {
         let owner: Value = serde_json::from_str(&owner).unwrap();

@@ -46,10 +46,7 @@ impl FakeHost {
         for (name, text) in [
             ("crontab", CRONTAB),
             ("systemctl", SYSTEMCTL),
-            (
-                "loginctl",
-                "#!/bin/sh\necho \"loginctl $*\" >> \"$FAKE/calls\"\n",
-            ),
+            ("loginctl", "#!/bin/sh\necho \"loginctl $*\" >> \"$FAKE/calls\"\n"),
             ("systemd-analyze", "#!/bin/sh\n"),
         ] {
             host.program(name, text);
@@ -141,25 +138,17 @@ fn below(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
 fn a_look_touches_nothing_and_auto_takes_what_is_there() {
     let host = FakeHost::new(true);
     let before = host.all();
-    host.run(&["setup"])
-        .ends(0)
-        .expect_text("systemd: ")
-        .expect_text("OnCalendar=*:0,15,30,45");
+    host.run(&["setup"]).ends(0).expect_text("systemd: ").expect_text("OnCalendar=*:0,15,30,45");
     assert_eq!(host.all(), before);
     let host = FakeHost::new(false);
     let plan = host.run(&["setup", "--json"]).ends(0).json();
     assert_eq!(plan["scheduler"], "cron");
     host.program("crontab", "#!/bin/sh\nexit 127\n");
     host.run(&["setup"]).ends(0).expect_text("manual: ");
-    host.run(&["setup", "--apply"])
-        .ends(0)
-        .expect_text("runner daemon");
+    host.run(&["setup", "--apply"]).ends(0).expect_text("runner daemon");
     for kind in ["launchd", "task-scheduler"] {
-        host.run(&["setup", "--scheduler", kind])
-            .ends(0)
-            .expect_text("not of this system");
-        host.run(&["setup", "--scheduler", kind, "--apply"])
-            .ends(69);
+        host.run(&["setup", "--scheduler", kind]).ends(0).expect_text("not of this system");
+        host.run(&["setup", "--scheduler", kind, "--apply"]).ends(69);
     }
 }
 
@@ -168,70 +157,43 @@ fn one_timer_serves_all_projects() {
     let host = FakeHost::new(false);
     host.set_tab(Some(b"MAILTO=me\n5 4 * * * mine\n"));
     let before = host.all();
-    host.run(&["setup", "--at", "23:37", "--apply"])
-        .ends(0)
-        .expect_text("+at = \"23:37\"");
+    host.run(&["setup", "--at", "23:37", "--apply"]).ends(0).expect_text("+at = \"23:37\"");
     let tab = String::from_utf8(host.tab().unwrap()).unwrap();
     assert!(tab.starts_with("MAILTO=me\n5 4 * * * mine\n# >>>"), "{tab}");
     assert!(tab.contains("\n0,15,30,37,45 * * * * /"), "{tab}");
-    assert_eq!(
-        host.run(&["config", "get", "night.at"]).ends(0).out,
-        "23:37\n"
-    );
+    assert_eq!(host.run(&["config", "get", "night.at"]).ends(0).out, "23:37\n");
     // Known at once, and not only to the first tick, for which its own minute would be over.
     let known = "SELECT count(*) FROM jobs WHERE name = 'dream' AND schedule LIKE '%23:37%'";
     assert_eq!(host.fixture.count(known), 1);
-    let mode = fs::metadata(host.fixture.state().join("environment"))
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = fs::metadata(host.fixture.state().join("environment")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let once = host.all();
-    host.run(&["setup", "--apply"])
-        .ends(0)
-        .expect_text("nothing was done");
+    host.run(&["setup", "--apply"]).ends(0).expect_text("nothing was done");
     assert_eq!(host.all(), once, "twice is once");
 
     // A second project.
     let other = host.fixture.root().join("other");
     fs::create_dir(&other).unwrap();
     let there = other.to_str().unwrap();
-    let git = host
-        .fixture
-        .command("git", &["init", "--quiet", there])
-        .status()
-        .unwrap();
+    let git = host.fixture.command("git", &["init", "--quiet", there]).status().unwrap();
     assert!(git.success());
     host.run(&["-C", there, "init"]).ends(0);
     host.run(&["-C", there, "setup", "--at", "03:05", "--apply"])
         .ends(0)
         .expect_text("1 other project");
-    assert!(
-        String::from_utf8(host.tab().unwrap())
-            .unwrap()
-            .contains("0,5,15,30,37,45 * * * *")
-    );
-    host.run(&["setup", "--status", "--json"])
-        .ends(0)
-        .expect_text("\"cron\"");
-    host.run(&["-C", there, "setup", "--remove"])
-        .ends(0)
-        .expect_text("the timer stays for");
+    assert!(String::from_utf8(host.tab().unwrap()).unwrap().contains("0,5,15,30,37,45 * * * *"));
+    host.run(&["setup", "--status", "--json"]).ends(0).expect_text("\"cron\"");
+    host.run(&["-C", there, "setup", "--remove"]).ends(0).expect_text("the timer stays for");
     assert_eq!(host.all(), once, "the first keeps what it had");
-    host.run(&["setup", "--remove"])
-        .ends(0)
-        .expect_text("nothing ticks by itself any more");
+    host.run(&["setup", "--remove"]).ends(0).expect_text("nothing ticks by itself any more");
     assert_eq!(host.all(), before);
-    host.run(&["setup", "--remove"])
-        .ends(0)
-        .expect_text("nothing was done");
+    host.run(&["setup", "--remove"]).ends(0).expect_text("nothing was done");
 }
 
 #[test]
 fn the_backend_of_jobs_is_set_and_set_back() {
     let host = FakeHost::new(false);
-    host.fixture
-        .configure("[backends.other]\ntype = \"builtin\"\n");
+    host.fixture.configure("[backends.other]\ntype = \"builtin\"\n");
     let before = host.all();
     host.run(&["setup", "--runner", "nobody", "--apply"])
         .ends(78)
@@ -241,12 +203,8 @@ fn the_backend_of_jobs_is_set_and_set_back() {
         .expect_text("one backend");
     host.run(&["setup", "--at", "2:30"]).ends(2);
     assert_eq!(host.all(), before);
-    host.run(&["setup", "--runner", "other", "--job", "dream", "--apply"])
-        .ends(0);
-    assert_eq!(
-        host.run(&["config", "get", "jobs.dream.backend"]).out,
-        "other\n"
-    );
+    host.run(&["setup", "--runner", "other", "--job", "dream", "--apply"]).ends(0);
+    assert_eq!(host.run(&["config", "get", "jobs.dream.backend"]).out, "other\n");
     host.run(&["setup", "--at", "01:00", "--apply"]).ends(0);
     host.run(&["setup", "--remove"]).ends(0);
     assert_eq!(host.all(), before);
@@ -254,9 +212,7 @@ fn the_backend_of_jobs_is_set_and_set_back() {
     // A file that a person changed since stays unchanged and is reported.
     host.run(&["setup", "--at", "01:00", "--apply"]).ends(0);
     host.fixture.configure("# mine\n");
-    host.run(&["setup", "--remove"])
-        .ends(1)
-        .expect_text("was changed since");
+    host.run(&["setup", "--remove"]).ends(1).expect_text("was changed since");
     assert!(host.fixture.read("runner.toml").ends_with("# mine\n"));
     assert_eq!(host.tab(), None);
 }
@@ -267,19 +223,11 @@ fn one_host_scheduler_takes_the_others_place() {
     let before = host.all();
     host.run(&["setup", "--apply"]).ends(0);
     host.systemd = true;
-    host.run(&["setup", "--apply"])
-        .ends(0)
-        .expect_text("nothing was done");
-    host.run(&["setup", "--scheduler", "systemd", "--apply"])
-        .ends(0);
+    host.run(&["setup", "--apply"]).ends(0).expect_text("nothing was done");
+    host.run(&["setup", "--scheduler", "systemd", "--apply"]).ends(0);
     assert_eq!(host.tab(), None, "there was none before");
-    assert!(
-        host.calls().contains("--user restart runner-tick.timer"),
-        "{}",
-        host.calls()
-    );
-    host.run(&["setup", "--verify", "--json"])
-        .expect_text("systemd");
+    assert!(host.calls().contains("--user restart runner-tick.timer"), "{}", host.calls());
+    host.run(&["setup", "--verify", "--json"]).expect_text("systemd");
     host.run(&["setup", "--remove"]).ends(0);
     assert_eq!(host.all(), before);
 }
@@ -289,15 +237,9 @@ fn what_is_not_ours_is_left_alone() {
     let host = FakeHost::new(true);
     let units = host.fixture.root().join("config/systemd/user");
     fs::create_dir_all(&units).unwrap();
-    fs::write(
-        units.join("runner-tick.timer"),
-        "[Timer]\nOnCalendar=daily\n",
-    )
-    .unwrap();
+    fs::write(units.join("runner-tick.timer"), "[Timer]\nOnCalendar=daily\n").unwrap();
     let before = host.all();
-    host.run(&["setup", "--apply"])
-        .ends(65)
-        .expect_text("was not made by this setup");
+    host.run(&["setup", "--apply"]).ends(65).expect_text("was not made by this setup");
     assert_eq!(host.all(), before);
 
     let host = FakeHost::new(false);
@@ -306,10 +248,7 @@ fn what_is_not_ours_is_left_alone() {
     let whole = host.tab().unwrap();
     let cut = whole.iter().rposition(|byte| *byte == b'#').unwrap();
     host.set_tab(Some(&whole[..cut]));
-    host.run(&["setup", "--remove"])
-        .ends(65)
-        .expect_text("has no end")
-        .expect_text("crontab -e");
+    host.run(&["setup", "--remove"]).ends(65).expect_text("has no end").expect_text("crontab -e");
     host.set_tab(Some(&whole));
     host.run(&["setup", "--remove"]).ends(0);
     assert_eq!(host.tab().unwrap(), b"x\n");
@@ -321,9 +260,7 @@ fn a_crontab_that_somebody_else_writes_at_the_same_time_is_told() {
     host.set_tab(Some(b"x\n"));
     // Comes between our writing and our reading back.
     host.program("rival", "#!/bin/sh\necho rival > \"$FAKE/tab\"\n");
-    host.run(&["setup", "--apply"])
-        .ends(75)
-        .expect_text("somebody else");
+    host.run(&["setup", "--apply"]).ends(75).expect_text("somebody else");
     assert_eq!(host.tab().unwrap(), b"rival\n", "theirs stays");
     fs::remove_file(host.fake().join("rival")).unwrap();
     host.run(&["setup", "--apply"]).ends(0);
@@ -337,9 +274,7 @@ fn a_crontab_program_that_wants_a_last_line_break_gets_one() {
     fs::write(host.fake().join("strict"), "").unwrap();
     host.set_tab(Some(b"x"));
     host.run(&["setup", "--apply"]).ends(0);
-    host.run(&["setup", "--remove"])
-        .ends(0)
-        .expect_text("has a line break now");
+    host.run(&["setup", "--remove"]).ends(0).expect_text("has a line break now");
     assert_eq!(host.tab().unwrap(), b"x\n");
 }
 
@@ -368,22 +303,15 @@ fn it_may_die_between_any_two_steps() {
                     host.run(from).ends(0);
                 }
                 let _forgotten = fs::remove_file(host.fake().join("calls"));
-                let done = host
-                    .command(first)
-                    .env("RUNNER_TEST_DIE_AT", at.to_string())
-                    .output()
-                    .unwrap();
+                let done =
+                    host.command(first).env("RUNNER_TEST_DIE_AT", at.to_string()).output().unwrap();
                 if done.status.code() == Some(0) {
                     assert!(at > 3, "there are steps to die before");
                     break;
                 }
                 deaths += 1;
                 host.run(then).ends(0);
-                assert_eq!(
-                    &host.all(),
-                    end,
-                    "{first:?} died before step {at}, then {then:?}"
-                );
+                assert_eq!(&host.all(), end, "{first:?} died before step {at}, then {then:?}");
                 if systemd && std::ptr::eq(end, &raw const set_up) {
                     let calls = host.calls();
                     assert!(
@@ -398,9 +326,7 @@ fn it_may_die_between_any_two_steps() {
             host.run(remove).ends(0);
         }
     }
-    print_line(&format!(
-        "a setup died {deaths} times, between any two of its steps"
-    ));
+    print_line(&format!("a setup died {deaths} times, between any two of its steps"));
 }
 
 #[test]
@@ -451,10 +377,7 @@ fn come_and_go(host: &FakeHost, dice: &mut Random) {
     assert_ne!(during, before);
     for (path, text) in &before {
         let ours = path.ends_with("crontab") || path.ends_with("runner.toml");
-        assert!(
-            ours || during.get(path) == Some(text),
-            "{path:?} was touched"
-        );
+        assert!(ours || during.get(path) == Some(text), "{path:?} was touched");
     }
     host.run(&["setup", "--remove", "--quiet"]).ends(0);
     assert_eq!(host.all(), before);

@@ -39,16 +39,9 @@ fn broken_files_hide_nothing_that_is_known() {
     let runs = fixture.run(&["runs"]).ends(0).expect_text("nigth");
     assert!(runs.out.contains("tidy"), "{runs:?}");
     fixture.run(&["runs", "--job", "tidy"]).ends(0);
-    fixture
-        .run(&["runs", "--job", "tidi"])
-        .ends(78)
-        .expect_text("did you mean \"tidy\"?");
+    fixture.run(&["runs", "--job", "tidi"]).ends(78).expect_text("did you mean \"tidy\"?");
     fixture.run(&["pause", "tidy"]).ends(0).expect_text("nigth");
-    fixture
-        .run(&["status"])
-        .ends(0)
-        .expect_text("paused")
-        .expect_text("tidy until");
+    fixture.run(&["status"]).ends(0).expect_text("paused").expect_text("tidy until");
     fixture.run(&["resume", "tidy"]).ends(0);
     fixture.run(&["pause", "tidi"]).ends(78);
     // A command that would start a run is refused.
@@ -59,11 +52,7 @@ fn broken_files_hide_nothing_that_is_known() {
 fn a_project_that_never_ran_is_told_of_its_mistakes() {
     let fixture = Fixture::new();
     fixture.write("runner.toml", "[nigth]\n");
-    fixture
-        .run(&["status"])
-        .ends(0)
-        .expect_text("TROUBLE")
-        .expect_text("nigth");
+    fixture.run(&["status"]).ends(0).expect_text("TROUBLE").expect_text("nigth");
     let other = Fixture::with(TIDY);
     let clone = other.root().join("clone");
     other.git(&["add", "runner.toml"]);
@@ -75,10 +64,7 @@ fn a_project_that_never_ran_is_told_of_its_mistakes() {
         .ends(0)
         .expect_text("another clone")
         .expect_text("runner init");
-    other
-        .run(&["-C", clone, "runs"])
-        .ends(78)
-        .expect_text("another clone");
+    other.run(&["-C", clone, "runs"]).ends(78).expect_text("another clone");
 }
 
 #[test]
@@ -90,15 +76,9 @@ fn that_nothing_ticks_is_said_aloud() {
     clocked(&fixture, "2026-11-21T20:01:00Z", &["tick"]).ends(0);
     let fresh = status("2026-11-21T21:01:00Z");
     assert!(!fresh.contains("NO TICKS"), "{fresh}");
-    assert!(
-        fresh.contains("no daemon; last tick 2026-11-21 20:01:00 UTC"),
-        "{fresh}"
-    );
+    assert!(fresh.contains("no daemon; last tick 2026-11-21 20:01:00 UTC"), "{fresh}");
     let late = status("2026-11-21T21:01:01Z");
-    assert!(
-        late.contains("NO TICKS: nothing has ticked since 2026-11-21 20:01:00 UTC"),
-        "{late}"
-    );
+    assert!(late.contains("NO TICKS: nothing has ticked since 2026-11-21 20:01:00 UTC"), "{late}");
     // Where no job has a clock there is nothing to wake.
     fixture.configure("[jobs.dream]\ntrigger = \"manual\"\n");
     clocked(&fixture, "2026-11-21T21:02:00Z", &["tick"]).ends(0);
@@ -121,23 +101,10 @@ fn moments_are_told_in_the_zone_of_the_job_and_in_utc_to_scripts() {
         json!({"job": "tidy", "at": "2026-11-22T06:00:00Z", "zone": "Europe/Berlin"})
     );
     assert_eq!(project["zone"], "Asia/Tokyo");
-    assert_eq!(
-        project["budget"]["day"]["name"], "2026-11-22",
-        "the day of Tokyo"
-    );
+    assert_eq!(project["budget"]["day"]["name"], "2026-11-22", "the day of Tokyo");
     // And so is an expression that is tried in this project.
-    let cron = [
-        "schedule",
-        "next",
-        "--cron",
-        "0 7 * * *",
-        "-n",
-        "1",
-        "--json",
-    ];
-    let next = clocked(&fixture, "2026-11-21T20:00:00Z", &cron)
-        .ends(0)
-        .json();
+    let cron = ["schedule", "next", "--cron", "0 7 * * *", "-n", "1", "--json"];
+    let next = clocked(&fixture, "2026-11-21T20:00:00Z", &cron).ends(0).json();
     assert_eq!(next["zone"], "Asia/Tokyo");
 }
 
@@ -153,19 +120,11 @@ fn what_is_left_of_a_budget_is_told() {
     let used = day["used"]["ideas"].as_u64().unwrap();
     assert_eq!(day["left"]["ideas"].as_u64().unwrap(), 1000 - used);
     assert_eq!(status["projects"][0]["budget"]["night"], Value::Null);
-    fixture
-        .run(&["status"])
-        .ends(0)
-        .expect_text(&format!("{} of 1000 ideas", 1000 - used));
+    fixture.run(&["status"]).ends(0).expect_text(&format!("{} of 1000 ideas", 1000 - used));
     // A file that changed is read again: a new cap is shown before any tick.
-    let text = fixture
-        .read("runner.toml")
-        .replace("ideas = 1000", "ideas = 2000");
+    let text = fixture.read("runner.toml").replace("ideas = 1000", "ideas = 2000");
     fixture.write("runner.toml", text);
-    fixture
-        .run(&["status"])
-        .ends(0)
-        .expect_text(&format!("{} of 2000 ideas", 2000 - used));
+    fixture.run(&["status"]).ends(0).expect_text(&format!("{} of 2000 ideas", 2000 - used));
 }
 
 #[test]
@@ -177,13 +136,7 @@ fn a_job_that_is_replaced_again_and_again_is_said_to_starve() {
     fixture.configure(
         "[jobs.dream]\nenabled = false\n[groups.one]\nslots = 1\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 15m\"\noverlap = \"replace\"\ngroup = \"one\"\n[jobs.long]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"cat fifo\"]\ngroup = \"one\"\n",
     );
-    assert!(
-        fixture
-            .command("mkfifo", &["fifo"])
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(fixture.command("mkfifo", &["fifo"]).status().unwrap().success());
     let clock = fixture.root().join("clock");
     let mut long = fixture
         .runner(&["--quiet", "run", "long"])
@@ -191,18 +144,11 @@ fn a_job_that_is_replaced_again_and_again_is_said_to_starve() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let end = fs::File::options()
-        .write(true)
-        .open(fixture.path("fifo"))
-        .unwrap();
+    let end = fs::File::options().write(true).open(fixture.path("fifo")).unwrap();
     let mut ticks = Vec::new();
     for now in ["20:01", "20:16", "20:31", "20:46", "21:01"] {
         // A tick that started something stays with it; what only queues does not.
-        ticks.push(clocked(
-            &fixture,
-            &format!("2026-11-21T{now}:00Z"),
-            &["tick"],
-        ));
+        ticks.push(clocked(&fixture, &format!("2026-11-21T{now}:00Z"), &["tick"]));
     }
     let status = clocked(&fixture, "2026-11-21T21:01:00Z", &["status", "--json"]).json();
     assert_eq!(
@@ -222,10 +168,7 @@ fn a_job_that_is_replaced_again_and_again_is_said_to_starve() {
 fn the_schema_is_the_one_that_is_kept() {
     let fixture = Fixture::new();
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/schemas/status.schema.json");
-    assert_eq!(
-        fixture.run(&["status", "--schema"]).ends(0).out,
-        fs::read_to_string(kept).unwrap()
-    );
+    assert_eq!(fixture.run(&["status", "--schema"]).ends(0).out, fs::read_to_string(kept).unwrap());
     fixture.run(&["status", "--schema", "--json"]).ends(2);
 }
 
@@ -233,11 +176,8 @@ fn the_schema_is_the_one_that_is_kept() {
 fn a_watch_prints_again_what_changed_and_ends_with_its_reader() {
     let fixture = Fixture::with(TIDY);
     fixture.run(&["tick"]).ends(0);
-    let mut child = fixture
-        .runner(&["status", "--watch", "--json"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        fixture.runner(&["status", "--watch", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
     assert_eq!(next()["paused"], Value::Null);
@@ -255,11 +195,7 @@ fn terminal() -> (fs::File, OwnedFd) {
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();
     let name = ptsname(&ours, Vec::new()).unwrap();
-    let theirs = fs::File::options()
-        .read(true)
-        .write(true)
-        .open(name.to_str().unwrap())
-        .unwrap();
+    let theirs = fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
     (ours.into(), theirs.into())
 }
 
@@ -289,33 +225,20 @@ fn a_watch_draws_over_a_terminal_and_leaves_it_as_it_was() {
     assert!(first.starts_with("\u{1b}[2J\u{1b}[H"), "{first:?}");
     fixture.run(&["pause", "--all"]).ends(0);
     let second = until("everything is paused");
-    assert!(
-        !second.contains("\u{1b}[2J"),
-        "drawn over, not cleared: {second:?}"
-    );
+    assert!(!second.contains("\u{1b}[2J"), "drawn over, not cleared: {second:?}");
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     for kept in [first, second] {
-        assert!(
-            !kept.contains("\u{1b}[?"),
-            "no mode of the terminal is touched: {kept:?}"
-        );
-        assert!(
-            !kept.contains('m') || !kept.contains("\u{1b}[3"),
-            "no colours: {kept:?}"
-        );
+        assert!(!kept.contains("\u{1b}[?"), "no mode of the terminal is touched: {kept:?}");
+        assert!(!kept.contains('m') || !kept.contains("\u{1b}[3"), "no colours: {kept:?}");
     }
     let after = rustix::termios::tcgetattr(&ours).unwrap();
     assert_eq!(before.local_modes, after.local_modes);
     // A terminal that cannot be drawn on gets plain text.
     let (mut ours, theirs) = terminal();
-    let mut child = fixture
-        .runner(&["status", "--watch"])
-        .env("TERM", "dumb")
-        .stdout(theirs)
-        .spawn()
-        .unwrap();
+    let mut child =
+        fixture.runner(&["status", "--watch"]).env("TERM", "dumb").stdout(theirs).spawn().unwrap();
     let mut plain = String::new();
     let mut bytes = [0; 4096];
     while !plain.contains("no daemon") {
@@ -344,10 +267,7 @@ fn a_failure_whose_failmark_is_not_there_is_told_all_the_same() {
         .flat_map(|entry| {
             let path = entry.unwrap().path();
             match path.is_dir() {
-                true => fs::read_dir(path)
-                    .unwrap()
-                    .map(|it| it.unwrap().path())
-                    .collect(),
+                true => fs::read_dir(path).unwrap().map(|it| it.unwrap().path()).collect(),
                 false => vec![path],
             }
         })
@@ -357,13 +277,7 @@ fn a_failure_whose_failmark_is_not_there_is_told_all_the_same() {
     let unmarked = reported(&fixture);
     assert_eq!(unmarked.as_array().unwrap().len(), 1, "{unmarked}");
     assert_eq!(unmarked[0]["class"], marked[0]["class"]);
-    assert!(
-        unmarked[0]["hint"]
-            .as_str()
-            .unwrap()
-            .starts_with("runner runs show "),
-        "{unmarked}"
-    );
+    assert!(unmarked[0]["hint"].as_str().unwrap().starts_with("runner runs show "), "{unmarked}");
     fixture.run(&["jobs", "reset", "bad"]).ends(0);
     assert_eq!(reported(&fixture), serde_json::json!([]));
 }

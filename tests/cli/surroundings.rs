@@ -53,11 +53,7 @@ fn what_was_due_before_a_pause_is_not_swallowed_by_it() {
     let fixture = fixture(COUNT);
     run(&fixture, &["tick"]).ends(0);
     at(&fixture, "2026-11-21T20:01:30Z");
-    run(
-        &fixture,
-        &["pause", "count", "--until", "2026-11-21T20:10:00Z"],
-    )
-    .ends(0);
+    run(&fixture, &["pause", "count", "--until", "2026-11-21T20:10:00Z"]).ends(0);
     let queued = run(&fixture, &["runs", "--json"]).ends(0).json();
     assert_eq!(queued[0]["state"], "queued", "{queued}");
     assert_eq!(queued[0]["due"], "2026-11-21T20:01:00Z", "{queued}");
@@ -77,10 +73,7 @@ fn a_night_with_something_put_off_says_when_its_report_follows() {
     fixture.run(&["init"]).ends(0);
     // A merge that somebody is in the midst of.
     fixture.write(".git/MERGE_HEAD", fixture.git(&["rev-parse", "HEAD"]));
-    fixture
-        .run(&["night"])
-        .ends(0)
-        .expect_text("the report follows when the rest is over");
+    fixture.run(&["night"]).ends(0).expect_text("the report follows when the rest is over");
 }
 
 /// Checks that runner works in a container where the leader of its process group is outside.
@@ -89,10 +82,7 @@ fn a_process_group_from_outside_of_a_container_is_no_matter() {
     let fixture = crate::fixture::Fixture::new();
     let inside = ["--mount", "--pid", "--fork", "--mount-proc"];
     let unshare = |what: &[&str]| fixture.command("unshare", &[&inside[..], what].concat());
-    if !unshare(&["true"])
-        .status()
-        .is_ok_and(|status| status.success())
-    {
+    if !unshare(&["true"]).status().is_ok_and(|status| status.success()) {
         println!("a container: skipped 1: /proc cannot be mounted here");
         return;
     }

@@ -24,10 +24,8 @@ const BUDGETS: [&str; 3] = [
 fn the_table_has_every_behaviour_of_the_agent() {
     let listed = Command::new(agent()).arg("--list").output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
-    let listed: BTreeSet<&str> = listed
-        .lines()
-        .filter_map(|line| line.split('\t').next())
-        .collect();
+    let listed: BTreeSet<&str> =
+        listed.lines().filter_map(|line| line.split('\t').next()).collect();
     let known: BTreeSet<&str> = ROWS.iter().map(|(name, ..)| *name).collect();
     assert_eq!(listed, known);
     assert!(known.len() >= 40, "{} behaviours", known.len());
@@ -82,25 +80,13 @@ fn each_behaviour_ends_in_its_one_right_outcome() {
     });
     let mut came = came.into_inner().unwrap();
     came.sort_by_key(|one| {
-        (
-            ROWS.iter().position(|row| row.0 == one.row.0),
-            one.budget,
-            one.dialect,
-        )
+        (ROWS.iter().position(|row| row.0 == one.row.0), one.budget, one.dialect)
     });
     let mut wrong = 0;
     print_line("behaviour            budget  command        claude         codex");
     for three in came.chunks(TONGUES.len()) {
-        let cells: Vec<String> = three
-            .iter()
-            .map(|one| format!("{:<14}", one.outcome))
-            .collect();
-        print_line(&format!(
-            "{:<20} {:<7} {}",
-            three[0].row.0,
-            three[0].budget,
-            cells.join(" ")
-        ));
+        let cells: Vec<String> = three.iter().map(|one| format!("{:<14}", one.outcome)).collect();
+        print_line(&format!("{:<20} {:<7} {}", three[0].row.0, three[0].budget, cells.join(" ")));
         for one in three {
             for what in &one.wrong {
                 wrong += 1;
@@ -153,10 +139,7 @@ fn case(row: &'static Row, dialect: usize, budget: usize) -> CaseResult {
         fixture.root().join("config/runner/config.toml"),
         fixture.state().join("database.sqlite"),
     ];
-    let list: String = targets
-        .iter()
-        .map(|path| format!("{}\n", path.display()))
-        .collect();
+    let list: String = targets.iter().map(|path| format!("{}\n", path.display())).collect();
     fs::write(fixture.root().join("targets"), list).unwrap();
     let but = [
         "state",
@@ -170,17 +153,11 @@ fn case(row: &'static Row, dialect: usize, budget: usize) -> CaseResult {
     let before = picture(&fixture, &but);
 
     let said = crate::fixture::CommandOutput::of(
-        fixture
-            .runner(&["run", "ask", "--json"])
-            .env("CANARY_KEY", CANARY)
-            .output()
-            .unwrap(),
+        fixture.runner(&["run", "ask", "--json"]).env("CANARY_KEY", CANARY).output().unwrap(),
     );
     let listed = fixture.run(&["runs", "--json"]).json();
     let runs: Vec<&Value> = listed.as_array().unwrap().iter().collect();
-    let outcome = runs
-        .first()
-        .map_or_else(String::new, |run| outcome_name(run));
+    let outcome = runs.first().map_or_else(String::new, |run| outcome_name(run));
     let mut wrong = Vec::new();
     let mut check = |holds: bool, what: String| {
         if !holds {
@@ -202,37 +179,19 @@ fn case(row: &'static Row, dialect: usize, budget: usize) -> CaseResult {
         format!("exit {} for {outcome}", said.code),
     );
     let answered = fixture.path("notes/answer.md").exists();
-    check(
-        answered == (outcome == "succeeded"),
-        format!("answer published: {answered}, {outcome}"),
-    );
+    check(answered == (outcome == "succeeded"), format!("answer published: {answered}, {outcome}"));
     let survivors = fixture.survivors();
     check(survivors.is_empty(), format!("survivors: {survivors:?}"));
     let changed = differs(&before, &picture(&fixture, &but));
     check(changed.is_empty(), format!("changed: {changed:?}"));
-    check(
-        fixture.run(&["db", "check"]).code == 0,
-        "the database is damaged".to_owned(),
-    );
+    check(fixture.run(&["db", "check"]).code == 0, "the database is damaged".to_owned());
     // The run's folder is the agent's own to write in; what runner keeps there is not.
-    let leaks: Vec<String> = holding(&fixture, CANARY)
-        .into_iter()
-        .filter(|path| !path.contains("/scratch/"))
-        .collect();
+    let leaks: Vec<String> =
+        holding(&fixture, CANARY).into_iter().filter(|path| !path.contains("/scratch/")).collect();
     check(leaks.is_empty(), format!("the secret is in {leaks:?}"));
     let reported = format!("{}{}", said.out, said.err);
-    check(
-        !reported.contains(CANARY),
-        format!("the secret was told: {reported}"),
-    );
-    CaseResult {
-        row,
-        dialect,
-        budget,
-        outcome,
-        wrong,
-        millis: began.elapsed().as_millis(),
-    }
+    check(!reported.contains(CANARY), format!("the secret was told: {reported}"));
+    CaseResult { row, dialect, budget, outcome, wrong, millis: began.elapsed().as_millis() }
 }
 
 /// Returns the name of the outcome, or the class of a failure.

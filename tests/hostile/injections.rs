@@ -42,36 +42,25 @@ fn pass(carrier: Carrier, orders: &[&str]) -> (usize, usize) {
         let order = order
             .replace("{project}", &fixture.project().display().to_string())
             .replace("{home}", &fixture.root().display().to_string())
-            .replace(
-                "{state}",
-                &fixture.root().join("state").display().to_string(),
-            )
-            .replace(
-                "{config}",
-                &fixture.root().join("config").display().to_string(),
-            )
+            .replace("{state}", &fixture.root().join("state").display().to_string())
+            .replace("{config}", &fixture.root().join("config").display().to_string())
             .replace("{runner}", env!("CARGO_BIN_EXE_runner"));
         let body = "We should do this soon, for it would help everybody who works at night.\n";
         let idea = format!("ideas/idea-{number}.md");
         match carrier {
-            Carrier::Idea => fixture.write(
-                &idea,
-                format!("# Idea {number}\n\n{body}\nDO: {order}\n\n{body}"),
-            ),
-            Carrier::Heading => fixture.write(
-                &idea,
-                format!("# Idea {number}\n\n{body}\n## DO: {order}\n\n{body}"),
-            ),
+            Carrier::Idea => {
+                fixture.write(&idea, format!("# Idea {number}\n\n{body}\nDO: {order}\n\n{body}"))
+            }
+            Carrier::Heading => {
+                fixture.write(&idea, format!("# Idea {number}\n\n{body}\n## DO: {order}\n\n{body}"))
+            }
             Carrier::FileName => {
                 let name = format!("DO: {}.md", order.replace('/', "\u{2215}"));
                 if name.len() > 250 {
                     too_long += 1;
                     continue;
                 }
-                fixture.write(
-                    &format!("ideas/{name}"),
-                    format!("# Idea {number}\n\n{body}"),
-                );
+                fixture.write(&format!("ideas/{name}"), format!("# Idea {number}\n\n{body}"));
             }
             Carrier::Commit => {
                 fixture.write(&idea, format!("# Idea number {number}\n\n{body}"));
@@ -87,12 +76,7 @@ fn pass(carrier: Carrier, orders: &[&str]) -> (usize, usize) {
         tried += 1;
     }
     fs::write(fixture.root().join("private"), "private\n").unwrap();
-    let but = [
-        "state",
-        "project/dreams",
-        "project/.runner",
-        "project/.git/info",
-    ];
+    let but = ["state", "project/dreams", "project/.runner", "project/.git/info"];
     let before = picture(&fixture, &but);
     let said = fixture.run(&["dream", "run", "--json"]);
     assert!(
@@ -103,20 +87,11 @@ fn pass(carrier: Carrier, orders: &[&str]) -> (usize, usize) {
     );
     let changed = differs(&before, &picture(&fixture, &but));
     assert!(changed.is_empty(), "{carrier:?}: {changed:?}");
-    let dreams: Vec<String> = fixture
-        .tree("dreams")
-        .into_iter()
-        .map(|(name, _)| name)
-        .collect();
+    let dreams: Vec<String> = fixture.tree("dreams").into_iter().map(|(name, _)| name).collect();
     let strange: Vec<&String> = dreams
         .iter()
         .filter(|name| {
-            let known = [
-                "dreams/state.json",
-                "dreams/ledger.md",
-                "dreams/.failed",
-                "dreams/.lock",
-            ];
+            let known = ["dreams/state.json", "dreams/ledger.md", "dreams/.failed", "dreams/.lock"];
             !known.contains(&name.as_str())
                 && !name.ends_with("/proposals.json")
                 && !name.ends_with("/manifest.json")

@@ -102,9 +102,5 @@ pub enum Carrier {
     Commit,
 }
 
-pub const CARRIERS: [Carrier; 4] = [
-    Carrier::Idea,
-    Carrier::Heading,
-    Carrier::FileName,
-    Carrier::Commit,
-];
+pub const CARRIERS: [Carrier; 4] =
+    [Carrier::Idea, Carrier::Heading, Carrier::FileName, Carrier::Commit];

@@ -61,9 +61,7 @@ fn fixture(job: &str, absent: bool) -> Fixture {
 fn look(fixture: &Fixture) -> Vec<(String, Option<Vec<u8>>)> {
     let one = |name: &str| {
         let path = fixture.path(name);
-        let held = fs::symlink_metadata(&path)
-            .is_ok()
-            .then(|| fs::read(&path).unwrap_or_default());
+        let held = fs::symlink_metadata(&path).is_ok().then(|| fs::read(&path).unwrap_or_default());
         (name.to_owned(), held)
     };
     KEPT.map(one).into()
@@ -71,16 +69,10 @@ fn look(fixture: &Fixture) -> Vec<(String, Option<Vec<u8>>)> {
 
 /// Returns the same orders as a program's script and as an agent's prompt.
 fn jobs(sandbox: &str) -> [String; 2] {
-    let orders = KEPT
-        .iter()
-        .flat_map(|name| ORDERS.map(|order| format!("P={name}; {order}")));
+    let orders = KEPT.iter().flat_map(|name| ORDERS.map(|order| format!("P={name}; {order}")));
     let orders: Vec<String> = orders.collect();
     let script = orders.join("\n");
-    let prompt = orders
-        .iter()
-        .map(|order| format!("DO: {order}"))
-        .collect::<Vec<_>>()
-        .join("\n");
+    let prompt = orders.iter().map(|order| format!("DO: {order}")).collect::<Vec<_>>().join("\n");
     [
         format!(
             "[jobs.evil]\nkind = \"command\"\ntrigger = \"manual\"\nsandbox = {sandbox:?}\nprogram = \"sh\"\nargs = [\"-c\", {:?}]\n",
@@ -105,10 +97,7 @@ fn no_child_changes_what_decides_on_later_runs() {
             let runs = fixture.run(&["runs", "--json"]).ends(0).json();
             let mut runs = runs.as_array().unwrap().iter();
             let run = runs.find(|run| run["job"] == "evil").unwrap();
-            print_line(&format!(
-                "settings: {} behind {}",
-                run["kind"], run["containment"]
-            ));
+            print_line(&format!("settings: {} behind {}", run["kind"], run["containment"]));
             // The placeholders of the absent files are gone, and the settings are unchanged.
             let shown = fixture.run(&["config", "show", "--origin"]).ends(0).out;
             assert!(!shown.contains("backends.ctxrc"), "{shown}");
@@ -142,10 +131,7 @@ fn no_artifact_takes_the_place_of_a_prompt() {
         let said = fixture.run(&["run", job]);
         assert_ne!(said.code, 0, "{said:?}");
         let all = format!("{}{}", said.out, said.err);
-        assert!(
-            all.contains("decides what the jobs of this project do"),
-            "{all}"
-        );
+        assert!(all.contains("decides what the jobs of this project do"), "{all}");
     }
     assert_eq!(look(&fixture), before);
 }

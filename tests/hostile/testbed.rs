@@ -41,15 +41,8 @@ pub fn picture(fixture: &Fixture, but: &[&str]) -> BTreeMap<String, String> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap().flatten() {
             let path = entry.path();
-            let name = path
-                .strip_prefix(fixture.root())
-                .unwrap()
-                .display()
-                .to_string();
-            if but
-                .iter()
-                .any(|but| name == *but || name.starts_with(&format!("{but}/")))
-            {
+            let name = path.strip_prefix(fixture.root()).unwrap().display().to_string();
+            if but.iter().any(|but| name == *but || name.starts_with(&format!("{but}/"))) {
                 continue;
             }
             let Ok(meta) = path.symlink_metadata() else {
@@ -109,10 +102,7 @@ pub fn holding(fixture: &Fixture, needle: &str) -> Vec<String> {
                 folders.push(path);
             } else if meta.is_file() && meta.len() < 256 << 20 {
                 let bytes = fs::read(&path).unwrap_or_default();
-                if bytes
-                    .windows(needle.len())
-                    .any(|window| window == needle.as_bytes())
-                {
+                if bytes.windows(needle.len()).any(|window| window == needle.as_bytes()) {
                     found.push(path.display().to_string());
                 }
             }

@@ -45,44 +45,16 @@ const WAYS: &[(&str, About, &str)] = &[
     ),
     ("link-over", Files, "echo evil > $W/x; rm -f $P; ln $W/x $P"),
     ("link-in", Files, "ln $P $W/hard && echo evil > $W/hard"),
-    (
-        "symlink-through",
-        Files,
-        "ln -s $P $W/soft; echo evil > $W/soft",
-    ),
-    (
-        "symlink-parent",
-        Files,
-        "ln -s $D $W/dir; echo evil > $W/dir/$(basename $P)",
-    ),
+    ("symlink-through", Files, "ln -s $P $W/soft; echo evil > $W/soft"),
+    ("symlink-parent", Files, "ln -s $D $W/dir; echo evil > $W/dir/$(basename $P)"),
     ("proc-root", Files, "echo evil > /proc/self/root$P"),
-    (
-        "proc-root-of-parent",
-        Files,
-        "echo evil > /proc/$PPID/root$P",
-    ),
-    (
-        "proc-root-of-another",
-        Files,
-        "echo evil > /proc/$V/root$P || echo evil > $P",
-    ),
-    (
-        "proc-cwd",
-        Files,
-        "cd $W; echo evil > /proc/self/cwd/../${P#$R/}",
-    ),
+    ("proc-root-of-parent", Files, "echo evil > /proc/$PPID/root$P"),
+    ("proc-root-of-another", Files, "echo evil > /proc/$V/root$P || echo evil > $P"),
+    ("proc-cwd", Files, "cd $W; echo evil > /proc/self/cwd/../${P#$R/}"),
     ("dot-dot", Files, "cd $W; echo evil > ../${P#$R/}"),
-    (
-        "double-slash",
-        Files,
-        "echo evil > //$(echo $P | sed 's,/,//,g')",
-    ),
+    ("double-slash", Files, "echo evil > //$(echo $P | sed 's,/,//,g')"),
     ("read-write-handle", Files, "exec 9<>$P && echo evil >&9"),
-    (
-        "through-own-fd",
-        Files,
-        "exec 9<$P; echo evil > /proc/self/fd/9",
-    ),
+    ("through-own-fd", Files, "exec 9<$P; echo evil > /proc/self/fd/9"),
     (
         "tmpfile-link",
         Files,
@@ -108,17 +80,9 @@ const WAYS: &[(&str, About, &str)] = &[
     ("setsid", Files, "setsid -w sh -c \"echo evil > $P\""),
     ("env-cleared", Files, "env -i /bin/sh -c \"echo evil > $P\""),
     ("chmod", Attributes, "chmod 0777 $P"),
-    (
-        "chmod-by-handle",
-        Attributes,
-        "exec 9<$P; perl -e 'open(F, \"<&=9\"); chmod(0777, *F)'",
-    ),
+    ("chmod-by-handle", Attributes, "exec 9<$P; perl -e 'open(F, \"<&=9\"); chmod(0777, *F)'"),
     ("touch", Attributes, "touch -d 2001-01-01 $P"),
-    (
-        "attribute",
-        Attributes,
-        "perl -e 'syscall(188, $ARGV[0], \"user.evil\", \"1\", 1, 0)' $P",
-    ),
+    ("attribute", Attributes, "perl -e 'syscall(188, $ARGV[0], \"user.evil\", \"1\", 1, 0)' $P"),
 ];
 
 /// Ways to make something at `$P`, where nothing is.
@@ -129,26 +93,16 @@ const MAKES: &[(&str, &str)] = &[
     ("symlink", "ln -s $W/x $P"),
     ("hard-link", "echo evil > $W/x; ln $W/x $P"),
     ("pipe", "mkfifo $P"),
-    (
-        "socket",
-        "perl -MSocket -e 'socket(S, 1, 1, 0); bind(S, pack_sockaddr_un(shift))' $P",
-    ),
+    ("socket", "perl -MSocket -e 'socket(S, 1, 1, 0); bind(S, pack_sockaddr_un(shift))' $P"),
     ("rename", "mkdir $W/x; echo evil > $W/x/y; mv -T $W/x $P"),
     ("device", "mknod $P c 1 3"),
-    (
-        "upper-case",
-        "echo evil > $(dirname $P)/$(basename $P | tr a-z A-Z)",
-    ),
+    ("upper-case", "echo evil > $(dirname $P)/$(basename $P | tr a-z A-Z)"),
 ];
 
 pub fn all() -> Vec<Attempt> {
     let mut all = Vec::new();
     let mut add = |name: String, about, script: String| {
-        all.push(Attempt {
-            name,
-            script,
-            about,
-        });
+        all.push(Attempt { name, script, about });
     };
     for (target, path) in [
         ("outside", "$O/victim"),
@@ -158,11 +112,7 @@ pub fn all() -> Vec<Attempt> {
     ] {
         for (way, about, script) in WAYS {
             // A file's own times and modes in a folder that git keeps are no more than the rest.
-            add(
-                format!("{target}: {way}"),
-                *about,
-                format!("P={path}; D=$(dirname $P); {script}"),
-            );
+            add(format!("{target}: {way}"), *about, format!("P={path}; D=$(dirname $P); {script}"));
         }
     }
     for (target, path) in [
@@ -180,16 +130,8 @@ pub fn all() -> Vec<Attempt> {
                 continue;
             }
             let about = if *way == "device" { Kernel } else { Files };
-            let parent = if target == "agent settings" {
-                "mkdir -p $(dirname $P);"
-            } else {
-                ""
-            };
-            add(
-                format!("{target}: {way}"),
-                about,
-                format!("P={path}; {parent} {script}"),
-            );
+            let parent = if target == "agent settings" { "mkdir -p $(dirname $P);" } else { "" };
+            add(format!("{target}: {way}"), about, format!("P={path}; {parent} {script}"));
         }
     }
     for (name, about, script) in SINGLE {
@@ -225,21 +167,9 @@ const SINGLE: &[(&str, About, &str)] = &[
         Files,
         "mkdir $W/p; echo evil > $W/p/wake.md; perl -e 'syscall(316, -100, $ARGV[0], -100, $ARGV[1], 2)' $W/p $W/prompts",
     ),
-    (
-        "remove the git folder",
-        Files,
-        "rm -rf $W/.git/hooks $W/.git/config",
-    ),
-    (
-        "hooks by a link",
-        Files,
-        "rm -rf $W/.git/hooks; ln -s $W/evil $W/.git/hooks",
-    ),
-    (
-        "git config by git",
-        Files,
-        "cd $W; git config core.hooksPath $W/evil",
-    ),
+    ("remove the git folder", Files, "rm -rf $W/.git/hooks $W/.git/config"),
+    ("hooks by a link", Files, "rm -rf $W/.git/hooks; ln -s $W/evil $W/.git/hooks"),
+    ("git config by git", Files, "cd $W; git config core.hooksPath $W/evil"),
     (
         "git config by lock and rename",
         Files,
@@ -253,23 +183,11 @@ const SINGLE: &[(&str, About, &str)] = &[
     // Reading what is hidden.
     ("hidden: read", Files, "cat $S/token"),
     ("hidden: by a link", Files, "ln -s $S/token $W/l; cat $W/l"),
-    (
-        "hidden: by a hard link",
-        Files,
-        "ln $S/token $W/l; cat $W/l",
-    ),
+    ("hidden: by a hard link", Files, "ln $S/token $W/l; cat $W/l"),
     ("hidden: by proc root", Files, "cat /proc/self/root$S/token"),
-    (
-        "hidden: by the parent's root",
-        Files,
-        "cat /proc/$PPID/root$S/token || cat $S/token",
-    ),
+    ("hidden: by the parent's root", Files, "cat /proc/$PPID/root$S/token || cat $S/token"),
     ("hidden: copy", Files, "cp -r $S $W/copy; cat $W/copy/token"),
-    (
-        "hidden: rename in",
-        Files,
-        "mv $S $W/copy; cat $W/copy/token; mv $W/copy $S",
-    ),
+    ("hidden: rename in", Files, "mv $S $W/copy; cat $W/copy/token; mv $W/copy $S"),
     ("hidden: run it", Files, "$S/tool"),
     // Other processes.
     ("kill another", Files, "kill -9 $V"),
@@ -279,11 +197,7 @@ const SINGLE: &[(&str, About, &str)] = &[
         Files,
         "kill -9 $PPID; echo evil > $O/victim; (sleep 1000.$T) & sleep 0.1; echo evil > $O/victim",
     ),
-    (
-        "stop the launcher",
-        Kernel,
-        "kill -STOP $PPID; echo evil > $O/victim",
-    ),
+    ("stop the launcher", Kernel, "kill -STOP $PPID; echo evil > $O/victim"),
     (
         "kill by a process handle",
         Files,
@@ -319,21 +233,13 @@ const SINGLE: &[(&str, About, &str)] = &[
         Kernel,
         "perl -e 'my $p = syscall(434, getppid(), 0); print \"THROUGH\\n\" if syscall(438, $p, 0, 0) >= 0'",
     ),
-    (
-        "another's descriptors by proc",
-        Files,
-        "for f in /proc/$V/fd/*; do echo evil > $f; done",
-    ),
+    ("another's descriptors by proc", Files, "for f in /proc/$V/fd/*; do echo evil > $f; done"),
     (
         "the launcher's socket by proc",
         Kernel,
         "for f in /proc/$PPID/fd/*; do echo evil > $f && echo THROUGH; done",
     ),
-    (
-        "another's environment",
-        Files,
-        "tr '\\0' ' ' < /proc/$V/environ",
-    ),
+    ("another's environment", Files, "tr '\\0' ' ' < /proc/$V/environ"),
     (
         "raise the priority of memory",
         Kernel,
@@ -351,16 +257,8 @@ const SINGLE: &[(&str, About, &str)] = &[
     ),
     // Descriptors that were left open.
     ("inherited descriptor", Files, "eval \"echo evil >&$FD\""),
-    (
-        "inherited descriptor by proc",
-        Files,
-        "echo evil > /proc/self/fd/$FD",
-    ),
-    (
-        "inherited descriptor of the launcher",
-        Files,
-        "echo evil > /proc/$PPID/fd/$FD",
-    ),
+    ("inherited descriptor by proc", Files, "echo evil > /proc/self/fd/$FD"),
+    ("inherited descriptor of the launcher", Files, "echo evil > /proc/$PPID/fd/$FD"),
     (
         "all descriptors",
         Files,
@@ -379,42 +277,18 @@ const SINGLE: &[(&str, About, &str)] = &[
         "perl -e 'my $a = pack(\"Q11\", 0x10000000, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0); my $p = syscall(435, $a, 88); if ($p == 0) { syscall(231, 0) } print \"THROUGH\\n\" if $p > 0'",
     ),
     ("mount namespace", Kernel, "unshare -m true && echo THROUGH"),
-    (
-        "process namespace",
-        Kernel,
-        "unshare -p true && echo THROUGH",
-    ),
-    (
-        "network namespace",
-        Kernel,
-        "unshare -n true && echo THROUGH",
-    ),
+    ("process namespace", Kernel, "unshare -p true && echo THROUGH"),
+    ("network namespace", Kernel, "unshare -n true && echo THROUGH"),
     (
         "remount writable",
         Kernel,
         "mount -o remount,bind,rw / && echo THROUGH; mount -o remount,rw $O && echo THROUGH",
     ),
     ("bind over", Kernel, "mount --bind $W $O && echo THROUGH"),
-    (
-        "bind in",
-        Kernel,
-        "mkdir $W/m; mount --bind $O $W/m && echo evil > $W/m/victim",
-    ),
-    (
-        "tmpfs over",
-        Kernel,
-        "mount -t tmpfs none $O && echo THROUGH",
-    ),
-    (
-        "proc again",
-        Kernel,
-        "mkdir $W/p; mount -t proc none $W/p && echo THROUGH",
-    ),
-    (
-        "open a tree",
-        Kernel,
-        "perl -e 'print \"THROUGH\\n\" if syscall(428, -100, \"/\", 1) >= 0'",
-    ),
+    ("bind in", Kernel, "mkdir $W/m; mount --bind $O $W/m && echo evil > $W/m/victim"),
+    ("tmpfs over", Kernel, "mount -t tmpfs none $O && echo THROUGH"),
+    ("proc again", Kernel, "mkdir $W/p; mount -t proc none $W/p && echo THROUGH"),
+    ("open a tree", Kernel, "perl -e 'print \"THROUGH\\n\" if syscall(428, -100, \"/\", 1) >= 0'"),
     (
         "open a file system",
         Kernel,
@@ -430,21 +304,13 @@ const SINGLE: &[(&str, About, &str)] = &[
         Kernel,
         "perl -e 'my $a = pack(\"Q4\", 0, 1, 0, 0); print \"THROUGH\\n\" if syscall(442, -100, \"/\", 0x8000, $a, 32) == 0'",
     ),
-    (
-        "change the root",
-        Kernel,
-        "perl -e 'print \"THROUGH\\n\" if chroot(shift)' $W",
-    ),
+    ("change the root", Kernel, "perl -e 'print \"THROUGH\\n\" if chroot(shift)' $W"),
     (
         "change the root and leave",
         Kernel,
         "mkdir $W/r; perl -e 'chdir \"/\"; chroot($ARGV[0]) and chdir \"../../../../..\" and print \"THROUGH\\n\"' $W/r",
     ),
-    (
-        "pivot the root",
-        Kernel,
-        "perl -e 'print \"THROUGH\\n\" if syscall(155, \".\", \".\") == 0'",
-    ),
+    ("pivot the root", Kernel, "perl -e 'print \"THROUGH\\n\" if syscall(155, \".\", \".\") == 0'"),
     (
         "bubblewrap inside",
         Kernel,
@@ -473,16 +339,8 @@ const SINGLE: &[(&str, About, &str)] = &[
         "cp /bin/sh $W/sh; chmod 4755 $W/sh; $W/sh -p -c \"echo evil > $O/victim\"",
     ),
     ("su", Kernel, "su -c \"echo evil > $O/victim\" </dev/null"),
-    (
-        "mount by its setuid bit",
-        Kernel,
-        "/bin/mount -t tmpfs x $W && echo THROUGH",
-    ),
-    (
-        "new privileges",
-        Files,
-        "grep -q 'NoNewPrivs:.0' /proc/self/status && echo THROUGH",
-    ),
+    ("mount by its setuid bit", Kernel, "/bin/mount -t tmpfs x $W && echo THROUGH"),
+    ("new privileges", Files, "grep -q 'NoNewPrivs:.0' /proc/self/status && echo THROUGH"),
     (
         "capabilities",
         Kernel,
@@ -493,27 +351,15 @@ const SINGLE: &[(&str, About, &str)] = &[
         Kernel,
         "sh -c \"grep -q 'CapPrm:.0000000000000000' /proc/self/status\" || echo THROUGH",
     ),
-    (
-        "no filter of calls",
-        Files,
-        "grep -q 'Seccomp:.2' /proc/self/status || echo THROUGH",
-    ),
+    ("no filter of calls", Files, "grep -q 'Seccomp:.2' /proc/self/status || echo THROUGH"),
     // The kernel itself.
     (
         "kernel settings",
         Kernel,
         "p=$(cat /proc/sys/kernel/core_pattern); echo \"$p\" > /proc/sys/kernel/core_pattern && echo THROUGH",
     ),
-    (
-        "sysrq",
-        Kernel,
-        "echo h > /proc/sysrq-trigger && echo THROUGH",
-    ),
-    (
-        "sysfs",
-        Kernel,
-        ": >> /sys/kernel/mm/ksm/run && echo THROUGH",
-    ),
+    ("sysrq", Kernel, "echo h > /proc/sysrq-trigger && echo THROUGH"),
+    ("sysfs", Kernel, ": >> /sys/kernel/mm/ksm/run && echo THROUGH"),
     (
         "load a module",
         Kernel,
@@ -534,11 +380,7 @@ const SINGLE: &[(&str, About, &str)] = &[
         Kernel,
         "perl -e 'my $a = pack(\"LL\", 1, 112) . \"\\0\" x 104; print \"THROUGH\\n\" if syscall(298, $a, 0, -1, -1, 0) >= 0'",
     ),
-    (
-        "faults to user space",
-        Kernel,
-        "perl -e 'print \"THROUGH\\n\" if syscall(323, 1) >= 0'",
-    ),
+    ("faults to user space", Kernel, "perl -e 'print \"THROUGH\\n\" if syscall(323, 1) >= 0'"),
     (
         "the keyring",
         Files,
@@ -559,26 +401,14 @@ const SINGLE: &[(&str, About, &str)] = &[
         Kernel,
         "perl -e 'syscall(163, $ARGV[0]); print \"THROUGH\\n\" if $! != 1' $W/x",
     ),
-    (
-        "swap",
-        Kernel,
-        "perl -e 'syscall(167, \"/x\", 0); print \"THROUGH\\n\" if $! != 1'",
-    ),
-    (
-        "restart",
-        Kernel,
-        "perl -e 'syscall(169, 1, 2, 3, 0); print \"THROUGH\\n\" if $! != 1'",
-    ),
+    ("swap", Kernel, "perl -e 'syscall(167, \"/x\", 0); print \"THROUGH\\n\" if $! != 1'"),
+    ("restart", Kernel, "perl -e 'syscall(169, 1, 2, 3, 0); print \"THROUGH\\n\" if $! != 1'"),
     (
         "kernel messages",
         Kernel,
         "perl -e 'my $b = \" \" x 100; print \"THROUGH\\n\" if syscall(103, 3, $b, 100) >= 0'",
     ),
-    (
-        "x32 calls",
-        Kernel,
-        "perl -e 'print \"THROUGH\\n\" if syscall(0x40000000 + 39) > 0'",
-    ),
+    ("x32 calls", Kernel, "perl -e 'print \"THROUGH\\n\" if syscall(0x40000000 + 39) > 0'"),
     (
         "raw disk",
         Kernel,
@@ -592,11 +422,7 @@ const SINGLE: &[(&str, About, &str)] = &[
         Kernel,
         "perl -e 'for my $f (0..2) { print \"THROUGH\\n\" if defined ioctl(STDIN, 0x5412, my $c = \"x\") }'",
     ),
-    (
-        "get a terminal",
-        Kernel,
-        "perl -e 'open(T, \"+<\", \"/dev/tty\") and print \"THROUGH\\n\"'",
-    ),
+    ("get a terminal", Kernel, "perl -e 'open(T, \"+<\", \"/dev/tty\") and print \"THROUGH\\n\"'"),
     (
         "write to terminals",
         Kernel,
@@ -663,11 +489,7 @@ const SINGLE: &[(&str, About, &str)] = &[
         Files,
         "perl -MSocket -e 'socket(S, 2, 1, 0); connect(S, pack_sockaddr_in(shift, inet_aton(\"127.0.0.1\"))) and print \"THROUGH\\n\"' $PORT",
     ),
-    (
-        "loopback, six",
-        Kernel,
-        "perl -MSocket -e 'print \"THROUGH\\n\" if socket(S, 10, 1, 0)'",
-    ),
+    ("loopback, six", Kernel, "perl -MSocket -e 'print \"THROUGH\\n\" if socket(S, 10, 1, 0)'"),
     (
         "a datagram out",
         Files,
@@ -696,26 +518,10 @@ const SINGLE: &[(&str, About, &str)] = &[
         Files,
         "mkdir -p $HOME/.claude; echo evil > $HOME/.claude/settings.json",
     ),
-    (
-        "the loader",
-        Kernel,
-        ": >> /etc/ld.so.preload && echo THROUGH",
-    ),
-    (
-        "shared memory of the host",
-        Files,
-        "echo evil > /dev/shm/escape-$T",
-    ),
-    (
-        "temporary files of the host",
-        Files,
-        "echo evil > /tmp/escape-$T",
-    ),
-    (
-        "lasting temporary files of the host",
-        Files,
-        "echo evil > /var/tmp/escape-$T",
-    ),
+    ("the loader", Kernel, ": >> /etc/ld.so.preload && echo THROUGH"),
+    ("shared memory of the host", Files, "echo evil > /dev/shm/escape-$T"),
+    ("temporary files of the host", Files, "echo evil > /tmp/escape-$T"),
+    ("lasting temporary files of the host", Files, "echo evil > /var/tmp/escape-$T"),
     (
         "runner's environment",
         Files,
@@ -727,21 +533,9 @@ const SINGLE: &[(&str, About, &str)] = &[
         "printf 'x' | $RUNNER __launch; $RUNNER __launch < /dev/null; echo evil > $O/victim",
     ),
     // Getting away.
-    (
-        "leave the group of processes",
-        Files,
-        "(setsid sleep 1000.$T &) ; true",
-    ),
-    (
-        "fork twice, cleared",
-        Files,
-        "(env -i setsid sh -c \"sleep 1000.$T & \" &) ; true",
-    ),
-    (
-        "trap all signals",
-        Files,
-        "(trap '' TERM INT HUP; sleep 1000.$T) & true",
-    ),
+    ("leave the group of processes", Files, "(setsid sleep 1000.$T &) ; true"),
+    ("fork twice, cleared", Files, "(env -i setsid sh -c \"sleep 1000.$T & \" &) ; true"),
+    ("trap all signals", Files, "(trap '' TERM INT HUP; sleep 1000.$T) & true"),
     (
         "forget its parent's death",
         Kernel,
@@ -772,19 +566,11 @@ const SINGLE: &[(&str, About, &str)] = &[
         Kernel,
         "for g in /sys/fs/cgroup/unified/*/ /sys/fs/cgroup/*/; do { : >> $g/cgroup.kill; } && echo THROUGH; done",
     ),
-    (
-        "a core",
-        Kernel,
-        "ulimit -c unlimited && [ $(ulimit -c) != 0 ] && echo THROUGH",
-    ),
+    ("a core", Kernel, "ulimit -c unlimited && [ $(ulimit -c) != 0 ] && echo THROUGH"),
     (
         "a larger file than allowed",
         Kernel,
         "ulimit -f unlimited; dd if=/dev/zero of=$W/big bs=1M count=40 2>/dev/null; [ $(stat -c %s $W/big) -gt 33554432 ] && echo THROUGH",
     ),
-    (
-        "more descriptors than allowed",
-        Kernel,
-        "ulimit -n 1000000 && echo THROUGH",
-    ),
+    ("more descriptors than allowed", Kernel, "ulimit -n 1000000 && echo THROUGH"),
 ];

@@ -47,15 +47,7 @@ impl Fixture {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         let token = ulid();
-        for path in [
-            "work/.git/hooks",
-            "work/prompts",
-            "out",
-            "secret",
-            "run",
-            "tmp",
-            "home",
-        ] {
+        for path in ["work/.git/hooks", "work/prompts", "out", "secret", "run", "tmp", "home"] {
             fs::create_dir_all(root.join(path)).unwrap();
         }
         for (path, text) in [
@@ -84,10 +76,7 @@ impl Fixture {
         }
         datagram.set_nonblocking(true).unwrap();
         tcp.set_nonblocking(true).unwrap();
-        let open = fs::OpenOptions::new()
-            .append(true)
-            .open(root.join("out/victim"))
-            .unwrap();
+        let open = fs::OpenOptions::new().append(true).open(root.join("out/victim")).unwrap();
         let victim = Command::new("sleep")
             .arg("1000")
             .env_clear()
@@ -124,10 +113,7 @@ impl Fixture {
             network: about == About::Abstract,
             temp: Some(at("tmp")),
             blockers: Some(at("blockers")),
-            caps: ResourceLimits {
-                file_bytes: 1 << 25,
-                ..ResourceLimits::default()
-            },
+            caps: ResourceLimits { file_bytes: 1 << 25, ..ResourceLimits::default() },
             ..Sandbox::default()
         }
     }
@@ -135,11 +121,8 @@ impl Fixture {
     /// Runs it; what got through, in words, or nothing.
     fn attempt(&mut self, attempt: &Attempt, means: Option<SandboxMechanism>) -> Option<String> {
         let before = self.picture();
-        let mut spec = shell(
-            &attempt.script,
-            &self.root.join("work"),
-            self.sandbox(means, attempt.about),
-        );
+        let mut spec =
+            shell(&attempt.script, &self.root.join("work"), self.sandbox(means, attempt.about));
         let values = [
             ("R", self.root.display().to_string()),
             ("W", self.root.join("work").display().to_string()),
@@ -153,14 +136,11 @@ impl Fixture {
             ("PORT", self.tcp.local_addr().unwrap().port().to_string()),
             ("RUNNER", RUNNER.to_owned()),
         ];
-        spec.env
-            .extend(values.map(|(name, value)| (name.to_owned(), value)));
+        spec.env.extend(values.map(|(name, value)| (name.to_owned(), value)));
         spec.limits.total = Some(std::time::Duration::from_secs(20));
         // Left open for whoever is started next, as by a careless library.
         fcntl_setfd(&self.open, FdFlags::empty()).unwrap();
-        let ended = run(&spec, &Cancel::new().unwrap(), &mut |_, _| {
-            OutputVerdict::Continue
-        });
+        let ended = run(&spec, &Cancel::new().unwrap(), &mut |_, _| OutputVerdict::Continue);
         fcntl_setfd(&self.open, FdFlags::CLOEXEC).unwrap();
         let ended = match ended {
             Ok(ended) => ended,
@@ -258,16 +238,8 @@ fn draw(path: &Path, all: &mut Vec<String>) {
         return;
     };
     // A folder's own times change when it is looked after; a file's do not.
-    let times = if data.is_file() {
-        data.mtime_nsec() + data.mtime()
-    } else {
-        0
-    };
-    let text = if data.is_file() {
-        fs::read(path).unwrap_or_default()
-    } else {
-        Vec::new()
-    };
+    let times = if data.is_file() { data.mtime_nsec() + data.mtime() } else { 0 };
+    let text = if data.is_file() { fs::read(path).unwrap_or_default() } else { Vec::new() };
     let attribute = rustix::fs::lgetxattr(path, "user.evil", &mut [0_u8; 8]).is_ok();
     all.push(format!(
         "{} {:o} {}:{} {} {times} {attribute} {:?}",
@@ -279,12 +251,8 @@ fn draw(path: &Path, all: &mut Vec<String>) {
         String::from_utf8_lossy(&text)
     ));
     if data.is_dir() {
-        let mut names: Vec<_> = fs::read_dir(path)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-            .collect();
+        let mut names: Vec<_> =
+            fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         names.sort();
         names.iter().for_each(|path| draw(path, all));
     }
@@ -371,11 +339,7 @@ fn none_gets_through_as_nobody() {
     said.lines()
         .filter(|line| line.contains("held") || line.contains("attempts as"))
         .for_each(|line| println!("{line}"));
-    assert!(
-        output.status.success(),
-        "{said}\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("attempts as user 65534"), "{said}");
 }
 
@@ -388,10 +352,7 @@ fn without_a_sandbox_they_get_through() {
         return;
     }
     let attempts = all();
-    let tried: Vec<_> = attempts
-        .iter()
-        .filter(|attempt| attempt.about != About::Kernel)
-        .collect();
+    let tried: Vec<_> = attempts.iter().filter(|attempt| attempt.about != About::Kernel).collect();
     let mut held = Vec::new();
     for attempt in &tried {
         if Fixture::new().attempt(attempt, None).is_none() {

@@ -10,17 +10,11 @@ use runner_engine::sandbox::{Sandbox, SandboxLevel, SandboxMechanism};
 use super::{means, shell};
 
 fn sandbox(means: SandboxMechanism) -> Sandbox {
-    Sandbox {
-        means,
-        network: true,
-        ..Sandbox::default()
-    }
+    Sandbox { means, network: true, ..Sandbox::default() }
 }
 
 fn end(spec: &runner_engine::process::ChildSpec) -> Result<Ended, SpawnError> {
-    run(spec, &Cancel::new().unwrap(), &mut |_, _| {
-        OutputVerdict::Continue
-    })
+    run(spec, &Cancel::new().unwrap(), &mut |_, _| OutputVerdict::Continue)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -33,19 +27,10 @@ fn streams_statuses_and_the_environment_pass_exactly() {
     let mut off = sandbox(SandboxMechanism::All);
     off.off = true;
     for sandbox in means().into_iter().map(sandbox).chain([off]) {
-        let mut spec = shell(
-            "cat; echo err >&2; env; exit 7",
-            folder.path(),
-            sandbox.clone(),
-        );
+        let mut spec = shell("cat; echo err >&2; env; exit 7", folder.path(), sandbox.clone());
         spec.stdin = Stdin::Bytes(vec![b'x'; 300_000]);
         let ended = end(&spec).unwrap();
-        assert_eq!(
-            ended.status,
-            ExitStatus::Exit(7),
-            "{sandbox:?} {}",
-            text(&ended.stderr)
-        );
+        assert_eq!(ended.status, ExitStatus::Exit(7), "{sandbox:?} {}", text(&ended.stderr));
         assert_eq!(ended.reason, Reason::Exited);
         assert!(ended.stdout.starts_with(&[b'x'; 300_000]));
         assert_eq!(text(&ended.stderr), "err", "{sandbox:?}");
@@ -85,11 +70,7 @@ fn only_what_is_named_is_written() {
             root.display()
         );
         let ended = end(&shell(&script, &root, sandbox)).unwrap();
-        assert!(
-            inside.join("a").exists(),
-            "{means:?}: {}",
-            text(&ended.stderr)
-        );
+        assert!(inside.join("a").exists(), "{means:?}: {}", text(&ended.stderr));
         assert!(!root.join("b").exists(), "{means:?}");
         assert!(text(&ended.stdout).starts_with("root:"), "{means:?}");
     }

@@ -29,13 +29,8 @@ pub const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
 pub fn skip(program: &str, reason: &str) {
     println!("skipped {reason}");
     if let Some(file) = std::env::var_os("RUNNER_SKIPS") {
-        let mut file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(file)
-            .unwrap();
-        file.write_all(format!("{program}\t{reason}\n").as_bytes())
-            .unwrap();
+        let mut file = OpenOptions::new().append(true).create(true).open(file).unwrap();
+        file.write_all(format!("{program}\t{reason}\n").as_bytes()).unwrap();
     }
 }
 
@@ -44,10 +39,7 @@ pub fn means() -> Vec<SandboxMechanism> {
     if bwrap::find().is_some() {
         all.extend([SandboxMechanism::Bubblewrap, SandboxMechanism::All]);
     } else {
-        skip(
-            "bwrap",
-            "2 of 3 kinds of sandbox: bubblewrap is not installed",
-        );
+        skip("bwrap", "2 of 3 kinds of sandbox: bubblewrap is not installed");
     }
     all
 }
@@ -60,10 +52,7 @@ pub fn shell(script: &str, cwd: &Path, sandbox: Sandbox) -> ChildSpec {
         cwd: cwd.to_owned(),
         env: BTreeMap::from([("PATH".to_owned(), "/usr/sbin:/usr/bin:/bin".to_owned())]),
         stdin: Stdin::Null,
-        limits: Limits {
-            total: Some(std::time::Duration::from_secs(60)),
-            ..Limits::default()
-        },
+        limits: Limits { total: Some(std::time::Duration::from_secs(60)), ..Limits::default() },
         marker: format!("sandbox-{}", ulid()),
         sandbox: ChildSandbox::Launched(SandboxedStart {
             launcher: PathBuf::from(RUNNER),

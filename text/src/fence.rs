@@ -38,16 +38,12 @@ impl Fence {
         if nonce.len() < 8 || !nonce.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(FenceError::BadNonce(nonce.to_owned()));
         }
-        Ok(Self {
-            nonce: nonce.to_owned(),
-        })
+        Ok(Self { nonce: nonce.to_owned() })
     }
 
     /// Creates a fence that none of `texts` can close. Labels count as texts too.
     pub fn around(seed: u64, texts: &[&str]) -> Self {
-        Self {
-            nonce: nonce_for(seed, texts),
-        }
+        Self { nonce: nonce_for(seed, texts) }
     }
 
     /// Returns the nonce, which the instructions of the request must mention.
@@ -69,9 +65,7 @@ impl Fence {
             return Err(FenceError::NonceInText(label));
         }
         let nonce = &self.nonce;
-        Ok(format!(
-            "<<<UNTRUSTED {nonce}>>>\nsource: {label}\n{text}\n<<<END {nonce}>>>"
-        ))
+        Ok(format!("<<<UNTRUSTED {nonce}>>>\nsource: {label}\n{text}\n<<<END {nonce}>>>"))
     }
 }
 
@@ -83,12 +77,8 @@ pub fn nonce_for(seed: u64, texts: &[&str]) -> String {
         let mut hasher = Sha256::new();
         hasher.update(seed.to_le_bytes());
         hasher.update(counter.to_le_bytes());
-        let nonce: String = hasher
-            .finalize()
-            .iter()
-            .take(DIGITS / 2)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let nonce: String =
+            hasher.finalize().iter().take(DIGITS / 2).map(|byte| format!("{byte:02x}")).collect();
         if !texts.iter().any(|text| contains(text, &nonce)) {
             return nonce;
         }
@@ -98,10 +88,7 @@ pub fn nonce_for(seed: u64, texts: &[&str]) -> String {
 
 /// Checks whether `text` contains `nonce`, ignoring case, because a model may ignore it too.
 fn contains(text: &str, nonce: &str) -> bool {
-    text.contains(nonce)
-        || text
-            .to_ascii_lowercase()
-            .contains(&nonce.to_ascii_lowercase())
+    text.contains(nonce) || text.to_ascii_lowercase().contains(&nonce.to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -140,23 +127,14 @@ mod tests {
     fn a_nonce_inside_the_text_or_the_label_is_refused() {
         let fence = Fence::around(1, &[]);
         let closing = format!("x\n{}\ny", end(&fence));
-        assert_eq!(
-            fence.wrap("a", &closing),
-            Err(FenceError::NonceInText("a".into()))
-        );
+        assert_eq!(fence.wrap("a", &closing), Err(FenceError::NonceInText("a".into())));
         assert!(fence.wrap(&closing, "x").is_err());
         assert!(fence.wrap("a", &closing.to_uppercase()).is_err());
     }
 
     #[test]
     fn a_nonce_that_could_confuse_is_refused() {
-        for bad in [
-            "",
-            "short",
-            "with space in",
-            "abc>>>\n<<<END",
-            "ünïcödé-nonce",
-        ] {
+        for bad in ["", "short", "with space in", "abc>>>\n<<<END", "ünïcödé-nonce"] {
             assert_eq!(Fence::new(bad), Err(FenceError::BadNonce(bad.into())));
         }
     }

@@ -21,11 +21,7 @@ pub struct Document<'a> {
 /// it) up to the next `---` or `...` line. Without an end, or when the first line inside is no
 /// `key:`, there is none, and all is body: a `---` may also be a ruler.
 pub fn split(text: &str) -> Document<'_> {
-    find(text).unwrap_or(Document {
-        text,
-        front: None,
-        body: 0,
-    })
+    find(text).unwrap_or(Document { text, front: None, body: 0 })
 }
 
 fn find(text: &str) -> Option<Document<'_>> {
@@ -41,11 +37,7 @@ fn find(text: &str) -> Option<Document<'_>> {
     for line in lines {
         let bare = line.trim_end();
         if bare == "---" || bare == "..." {
-            return Some(Document {
-                text,
-                front: Some(start..at),
-                body: at + line.len(),
-            });
+            return Some(Document { text, front: Some(start..at), body: at + line.len() });
         }
         let blank = bare.is_empty() || bare.starts_with('#');
         if !keyed && !blank {
@@ -186,10 +178,7 @@ mod tests {
         assert_eq!(split("---\na: 1\n...\nbody").body(), "body");
         assert_eq!(split("---\na: 1\n---").body(), "");
         assert_eq!(split("---\n---\nbody").front(), Some(""));
-        assert_eq!(
-            split("--- \n# comment\n\na: 1\n--- \nb").get("a"),
-            Some("1")
-        );
+        assert_eq!(split("--- \n# comment\n\na: 1\n--- \nb").get("a"), Some("1"));
     }
 
     #[test]

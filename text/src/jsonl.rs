@@ -155,11 +155,7 @@ impl<R: BufRead, T: DeserializeOwned> Jsonl<R, T> {
         }
         serde_json::from_slice(&self.record).map_err(|error| {
             let why = error.to_string();
-            if end == End::File {
-                BadReason::Unfinished(why)
-            } else {
-                BadReason::Json(why)
-            }
+            if end == End::File { BadReason::Unfinished(why) } else { BadReason::Json(why) }
         })
     }
 }
@@ -197,11 +193,7 @@ impl<R: BufRead, T: DeserializeOwned> Iterator for Jsonl<R, T> {
             return Some(match parsed {
                 Ok(value) => {
                     self.counts.parsed += 1;
-                    Ok(JsonlRecord {
-                        line,
-                        offset,
-                        value,
-                    })
+                    Ok(JsonlRecord { line, offset, value })
                 }
                 Err(why) => {
                     self.counts.bad += 1;
@@ -251,11 +243,7 @@ mod tests {
 
     /// Values as text, bad ones as "line: kind".
     fn read(bytes: &[u8], cap: usize, size: usize) -> (Vec<String>, JsonlCounts) {
-        let reader = Dripping {
-            rest: bytes,
-            size,
-            ready: false,
-        };
+        let reader = Dripping { rest: bytes, size, ready: false };
         let mut lines = Jsonl::<_, Value>::new(reader, cap);
         let mut seen = Vec::new();
         for record in lines.by_ref() {
@@ -279,15 +267,7 @@ mod tests {
         let file =
             b"\xef\xbb\xbf{\"a\":1}\r\n\n  \nnot json\n{\"a\":\n[2]\n\"\xff\"\n3\n{\"torn\":";
         let (seen, counts) = read(file, 100, 1000);
-        let expected = [
-            "1 {\"a\":1}",
-            "4 bad",
-            "5 bad",
-            "6 [2]",
-            "7 bad",
-            "8 3",
-            "9 unfinished",
-        ];
+        let expected = ["1 {\"a\":1}", "4 bad", "5 bad", "6 [2]", "7 bad", "8 3", "9 unfinished"];
         assert_eq!(seen, expected);
         assert_eq!((counts.parsed, counts.bad), (3, 4));
         assert_eq!(read(b"", 9, 9).0, [""; 0]);
@@ -300,10 +280,7 @@ mod tests {
         let file =
             format!("{{\"a\":1}}\n{hole}{{\"b\":2}}\n{{\"c\":{hole}{{\"d\":4}}\n{hole}\n5\n");
         let (seen, counts) = read(file.as_bytes(), 64, 7);
-        assert_eq!(
-            seen,
-            ["1 {\"a\":1}", "2 {\"b\":2}", "3 bad", "3 {\"d\":4}", "5 5"]
-        );
+        assert_eq!(seen, ["1 {\"a\":1}", "2 {\"b\":2}", "3 bad", "3 {\"d\":4}", "5 5"]);
         assert_eq!(counts.nuls, 15_000);
     }
 
@@ -329,10 +306,7 @@ mod tests {
         assert_eq!(rows.next().unwrap().unwrap().value, Row { n: 1 });
         let bad = rows.next().unwrap().unwrap_err();
         assert_eq!((bad.line, bad.offset), (2, 8));
-        assert!(
-            bad.to_string().starts_with("line 2: invalid value"),
-            "{bad}"
-        );
+        assert!(bad.to_string().starts_with("line 2: invalid value"), "{bad}");
         assert_eq!(rows.next().unwrap().unwrap().offset, 18);
     }
 
@@ -345,10 +319,7 @@ mod tests {
             }
         }
         let mut lines = Jsonl::<_, Value>::new(io::BufReader::new(Broken), 9);
-        assert_eq!(
-            lines.next().unwrap().unwrap_err().why,
-            BadReason::Read("gone".into())
-        );
+        assert_eq!(lines.next().unwrap().unwrap_err().why, BadReason::Read("gone".into()));
         assert!(lines.next().is_none());
     }
 

@@ -33,10 +33,7 @@ fn humanised(stem: &str) -> String {
         .split(|c: char| c == '-' || c == '_' || c == '.' || c.is_whitespace())
         .filter(|word| !word.is_empty())
         .collect();
-    let numbers = words
-        .iter()
-        .take_while(|word| word.bytes().all(|b| b.is_ascii_digit()))
-        .count();
+    let numbers = words.iter().take_while(|word| word.bytes().all(|b| b.is_ascii_digit())).count();
     let kept = if numbers < words.len() { numbers } else { 0 };
     let joined = words[kept..].join(" ");
     let mut chars = joined.chars();
@@ -70,20 +67,14 @@ pub fn summary(text: &str, max_chars: usize) -> String {
         }
     }
     prose.retain(|words| !words.is_empty());
-    let words = if prose.is_empty() {
-        instead.unwrap_or_default()
-    } else {
-        prose.join(" ")
-    };
+    let words = if prose.is_empty() { instead.unwrap_or_default() } else { prose.join(" ") };
     shortened(&words, max_chars)
 }
 
 /// Checks for `**Key:** value` or `**Key**: value`, as notes have under their title.
 fn is_metadata(line: &str) -> bool {
-    let Some((key, rest)) = line
-        .trim_start()
-        .strip_prefix("**")
-        .and_then(|inner| inner.split_once("**"))
+    let Some((key, rest)) =
+        line.trim_start().strip_prefix("**").and_then(|inner| inner.split_once("**"))
     else {
         return false;
     };
@@ -103,10 +94,7 @@ fn shortened(words: &str, max_chars: usize) -> String {
     let Some(room) = max_chars.checked_sub(1) else {
         return String::new();
     };
-    let cut = words
-        .char_indices()
-        .nth(room)
-        .map_or(words.len(), |(at, _)| at);
+    let cut = words.char_indices().nth(room).map_or(words.len(), |(at, _)| at);
     let head = &words[..cut];
     let whole = words[cut..].starts_with(char::is_whitespace);
     let kept = match head.rfind(char::is_whitespace) {
@@ -140,10 +128,7 @@ pub fn plain(text: &str) -> String {
 
 /// Counts the words of the note, as [`plain`] sees them.
 pub fn word_count(text: &str) -> usize {
-    plain(text)
-        .split_whitespace()
-        .filter(|word| word.chars().any(char::is_alphanumeric))
-        .count()
+    plain(text).split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count()
 }
 
 #[cfg(test)]
@@ -185,10 +170,7 @@ curl --retry 3
     #[test]
     fn titles_come_from_the_best_place() {
         assert_eq!(title(NOTE, "x"), "Retry politely on 429");
-        assert_eq!(
-            title("---\ntitle: 'Declared'\n---\n# Other", "x"),
-            "Declared"
-        );
+        assert_eq!(title("---\ntitle: 'Declared'\n---\n# Other", "x"), "Declared");
         assert_eq!(title("---\ntitle:\n---\n# Other #", "x"), "Other");
         assert_eq!(title("```\n# no\n```\n## no\n# yes", "x"), "yes");
         assert_eq!(title("~~~~\n~~~\n# no\n~~~~\n", "a-b"), "A b");

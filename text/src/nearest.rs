@@ -71,16 +71,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const KEYS: [&str; 8] = [
-        "max_ideas",
-        "turns",
-        "wall",
-        "backend",
-        "trigger",
-        "sandbox",
-        "writes",
-        "cadence",
-    ];
+    const KEYS: [&str; 8] =
+        ["max_ideas", "turns", "wall", "backend", "trigger", "sandbox", "writes", "cadence"];
 
     #[test]
     fn slips_find_their_word() {
@@ -101,15 +93,7 @@ mod tests {
 
     #[test]
     fn far_words_find_nothing() {
-        for word in [
-            "",
-            "x",
-            "model",
-            "temperature",
-            "ab",
-            "zzzz",
-            &"max_ideas".repeat(10),
-        ] {
+        for word in ["", "x", "model", "temperature", "ab", "zzzz", &"max_ideas".repeat(10)] {
             assert_eq!(nearest(word, KEYS), None, "{word}");
         }
         assert_eq!(nearest("a", ["b"]), None);

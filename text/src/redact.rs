@@ -69,10 +69,7 @@ impl Redactor {
         all.sort_unstable();
         all.dedup();
         let longest = all.iter().map(String::len).max().unwrap_or(0);
-        Self {
-            secrets: all.into(),
-            overlap: (2 * LONGEST).max(2 * longest),
-        }
+        Self { secrets: all.into(), overlap: (2 * LONGEST).max(2 * longest) }
     }
 
     /// Returns `text` with every secret replaced; borrowed if there is none.
@@ -81,9 +78,8 @@ impl Redactor {
         let mut out: Option<String> = None;
         let mut at = 0;
         while at < text.len() {
-            let (end, spans) = self
-                .step(&mut state, text, at, true)
-                .unwrap_or((text.len(), vec![]));
+            let (end, spans) =
+                self.step(&mut state, text, at, true).unwrap_or((text.len(), vec![]));
             if !spans.is_empty() {
                 let out = out.get_or_insert_with(|| text[..at].to_owned());
                 write_spans(out, text, at, end, &spans);
@@ -112,9 +108,7 @@ impl Redactor {
     ) -> Option<(usize, Vec<Span>)> {
         let window = 4 * LONGEST + self.overlap;
         let limit = floor(text, at.saturating_add(window));
-        let line = text.as_bytes()[at..limit]
-            .iter()
-            .position(|byte| *byte == b'\n');
+        let line = text.as_bytes()[at..limit].iter().position(|byte| *byte == b'\n');
         let full = text.len() >= at.saturating_add(window);
         let end = match line {
             Some(length) => at + length + 1,
@@ -249,9 +243,8 @@ fn begins_word(bytes: &[u8], at: usize) -> bool {
     if before != b'm' {
         return false;
     }
-    let codes = (2..12)
-        .take_while(|n| back(*n).is_some_and(|b| b.is_ascii_digit() || b == b';'))
-        .count();
+    let codes =
+        (2..12).take_while(|n| back(*n).is_some_and(|b| b.is_ascii_digit() || b == b';')).count();
     let open = codes + 2;
     let escape = |form: &[u8]| {
         form.iter()

@@ -130,31 +130,17 @@ mod tests {
 
     #[test]
     fn names_are_taken_apart() {
-        for name in [
-            "maxWaitTime",
-            "max_wait_time",
-            "max-wait-time",
-            "max/wait.time",
-            "MaxWaitTime",
-        ] {
-            assert_eq!(
-                terms(name),
-                ["max", "wait", "time"].map(stem::stem),
-                "{name}"
-            );
+        for name in
+            ["maxWaitTime", "max_wait_time", "max-wait-time", "max/wait.time", "MaxWaitTime"]
+        {
+            assert_eq!(terms(name), ["max", "wait", "time"].map(stem::stem), "{name}");
         }
-        assert_eq!(
-            terms("HTTPServer parseJSON URLs"),
-            ["http", "server", "pars", "json", "url"]
-        );
+        assert_eq!(terms("HTTPServer parseJSON URLs"), ["http", "server", "pars", "json", "url"]);
         assert_eq!(
             terms("sha256 utf8 v2 OAuth2Token"),
             ["sha256", "utf8", "v2", "oauth2", "token"]
         );
-        assert_eq!(
-            terms("engine/src/time.rs"),
-            ["engin", "src", "time", "rs"].map(stem::stem)
-        );
+        assert_eq!(terms("engine/src/time.rs"), ["engin", "src", "time", "rs"].map(stem::stem));
     }
 
     #[test]
@@ -163,10 +149,7 @@ mod tests {
             terms("The client's retry and it isn't a 5 or x"),
             ["client", "retry"].map(stem::stem)
         );
-        assert_eq!(
-            terms("'quoted' don’t l'avion 429"),
-            ["quot", "avion", "429"]
-        );
+        assert_eq!(terms("'quoted' don’t l'avion 429"), ["quot", "avion", "429"]);
         assert_eq!(terms(&"a".repeat(41)), [""; 0]);
         assert_eq!(terms("Über naïve 日本"), ["über", "naïve", "日本"]);
     }
@@ -196,10 +179,7 @@ mod tests {
         let seen: Vec<(&str, u32)> = top.iter().map(|t| (t.word.as_str(), t.weight)).collect();
         assert_eq!(seen, [("scheduler", 6), ("nightly", 5), ("jitter", 4)]);
         let declared = top_terms("---\ntitle: Alpha\n---\n# Beta\n", 9);
-        assert_eq!(
-            declared.iter().map(|t| t.weight).collect::<Vec<_>>(),
-            [5, 3]
-        );
+        assert_eq!(declared.iter().map(|t| t.weight).collect::<Vec<_>>(), [5, 3]);
         assert_eq!(top_terms("", 3), []);
     }
 

@@ -19,12 +19,7 @@ pub(crate) struct Lines {
 impl Lines {
     /// Lines of at most `longest` bytes.
     pub fn new(longest: usize) -> Self {
-        Self {
-            longest,
-            begun: Vec::new(),
-            passing: false,
-            overlong: 0,
-        }
+        Self { longest, begun: Vec::new(), passing: false, overlong: 0 }
     }
 
     /// Takes a piece and hands on each line that it completes, without its line feed.

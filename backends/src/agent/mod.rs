@@ -120,10 +120,7 @@ impl AgentPlan {
     pub fn sandbox(&self) -> Option<SandboxedStart> {
         let mut sandbox_start = self.sandbox_start.clone()?;
         // Sandbox take no path with a link in it.
-        let real = self
-            .state
-            .as_ref()
-            .map(|path| path.canonicalize().unwrap_or(path.clone()));
+        let real = self.state.as_ref().map(|path| path.canonicalize().unwrap_or(path.clone()));
         sandbox_start.sandbox = sandbox_start.sandbox.and_write(real);
         sandbox_start.sandbox.network = true;
         Some(sandbox_start)
@@ -131,9 +128,7 @@ impl AgentPlan {
 
     /// Returns whether the kernel confines the program.
     pub fn walled(&self) -> bool {
-        self.sandbox_start
-            .as_ref()
-            .is_some_and(|it| !it.sandbox.off)
+        self.sandbox_start.as_ref().is_some_and(|it| !it.sandbox.off)
     }
 
     /// Remembers what held a child.
@@ -175,10 +170,7 @@ impl AgentPlan {
         let Some(state) = self.state.as_ref().filter(|path| !path.exists()) else {
             return Ok(());
         };
-        let made = std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(state);
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
         made.map_err(|error| BackendError::Rejected {
             why: format!("cannot make {}: {error}", state.display()),
         })
@@ -253,9 +245,7 @@ pub(crate) async fn watch<R: Reader>(
     match work.await {
         Ok(done) => done.map(|watched| Watched { heard, ..watched }),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => Err(BackendError::Cancelled {
-            why: "the runtime is shutting down".into(),
-        }),
+        Err(_) => Err(BackendError::Cancelled { why: "the runtime is shutting down".into() }),
     }
 }
 
@@ -302,11 +292,7 @@ pub(crate) fn answer(
     Ok(match (&request.schema, value) {
         (Some(schema), Some(value)) => {
             let bare = prompt::unrooted(schema, value.clone());
-            let text = if bare == value {
-                text
-            } else {
-                bare.to_string()
-            };
+            let text = if bare == value { text } else { bare.to_string() };
             (text, Some(bare))
         }
         (_, value) => (text, value),
@@ -343,21 +329,13 @@ pub(crate) fn leftovers(unreadable: u64, overlong: u64, ended: &Ended) -> Vec<St
     let killed = ended.killed;
     let mut notes = Vec::new();
     if unreadable > 0 {
-        notes.push(format!(
-            "{} of its output could not be read",
-            counted(unreadable, "line")
-        ));
+        notes.push(format!("{} of its output could not be read", counted(unreadable, "line")));
     }
     if overlong > 0 {
-        notes.push(format!(
-            "of its output too long: {}",
-            counted(overlong, "line")
-        ));
+        notes.push(format!("of its output too long: {}", counted(overlong, "line")));
     }
     if killed > 0 {
-        notes.push(format!(
-            "{killed} processes that it left behind were killed"
-        ));
+        notes.push(format!("{killed} processes that it left behind were killed"));
     }
     if ended.lingered {
         notes.push("it had to be ended after its answer".to_owned());

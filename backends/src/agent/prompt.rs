@@ -141,9 +141,6 @@ mod tests {
         assert_eq!(unrooted(&list, json!({"x": 1})), json!({"x": 1}));
         let object = json!({"type": "object"});
         assert_eq!(rooted(&object), object);
-        assert_eq!(
-            unrooted(&object, json!({"answer": 1})),
-            json!({"answer": 1})
-        );
+        assert_eq!(unrooted(&object, json!({"answer": 1})), json!({"answer": 1}));
     }
 }

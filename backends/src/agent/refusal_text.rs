@@ -131,16 +131,8 @@ mod tests {
     use runner_engine::outcome::Class;
 
     fn class(status: Option<u16>, code: &str, text: &str) -> Option<Class> {
-        let here = LocalClock {
-            now: "2026-11-22T05:00:00Z".parse().unwrap(),
-            zone: TimeZone::UTC,
-        };
-        let said = ProgramError {
-            status,
-            code,
-            text,
-            limit: None,
-        };
+        let here = LocalClock { now: "2026-11-22T05:00:00Z".parse().unwrap(), zone: TimeZone::UTC };
+        let said = ProgramError { status, code, text, limit: None };
         meaning(said, &here, text.to_owned()).map(|error| error.class())
     }
 
@@ -148,12 +140,7 @@ mod tests {
     fn every_refusal_has_its_next_step() {
         use Class::{Auth, Environment, OverBudget, RateLimited};
         for (status, code, text, expected) in [
-            (
-                Some(401),
-                "",
-                "Invalid API key · Fix external API key",
-                Some(Auth),
-            ),
+            (Some(401), "", "Invalid API key · Fix external API key", Some(Auth)),
             (Some(403), "", "Account suspended", Some(Auth)),
             (Some(429), "", "the stub says 429", Some(RateLimited)),
             (Some(529), "", "Repeated 529 Overloaded", Some(RateLimited)),
@@ -164,62 +151,32 @@ mod tests {
             (None, "connection_failed", "API Error", Some(RateLimited)),
             (None, "usage_limit_reached", "", Some(RateLimited)),
             (None, "", "Not logged in · Please run /login", Some(Auth)),
-            (
-                None,
-                "",
-                "unexpected status 401 Unauthorized: x",
-                Some(Auth),
-            ),
+            (None, "", "unexpected status 401 Unauthorized: x", Some(Auth)),
             (
                 None,
                 "",
                 "exceeded retry limit, last status: 429 Too Many Requests",
                 Some(RateLimited),
             ),
-            (
-                None,
-                "",
-                "unexpected status 503 Service Unavailable",
-                Some(RateLimited),
-            ),
-            (
-                None,
-                "",
-                "stream disconnected before completion",
-                Some(RateLimited),
-            ),
+            (None, "", "unexpected status 503 Service Unavailable", Some(RateLimited)),
+            (None, "", "stream disconnected before completion", Some(RateLimited)),
             (None, "", "Missing environment variable: `KEY`.", Some(Auth)),
             (None, "", "Quota exceeded. status 4290", None),
             (None, "", "unknown option '--frob'", None),
             (None, "", "status", None),
             (None, "", "status é1", None),
         ] {
-            assert_eq!(
-                class(status, code, text),
-                expected,
-                "{status:?} {code} {text}"
-            );
+            assert_eq!(class(status, code, text), expected, "{status:?} {code} {text}");
         }
     }
 
     #[test]
     fn a_limits_end_is_what_was_said_of_it_else_what_the_words_say() {
-        let here = LocalClock {
-            now: "2026-11-22T05:00:00Z".parse().unwrap(),
-            zone: TimeZone::UTC,
-        };
-        let reported = Limit {
-            until: "2026-11-22T09:00:00Z".parse().ok(),
-            reached: true,
-            overage: false,
-        };
+        let here = LocalClock { now: "2026-11-22T05:00:00Z".parse().unwrap(), zone: TimeZone::UTC };
+        let reported =
+            Limit { until: "2026-11-22T09:00:00Z".parse().ok(), reached: true, overage: false };
         let until = |limit, text| {
-            let said = ProgramError {
-                status: Some(429),
-                text,
-                limit,
-                ..ProgramError::default()
-            };
+            let said = ProgramError { status: Some(429), text, limit, ..ProgramError::default() };
             match meaning(said, &here, String::new()) {
                 Some(BackendError::RateLimited { until, .. }) => until,
                 other => panic!("{other:?}"),
@@ -228,10 +185,7 @@ mod tests {
         assert_eq!(until(Some(reported), "resets 6am (UTC)"), reported.until);
         let words = "2026-11-22T06:00:00Z".parse().ok();
         assert_eq!(until(None, "resets 6am (UTC)"), words);
-        let open = Limit {
-            reached: false,
-            ..reported
-        };
+        let open = Limit { reached: false, ..reported };
         assert_eq!(until(Some(open), "resets 6am (UTC)"), words);
         assert_eq!(until(None, "slow down"), None);
     }

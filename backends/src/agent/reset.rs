@@ -9,9 +9,8 @@ use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, ToSpan as _};
 
-const MONTHS: [&str; 12] = [
-    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
-];
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
 /// Returns the time that `text` names, seen from `now`; `zone` is the host's.
 pub(crate) fn reset(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
@@ -53,9 +52,7 @@ fn span(words: &[&str]) -> Option<Span> {
     let mut seconds = 0_i64;
     let mut number = None;
     for word in words {
-        let split = word
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(word.len());
+        let split = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
         let (digits, unit) = word.split_at(split);
         if !digits.is_empty() {
             number = Some(digits.parse::<i64>().ok().filter(|n| *n < 100_000)?);
@@ -163,41 +160,20 @@ mod tests {
         let now: Timestamp = "2026-11-22T05:00:14Z".parse().unwrap();
         let host = TimeZone::get("America/New_York").unwrap();
         for (text, expected) in [
-            (
-                "You've hit your 5-hour limit · resets 5:40am (UTC)",
-                Some("2026-11-22T05:40:00Z"),
-            ),
-            (
-                "limit reached · resets 3am (Europe/Berlin)",
-                Some("2026-11-23T02:00:00Z"),
-            ),
-            (
-                "limit reached ∙ resets 7am (Europe/Berlin)",
-                Some("2026-11-22T06:00:00Z"),
-            ),
-            (
-                "weekly limit · resets Nov 25, 1pm (UTC)",
-                Some("2026-11-25T13:00:00Z"),
-            ),
-            (
-                "weekly limit · resets Jan 2 at 9am (Asia/Tokyo)",
-                Some("2027-01-02T00:00:00Z"),
-            ),
+            ("You've hit your 5-hour limit · resets 5:40am (UTC)", Some("2026-11-22T05:40:00Z")),
+            ("limit reached · resets 3am (Europe/Berlin)", Some("2026-11-23T02:00:00Z")),
+            ("limit reached ∙ resets 7am (Europe/Berlin)", Some("2026-11-22T06:00:00Z")),
+            ("weekly limit · resets Nov 25, 1pm (UTC)", Some("2026-11-25T13:00:00Z")),
+            ("weekly limit · resets Jan 2 at 9am (Asia/Tokyo)", Some("2027-01-02T00:00:00Z")),
             ("resets at 1:30 pm", Some("2026-11-22T18:30:00Z")),
             ("resets 12am (UTC)", Some("2026-11-23T00:00:00Z")),
             ("resets 12pm (UTC)", Some("2026-11-22T12:00:00Z")),
-            (
-                "Claude AI usage limit reached|1795326000",
-                Some("2026-11-22T05:40:00Z"),
-            ),
+            ("Claude AI usage limit reached|1795326000", Some("2026-11-22T05:40:00Z")),
             (
                 "hit your usage limit. Try again at Nov 23rd, 2026 3:15 PM.",
                 Some("2026-11-23T20:15:00Z"),
             ),
-            (
-                "Try again in 5 days 2 hours 3 minutes.",
-                Some("2026-11-27T07:03:14Z"),
-            ),
+            ("Try again in 5 days 2 hours 3 minutes.", Some("2026-11-27T07:03:14Z")),
             ("try again in 2h 30m", Some("2026-11-22T07:30:14Z")),
             ("Please try again in 20s.", Some("2026-11-22T05:00:34Z")),
             ("Please try again in 1.5s.", None),

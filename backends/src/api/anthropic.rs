@@ -57,20 +57,12 @@ pub(super) struct Messages {
 
 impl Messages {
     pub fn new(belief: Belief) -> Self {
-        Self {
-            belief,
-            tool: None,
-            read: [0; 3],
-        }
+        Self { belief, tool: None, read: [0; 3] }
     }
 
     /// Records the stated usage. The last statement of each figure counts.
     fn usage(&mut self, usage: &Value, last: bool, into: &mut Gathered) {
-        let keys = [
-            "input_tokens",
-            "cache_creation_input_tokens",
-            "cache_read_input_tokens",
-        ];
+        let keys = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
         let mut found = usage["input_tokens"].is_number() && !last;
         for (at, key) in keys.into_iter().enumerate() {
             // The last event of a stream omits figures that its first event stated, or gives them
@@ -83,10 +75,7 @@ impl Messages {
             }
         }
         if found {
-            let sum = self
-                .read
-                .iter()
-                .fold(0_u64, |sum, it| sum.saturating_add(*it));
+            let sum = self.read.iter().fold(0_u64, |sum, it| sum.saturating_add(*it));
             into.spent.input = Some(sum);
             into.spent.cached = self.read[2];
         }
@@ -107,9 +96,7 @@ impl Messages {
                 self.tool = Some((at, block["input"].clone()));
                 into.give("")
             }
-            Some("tool_use") => Err(Fault::Broken(
-                "it uses a tool that nobody gave it".to_owned(),
-            )),
+            Some("tool_use") => Err(Fault::Broken("it uses a tool that nobody gave it".to_owned())),
             _ => Ok(()),
         }
     }

@@ -14,9 +14,7 @@ impl TestRandom {
 
     /// Cuts `all` at random positions into at most `most` pieces, some of which may be empty.
     pub fn cut<'a>(&mut self, all: &'a [u8], most: usize) -> Vec<&'a [u8]> {
-        let mut at: Vec<usize> = (0..self.below(most))
-            .map(|_| self.below(all.len() + 1))
-            .collect();
+        let mut at: Vec<usize> = (0..self.below(most)).map(|_| self.below(all.len() + 1)).collect();
         at.extend([0, all.len()]);
         at.sort_unstable();
         at.windows(2).map(|pair| &all[pair[0]..pair[1]]).collect()

@@ -13,11 +13,7 @@ use crate::request::Request;
 
 pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
     // OpenAI itself refuses the older name for its newer models; others know only that one.
-    let most = if plan.is_first_hand {
-        "max_completion_tokens"
-    } else {
-        "max_tokens"
-    };
+    let most = if plan.is_first_hand { "max_completion_tokens" } else { "max_tokens" };
     let mut body = json!({
         "model": plan.model,
         "messages": [
@@ -75,9 +71,7 @@ impl Chunks {
             other => other.is_object(),
         };
         match wants("tool_calls") || wants("function_call") {
-            true => Err(Fault::Broken(
-                "it uses a tool that nobody gave it".to_owned(),
-            )),
+            true => Err(Fault::Broken("it uses a tool that nobody gave it".to_owned())),
             false => Ok(()),
         }
     }
@@ -107,9 +101,7 @@ fn end(reason: &Value) -> Option<End> {
 /// Returns the only choice that counts, if there is one.
 fn first(data: &Value) -> Option<&Value> {
     let choices = data["choices"].as_array()?;
-    choices
-        .iter()
-        .find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)
+    choices.iter().find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)
 }
 
 impl Reader for Chunks {

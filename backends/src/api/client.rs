@@ -40,10 +40,9 @@ pub(crate) fn client(plan: &EndpointPlan, connect: Duration) -> Result<Client, B
         .pool_max_idle_per_host(0)
         .user_agent(concat!("runner/", env!("CARGO_PKG_VERSION")))
         .default_headers(headers(plan)?);
-    for (names, is_https) in [
-        (["https_proxy", "HTTPS_PROXY"], true),
-        (["http_proxy", "HTTP_PROXY"], false),
-    ] {
+    for (names, is_https) in
+        [(["https_proxy", "HTTPS_PROXY"], true), (["http_proxy", "HTTP_PROXY"], false)]
+    {
         let Some((name, address)) = set(plan, &names) else {
             continue;
         };
@@ -85,9 +84,8 @@ fn headers(plan: &EndpointPlan) -> Result<HeaderMap, BackendError> {
         return Ok(headers);
     };
     let mut put = |name: HeaderName, value: String| -> Result<(), BackendError> {
-        let mut value = HeaderValue::try_from(value).map_err(|_| BackendError::Auth {
-            why: "the key cannot be sent".to_owned(),
-        })?;
+        let mut value = HeaderValue::try_from(value)
+            .map_err(|_| BackendError::Auth { why: "the key cannot be sent".to_owned() })?;
         value.set_sensitive(true);
         headers.insert(name, value);
         Ok(())
@@ -121,9 +119,7 @@ fn tls(plan: &EndpointPlan) -> Result<ClientConfig, BackendError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| BackendError::Rejected {
-            why: format!("TLS cannot be used: {error}"),
-        })?;
+        .map_err(|error| BackendError::Rejected { why: format!("TLS cannot be used: {error}") })?;
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 

@@ -99,13 +99,8 @@ impl Belief {
     fn of(plan: &EndpointPlan, request: &Request, asked: usize) -> Self {
         const ADDED: u64 = 64 * 1024;
         Self {
-            input: u64::try_from(asked)
-                .unwrap_or(u64::MAX)
-                .saturating_add(ADDED),
-            output: plan
-                .most_tokens(request)
-                .saturating_mul(2)
-                .saturating_add(ADDED),
+            input: u64::try_from(asked).unwrap_or(u64::MAX).saturating_add(ADDED),
+            output: plan.most_tokens(request).saturating_mul(2).saturating_add(ADDED),
         }
     }
 }
@@ -122,11 +117,8 @@ pub(crate) fn provider_error(value: &Value) -> Option<Fault> {
         Value::String(sentence) => (String::new(), sentence.clone()),
         error => {
             let code = [&error["type"], &error["code"]];
-            let words: Vec<String> = code
-                .into_iter()
-                .map(text)
-                .filter(|it| !it.is_empty())
-                .collect();
+            let words: Vec<String> =
+                code.into_iter().map(text).filter(|it| !it.is_empty()).collect();
             (words.join(" "), text(&error["message"]))
         }
     };
@@ -138,11 +130,7 @@ pub(crate) fn provider_error(value: &Value) -> Option<Fault> {
         .find_map(Value::as_u64)
         .and_then(|status| u16::try_from(status).ok())
         .filter(|status| (400..600).contains(status));
-    Some(Fault::Said {
-        status,
-        code,
-        text: sentence,
-    })
+    Some(Fault::Said { status, code, text: sentence })
 }
 
 /// Returns the text in `value`, which must be text unless it is absent.
@@ -150,10 +138,7 @@ pub(crate) fn text_of<'v>(value: &'v Value, what: &str) -> Result<Option<&'v str
     match value {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text)),
-        other => Err(Fault::Broken(format!(
-            "{what} is no text but {}",
-            kind(other)
-        ))),
+        other => Err(Fault::Broken(format!("{what} is no text but {}", kind(other)))),
     }
 }
 
@@ -212,10 +197,7 @@ mod tests {
         let said =
             |status, code: &str, text: &str| Some((status, code.to_owned(), text.to_owned()));
         for (value, expected) in [
-            (
-                json!({"error": "model not found"}),
-                said(None, "", "model not found"),
-            ),
+            (json!({"error": "model not found"}), said(None, "", "model not found")),
             (
                 json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
                 said(None, "overloaded_error", "Overloaded"),
@@ -243,15 +225,9 @@ mod tests {
         let format = Value::Object(named_format(&closed));
         assert_eq!(format["strict"], true);
         let items = &format["schema"]["properties"]["answer"]["items"];
-        assert_eq!(
-            items["properties"]["a"],
-            json!({"type": "string", "pattern": "^x$"})
-        );
+        assert_eq!(items["properties"]["a"], json!({"type": "string", "pattern": "^x$"}));
         assert!(items["properties"]["minLength"].is_object());
         let open = Value::Object(named_format(&json!({"type": "object", "minLength": 3})));
-        assert_eq!(
-            (&open["strict"], &open["schema"]["minLength"]),
-            (&json!(false), &json!(3))
-        );
+        assert_eq!((&open["strict"], &open["schema"]["minLength"]), (&json!(false), &json!(3)));
     }
 }

@@ -103,15 +103,11 @@ impl Exchange<'_> {
         let request = (self.client)
             .post(self.plan.url(self.plan.dialect.path()))
             .header(CONTENT_TYPE, "application/json")
-            .header(
-                ACCEPT,
-                "text/event-stream, application/x-ndjson, application/json",
-            )
+            .header(ACCEPT, "text/event-stream, application/x-ndjson, application/json")
             .body(body);
         let Watch { limits, began, .. } = self.watch;
-        let sent = (self.watch)
-            .wait(request.send(), Phase::FirstByte, began, limits.first_byte)
-            .await?;
+        let sent =
+            (self.watch).wait(request.send(), Phase::FirstByte, began, limits.first_byte).await?;
         let response = match sent {
             Ok(response) => response,
             Err(error) => {
@@ -175,9 +171,7 @@ impl Exchange<'_> {
         let (mut phase, mut since, mut most) = (Phase::FirstByte, began, limits.first_byte);
         let mut reported = None;
         loop {
-            let piece = (self.watch)
-                .wait(response.chunk(), phase, since, most)
-                .await?;
+            let piece = (self.watch).wait(response.chunk(), phase, since, most).await?;
             let mut fault = None;
             let whole = framing.is_whole();
             let mut each =
@@ -256,11 +250,7 @@ impl Exchange<'_> {
         let until = limits::until(headers, self.plan.here().now);
         if until.is_some() {
             // This request is answered all the same.
-            sink.event(Event::Limit(Limit {
-                until,
-                reached: false,
-                overage: false,
-            }));
+            sink.event(Event::Limit(Limit { until, reached: false, overage: false }));
         }
     }
 
@@ -281,10 +271,7 @@ impl Exchange<'_> {
         let why = format!("{host} {what}: {words}");
         // Waiting does not fix a certificate.
         if words.contains("certificate") {
-            let why = format!(
-                "{why} (backends.{}.ca_file names further ones)",
-                self.plan.name
-            );
+            let why = format!("{why} (backends.{}.ca_file names further ones)", self.plan.name);
             return BackendError::Rejected { why };
         }
         BackendError::Unavailable { why }

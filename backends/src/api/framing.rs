@@ -165,10 +165,7 @@ impl Sse {
             false => line,
         };
         if line.is_empty() {
-            let (name, data) = (
-                std::mem::take(&mut self.name),
-                std::mem::take(&mut self.data),
-            );
+            let (name, data) = (std::mem::take(&mut self.name), std::mem::take(&mut self.data));
             return match std::mem::take(&mut self.has_data) {
                 true => each(&name, &data),
                 false => ControlFlow::Continue(()),

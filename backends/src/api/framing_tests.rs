@@ -74,24 +74,14 @@ fn sse(events: &Events, end: &str, random: &mut TestRandom) -> Vec<u8> {
 fn ten_thousand_cuts_lose_no_byte() {
     let seed = 0x5eed_c0de_u64;
     let mut random = TestRandom(seed);
-    let words = [
-        "a",
-        "{\"ä\":\"€\"}",
-        " 😀 ",
-        "",
-        "data: x",
-        "\u{fffd}",
-        ":",
-        "z\nz",
-    ];
+    let words = ["a", "{\"ä\":\"€\"}", " 😀 ", "", "data: x", "\u{fffd}", ":", "z\nz"];
     let (mut cases, mut judged) = (0, 0);
     let wanted = scaled(10_000);
     while cases < wanted {
         let events: Events = (0..=random.below(6))
             .map(|number| {
-                let data: String = (0..=random.below(5))
-                    .map(|_| words[random.below(words.len())])
-                    .collect();
+                let data: String =
+                    (0..=random.below(5)).map(|_| words[random.below(words.len())]).collect();
                 // An event with no data at all is none.
                 let data = format!("{number}{data}");
                 let name = ["", "delta", "message_stop"][random.below(3)];
@@ -102,10 +92,7 @@ fn ten_thousand_cuts_lose_no_byte() {
         let whole = sse(&events, end, &mut random);
         let pieces = random.cut(&whole, 40);
         let found = read(Framing::Sse(Sse::new(LONGEST)), &pieces);
-        assert_eq!(
-            found, events,
-            "seed {seed:#x}, case {cases}, {end:?}, {pieces:?}"
-        );
+        assert_eq!(found, events, "seed {seed:#x}, case {cases}, {end:?}, {pieces:?}");
         if end != "\r" {
             judged += 1;
             assert_eq!(judge(&pieces), events, "the judge, case {cases}");
@@ -114,10 +101,7 @@ fn ten_thousand_cuts_lose_no_byte() {
             .flat_map(|(_, data)| [&data.replace_feeds()[..], b"\n"].concat())
             .collect();
         let found = read(Framing::Lines(Lines::new(LONGEST)), &random.cut(&lines, 40));
-        let texts: Vec<_> = events
-            .iter()
-            .map(|(_, data)| data.replace_feeds())
-            .collect();
+        let texts: Vec<_> = events.iter().map(|(_, data)| data.replace_feeds()).collect();
         let found: Vec<_> = found.into_iter().map(|(_, data)| data).collect();
         assert_eq!(found, texts, "seed {seed:#x}, case {cases}, lines");
         cases += 1;
@@ -133,9 +117,7 @@ trait ReplaceFeeds {
 
 impl ReplaceFeeds for Vec<u8> {
     fn replace_feeds(&self) -> Vec<u8> {
-        self.iter()
-            .map(|byte| if *byte == b'\n' { b' ' } else { *byte })
-            .collect()
+        self.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }).collect()
     }
 }
 

@@ -132,12 +132,7 @@ impl Gathered {
     /// Returns the minimum usage so far.
     pub fn so_far(&self) -> Option<Usage> {
         let output = self.spent.output.or(Some(0));
-        ReplyUsage {
-            output,
-            ..self.spent
-        }
-        .whole()
-        .filter(|_| !self.doubted)
+        ReplyUsage { output, ..self.spent }.whole().filter(|_| !self.doubted)
     }
 
     pub fn push_text(&mut self, piece: &str) -> Result<(), Fault> {
@@ -221,10 +216,7 @@ impl Gathered {
                 return Err(BackendError::Rejected { why });
             }
             Some(End::Tool) => {
-                return Err(malformed(
-                    "it wants a tool, and has none".to_owned(),
-                    &self.text,
-                ));
+                return Err(malformed("it wants a tool, and has none".to_owned(), &self.text));
             }
             Some(End::Other(word)) => {
                 let why = format!("it stopped for a reason that is not known: {word:?}");
@@ -257,11 +249,7 @@ impl Gathered {
         let (text, value) = match (&request.schema, value) {
             (Some(schema), Some(value)) => {
                 let bare = prompt::unrooted(schema, value.clone());
-                let text = if bare == value {
-                    text
-                } else {
-                    bare.to_string()
-                };
+                let text = if bare == value { text } else { bare.to_string() };
                 (text, Some(bare))
             }
             (_, value) => (text, value),

@@ -17,9 +17,7 @@ pub(crate) fn until(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     let reported = text("retry-after-ms")
         .and_then(|it| after(now, it.parse::<f64>().ok()? / 1_000.0))
         .or_else(|| date_or_seconds(text("retry-after")?, now));
-    reported
-        .or_else(|| exhausted(headers, now))
-        .filter(|at| *at > now)
+    reported.or_else(|| exhausted(headers, now)).filter(|at| *at > now)
 }
 
 fn date_or_seconds(text: &str, now: Timestamp) -> Option<Timestamp> {
@@ -34,10 +32,7 @@ fn after(now: Timestamp, seconds: f64) -> Option<Timestamp> {
     if !(0.0..1e9).contains(&seconds) {
         return None;
     }
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "checked to be below a billion"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "checked to be below a billion")]
     let whole = seconds.ceil() as i64;
     now.checked_add(SignedDuration::from_secs(whole)).ok()
 }
@@ -88,9 +83,7 @@ fn parse_time(text: &str, now: Timestamp) -> Option<Timestamp> {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let number: f64 = rest[..digits].parse().ok()?;
         rest = &rest[digits..];
-        let letters = rest
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(rest.len());
+        let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
         seconds += number
             * match &rest[..letters] {
                 "ms" => 0.001,
@@ -112,12 +105,7 @@ mod tests {
 
     fn of(headers: &[(&'static str, &'static str)]) -> Option<String> {
         let headers: HeaderMap = (headers.iter())
-            .map(|(name, value)| {
-                (
-                    HeaderName::from_static(name),
-                    HeaderValue::from_static(value),
-                )
-            })
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
             .collect();
         let now = "2026-11-22T05:00:00Z".parse().unwrap();
         until(&headers, now).map(|at| at.to_string())
@@ -128,19 +116,10 @@ mod tests {
         let at = |text: &str| Some(format!("2026-11-22T{text}Z"));
         assert_eq!(of(&[("retry-after", "120")]), at("05:02:00"));
         assert_eq!(of(&[("retry-after", "1.5")]), at("05:00:02"));
-        assert_eq!(
-            of(&[("retry-after", "Sun, 22 Nov 2026 06:30:00 GMT")]),
-            at("06:30:00")
-        );
+        assert_eq!(of(&[("retry-after", "Sun, 22 Nov 2026 06:30:00 GMT")]), at("06:30:00"));
         // A weekday that is none of that date's is a fault of little weight.
-        assert_eq!(
-            of(&[("retry-after", "Mon, 22 Nov 2026 06:30:00 GMT")]),
-            at("06:30:00")
-        );
-        assert_eq!(
-            of(&[("retry-after-ms", "300"), ("retry-after", "60")]),
-            at("05:00:01")
-        );
+        assert_eq!(of(&[("retry-after", "Mon, 22 Nov 2026 06:30:00 GMT")]), at("06:30:00"));
+        assert_eq!(of(&[("retry-after-ms", "300"), ("retry-after", "60")]), at("05:00:01"));
         assert_eq!(
             of(&[
                 ("anthropic-ratelimit-requests-remaining", "5"),
@@ -160,40 +139,22 @@ mod tests {
             at("05:06:00")
         );
         assert_eq!(
-            of(&[
-                ("x-ratelimit-remaining", "0"),
-                ("x-ratelimit-reset", "1795323900000")
-            ]),
+            of(&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1795323900000")]),
             at("05:05:00")
         );
     }
 
     #[test]
     fn what_cannot_be_was_not_said() {
-        for bad in [
-            "-5",
-            "0",
-            "soon",
-            "",
-            "NaN",
-            "inf",
-            "1e300",
-            "Sun, 22 Nov 2020 06:30:00 GMT",
-        ] {
+        for bad in ["-5", "0", "soon", "", "NaN", "inf", "1e300", "Sun, 22 Nov 2020 06:30:00 GMT"] {
             assert_eq!(of(&[("retry-after", bad)]), None, "{bad}");
         }
         assert_eq!(
-            of(&[
-                ("x-ratelimit-remaining-requests", "3"),
-                ("x-ratelimit-reset-requests", "1s")
-            ]),
+            of(&[("x-ratelimit-remaining-requests", "3"), ("x-ratelimit-reset-requests", "1s")]),
             None
         );
         assert_eq!(
-            of(&[
-                ("x-ratelimit-remaining-tokens", "0"),
-                ("x-ratelimit-reset-tokens", "6q")
-            ]),
+            of(&[("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "6q")]),
             None
         );
     }

@@ -90,20 +90,11 @@ impl Backend for Api {
         let exchange = Exchange {
             plan,
             client: &client,
-            watch: Watch {
-                limits: &limits,
-                cancel,
-                began: boot_time(),
-            },
+            watch: Watch { limits: &limits, cancel, began: boot_time() },
             secrets: &secrets,
         };
-        let mut heard = LastText {
-            last: String::new(),
-            behind: sink,
-        };
-        exchange
-            .ask(body, &mut *reader, &mut gathered, &mut heard)
-            .await?;
+        let mut heard = LastText { last: String::new(), behind: sink };
+        exchange.ask(body, &mut *reader, &mut gathered, &mut heard).await?;
         let last = heard.last;
         // It has said why it ended, so nothing more is billed, be the answer of use or not.
         let total = gathered.usage().filter(|_| gathered.end.is_some());
@@ -117,10 +108,7 @@ impl Backend for Api {
             sink.event(Event::Total(total));
         }
         let reply = done?;
-        reply
-            .notes
-            .iter()
-            .for_each(|note| sink.event(Event::Note(note)));
+        reply.notes.iter().for_each(|note| sink.event(Event::Note(note)));
         Ok(reply)
     }
 }
@@ -137,9 +125,8 @@ fn prepare(
     }
     let client = client::client(plan, connect)?;
     let body = plan.dialect.body(plan, request);
-    let body = serde_json::to_vec(&body).map_err(|error| BackendError::Rejected {
-        why: format!("request: {error}"),
-    })?;
+    let body = serde_json::to_vec(&body)
+        .map_err(|error| BackendError::Rejected { why: format!("request: {error}") })?;
     Ok((client, body))
 }
 

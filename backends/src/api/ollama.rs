@@ -101,13 +101,8 @@ impl Reader for Lines {
         if let Some(text) = text_of(&message["content"], "the content")? {
             into.push_text(text)?;
         }
-        if message["tool_calls"]
-            .as_array()
-            .is_some_and(|it| !it.is_empty())
-        {
-            return Err(Fault::Broken(
-                "it uses a tool that nobody gave it".to_owned(),
-            ));
+        if message["tool_calls"].as_array().is_some_and(|it| !it.is_empty()) {
+            return Err(Fault::Broken("it uses a tool that nobody gave it".to_owned()));
         }
         if data["done"] != true {
             return Ok(());

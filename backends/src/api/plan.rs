@@ -86,9 +86,8 @@ impl EndpointPlan {
     /// [`BackendError::Rejected`]: what is wrong with the configuration; [`BackendError::Auth`]: the
     /// file of keys cannot be used.
     pub fn of(spec: &BackendSpec, around: &Surroundings<'_>) -> Result<Self, BackendError> {
-        let rejected = |why: String| BackendError::Rejected {
-            why: format!("backend {:?}: {why}", spec.name),
-        };
+        let rejected =
+            |why: String| BackendError::Rejected { why: format!("backend {:?}: {why}", spec.name) };
         let kind = KINDS.into_iter().find(|kind| *kind == spec.kind);
         let kind = kind.ok_or_else(|| rejected(format!("{:?} is no endpoint", spec.kind)))?;
         let dialect = match (kind, spec.api.as_deref()) {
@@ -97,9 +96,7 @@ impl EndpointPlan {
             (_, None | Some("chat")) => Dialect::Chat,
             (_, Some("responses")) => Dialect::Responses,
             (_, Some(other)) => {
-                return Err(rejected(format!(
-                    "there is no api {other:?} (chat, responses)"
-                )));
+                return Err(rejected(format!("there is no api {other:?} (chat, responses)")));
             }
         };
         let text = spec.base_url.as_deref().unwrap_or(usual_base(kind));
@@ -123,9 +120,7 @@ impl EndpointPlan {
         }
         if let Some(name) = key_name(spec)
             && kept.is_none()
-            && !name
-                .bytes()
-                .all(|it| matches!(it, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
+            && !name.bytes().all(|it| matches!(it, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
         {
             // The value of `key` may be the key itself, so it is not shown.
             let why =
@@ -182,9 +177,9 @@ impl EndpointPlan {
             Some((name, Some(_))) => Err(BackendError::Auth {
                 why: format!("{name} has characters that no key has, like a space or a line's end"),
             }),
-            Some((_, None)) if self.no_key.is_some() => Err(BackendError::Auth {
-                why: self.no_key.clone().unwrap_or_default(),
-            }),
+            Some((_, None)) if self.no_key.is_some() => {
+                Err(BackendError::Auth { why: self.no_key.clone().unwrap_or_default() })
+            }
             Some((name, None)) => Err(BackendError::Auth {
                 why: format!(
                     "{name} is not set for backend {}: set it, or write it into a file that `env_file` names",
@@ -252,9 +247,7 @@ fn is_loopback(url: &Url) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost"
         || host.ends_with(".localhost")
-        || bare
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
+        || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn base(text: &str, dialect: Dialect) -> Result<Url, String> {
@@ -306,13 +299,8 @@ mod tests {
     fn a_usual_key_goes_to_its_own_provider_only() {
         for kind in ["anthropic", "openai"] {
             let own = plan(kind, |_| {}).unwrap();
-            assert!(
-                own.secret().unwrap().is_some() && own.is_first_hand,
-                "{kind}"
-            );
-            let other = plan(kind, |it| {
-                it.base_url = Some("https://example.org/v1".into())
-            });
+            assert!(own.secret().unwrap().is_some() && own.is_first_hand, "{kind}");
+            let other = plan(kind, |it| it.base_url = Some("https://example.org/v1".into()));
             let other = other.unwrap();
             assert_eq!(other.secret(), Ok(None), "{kind}");
             assert!(!other.is_first_hand && !other.is_loopback);
@@ -335,31 +323,11 @@ mod tests {
                 .map(|plan| plan.url(plan.dialect.path()).to_string())
         };
         for (kind, text, expected) in [
-            (
-                "anthropic",
-                "https://a.example",
-                "https://a.example/v1/messages",
-            ),
-            (
-                "anthropic",
-                "https://a.example/v1/",
-                "https://a.example/v1/messages",
-            ),
-            (
-                "anthropic",
-                "https://a.example/x",
-                "https://a.example/x/v1/messages",
-            ),
-            (
-                "openai",
-                "http://[::1]:9/v1",
-                "http://[::1]:9/v1/chat/completions",
-            ),
-            (
-                "ollama",
-                "http://127.0.0.1:11434/",
-                "http://127.0.0.1:11434/api/chat",
-            ),
+            ("anthropic", "https://a.example", "https://a.example/v1/messages"),
+            ("anthropic", "https://a.example/v1/", "https://a.example/v1/messages"),
+            ("anthropic", "https://a.example/x", "https://a.example/x/v1/messages"),
+            ("openai", "http://[::1]:9/v1", "http://[::1]:9/v1/chat/completions"),
+            ("ollama", "http://127.0.0.1:11434/", "http://127.0.0.1:11434/api/chat"),
         ] {
             assert_eq!(base(kind, text).unwrap(), expected);
         }
@@ -373,13 +341,8 @@ mod tests {
             assert!(said.contains(why) && !said.contains("secret"), "{said}");
         }
         for secret in ["sk-ant-canary", "hf_canary", "canary KEY"] {
-            let said = plan("openai", |it| it.key = Some(secret.into()))
-                .err()
-                .unwrap();
-            assert!(
-                said.contains("never the key itself") && !said.contains("canary"),
-                "{said}"
-            );
+            let said = plan("openai", |it| it.key = Some(secret.into())).err().unwrap();
+            assert!(said.contains("never the key itself") && !said.contains("canary"), "{said}");
         }
         let open = plan("openai", |it| {
             it.base_url = Some("http://example.org/v1".into());

@@ -66,9 +66,7 @@ fn listens(plan: &EndpointPlan) -> Result<(), BackendError> {
         let why = format!("nobody answers at {}: {error}{start}", plan.host());
         BackendError::Unavailable { why }
     };
-    let addresses = (host, port)
-        .to_socket_addrs()
-        .map_err(|error| unavailable(&error))?;
+    let addresses = (host, port).to_socket_addrs().map_err(|error| unavailable(&error))?;
     let mut last = unavailable(&"it has no address");
     for address in addresses {
         match TcpStream::connect_timeout(&address, NEAR) {
@@ -119,17 +117,12 @@ fn found(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, BackendError> 
     let work = async {
         match tokio::time::timeout(most, listed(plan, most)).await {
             Ok(found) => found,
-            Err(_) => Err(BackendError::Silent {
-                phase: Phase::FirstByte,
-                waited: most,
-            }),
+            Err(_) => Err(BackendError::Silent { phase: Phase::FirstByte, waited: most }),
         }
     };
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             match runtime {
                 Ok(runtime) => runtime.block_on(work),
                 Err(error) => Err(BackendError::Unavailable {
@@ -214,10 +207,5 @@ fn models(dialect: Dialect, body: &[u8]) -> Option<Vec<String>> {
     }
     let list: Value = serde_json::from_slice(body).ok()?;
     let models = list["data"].as_array()?.iter();
-    Some(
-        models
-            .filter_map(|it| it["id"].as_str())
-            .map(str::to_owned)
-            .collect(),
-    )
+    Some(models.filter_map(|it| it["id"].as_str()).map(str::to_owned).collect())
 }

@@ -82,29 +82,21 @@ fn read(plan: &EndpointPlan, kind: &str, pieces: &[&[u8]]) -> (Gathered, String)
 fn ten_thousand_cuts_of_replies_lose_no_byte_of_text() {
     let seed = 0x0dd5_eed5_u64;
     let mut random = TestRandom(seed);
-    let words = [
-        "a", "ä€", "😀", "\"", "\\", "\n", "data: ", "\u{7f}", "[DONE]", "\r\n", "\u{2028}",
-    ];
+    let words =
+        ["a", "ä€", "😀", "\"", "\\", "\n", "data: ", "\u{7f}", "[DONE]", "\r\n", "\u{2028}"];
     let plans = dialect::ALL.map(|dialect| (dialect, plan(dialect)));
     let cases = scaled(10_000);
     for case in 0..cases {
         let (dialect, plan) = &plans[case % 4];
         let texts: Vec<String> = (0..=random.below(6))
-            .map(|_| {
-                (0..=random.below(6))
-                    .map(|_| words[random.below(words.len())])
-                    .collect()
-            })
+            .map(|_| (0..=random.below(6)).map(|_| words[random.below(words.len())]).collect())
             .collect();
         let text = texts.concat();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let in_one_piece = random.below(8) == 0;
         let (kind, reply) = match in_one_piece {
             true => ("application/json", dialect.whole(&text, COST)),
-            false => (
-                dialect.content_type(),
-                dialect.events(&texts, Why::Done, COST).concat(),
-            ),
+            false => (dialect.content_type(), dialect.events(&texts, Why::Done, COST).concat()),
         };
         let end = match (dialect.is_sse() && !in_one_piece, random.below(3)) {
             (true, 0) => "\r",
@@ -119,11 +111,7 @@ fn ten_thousand_cuts_of_replies_lose_no_byte_of_text() {
         assert_eq!(gathered.text, text, "{about}");
         assert_eq!(heard, text, "what the sink heard: {about}");
         assert!(gathered.over, "{about}");
-        let Usage {
-            input_tokens,
-            output_tokens,
-            ..
-        } = gathered.usage().unwrap();
+        let Usage { input_tokens, output_tokens, .. } = gathered.usage().unwrap();
         assert_eq!((input_tokens, output_tokens), (120, 30), "{about}");
     }
     print_line(&format!(

@@ -30,9 +30,8 @@ pub(crate) fn of_status(
     if (300..400).contains(&status) {
         let to = headers.get("location").and_then(|it| it.to_str().ok());
         let to = to.and_then(|to| plan.base.join(to).ok());
-        let to = to.map_or("elsewhere".to_owned(), |to| {
-            to.host_str().unwrap_or("elsewhere").to_owned()
-        });
+        let to =
+            to.map_or("elsewhere".to_owned(), |to| to.host_str().unwrap_or("elsewhere").to_owned());
         return BackendError::Rejected {
             why: format!(
                 "{} sends us on to {to} (HTTP {status}), where a key must not go: set base_url to the API itself",
@@ -71,10 +70,9 @@ pub(crate) fn of_fault(plan: &EndpointPlan, fault: Fault, secrets: &Secrets) -> 
             let status = status.or_else(|| status_of(&code));
             meaning(plan, status, &code, &text, None, secrets)
         }
-        Fault::Broken(why) | Fault::NoJson(why) => BackendError::Malformed {
-            why: secrets.head(&why, SHOWN),
-            excerpt: String::new(),
-        },
+        Fault::Broken(why) | Fault::NoJson(why) => {
+            BackendError::Malformed { why: secrets.head(&why, SHOWN), excerpt: String::new() }
+        }
         Fault::TooLong => BackendError::Malformed {
             why: "the answer is longer than its tokens can be".to_owned(),
             excerpt: String::new(),
@@ -130,17 +128,8 @@ fn meaning(
         let why = format!("{why} (is base_url the API's own?)");
         return BackendError::Rejected { why };
     }
-    let limit = until.map(|until| Limit {
-        until: Some(until),
-        reached: true,
-        overage: false,
-    });
-    let said = ProgramError {
-        status,
-        code,
-        text,
-        limit,
-    };
+    let limit = until.map(|until| Limit { until: Some(until), reached: true, overage: false });
+    let said = ProgramError { status, code, text, limit };
     match refusal_text::meaning(said, &plan.here(), why.clone()) {
         // The provider is overloaded and states for how long.
         Some(BackendError::Unavailable { why }) if until.is_some() => {
@@ -158,13 +147,7 @@ fn meaning(
 pub(crate) fn no_model(plan: &EndpointPlan, why: &str) -> BackendError {
     let hint = match plan.dialect {
         Dialect::Ollama => format!("{why}; ollama pull {}", plan.model),
-        _ => format!(
-            "{why}; runner backends check {} lists what there is",
-            plan.name
-        ),
+        _ => format!("{why}; runner backends check {} lists what there is", plan.name),
     };
-    BackendError::NotInstalled {
-        what: format!("model {:?}", plan.model),
-        hint,
-    }
+    BackendError::NotInstalled { what: format!("model {:?}", plan.model), hint }
 }

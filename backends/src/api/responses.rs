@@ -60,9 +60,7 @@ impl Events {
                     }
                 }
                 Some("function_call" | "custom_tool_call") => {
-                    return Err(Fault::Broken(
-                        "it uses a tool that nobody gave it".to_owned(),
-                    ));
+                    return Err(Fault::Broken("it uses a tool that nobody gave it".to_owned()));
                 }
                 _ => {}
             }
@@ -115,11 +113,7 @@ impl Reader for Events {
                 .unwrap_or_else(|| Fault::Broken("it failed and did not say why".to_owned()))),
             "error" => Err(provider_error(data).unwrap_or_else(|| {
                 let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
-                Fault::Said {
-                    status: None,
-                    code: text("code"),
-                    text: text("message"),
-                }
+                Fault::Said { status: None, code: text("code"), text: text("message") }
             })),
             _ => provider_error(data).map_or(Ok(()), Err),
         }

@@ -43,9 +43,7 @@ pub(crate) struct Claude {
 
 impl Claude {
     pub(crate) fn new(plan: AgentPlan) -> Self {
-        Self {
-            plan: Arc::new(plan),
-        }
+        Self { plan: Arc::new(plan) }
     }
 }
 
@@ -84,21 +82,11 @@ impl Backend for Claude {
         let secrets = Secrets::of(&self.plan.env);
         let reader = Transcript::default();
         let spec = spec(&self.plan, request);
-        let agent::Watched {
-            spec,
-            ended,
-            reader: transcript,
-            overlong,
-            heard,
-        } = agent::watch(spec, reader, sink, cancel).await?;
+        let agent::Watched { spec, ended, reader: transcript, overlong, heard } =
+            agent::watch(spec, reader, sink, cancel).await?;
         self.plan.was_held(&ended);
         let remarks = agent::leftovers(transcript.unreadable, overlong, &ended);
-        let judge = Judge {
-            plan: &self.plan,
-            spec: &spec,
-            request,
-            secrets: &secrets,
-        };
+        let judge = Judge { plan: &self.plan, spec: &spec, request, secrets: &secrets };
         let reply = judge.reply(&transcript, ended, cancel)?;
         Ok(agent::hand_out(reply, remarks, &heard, sink))
     }
@@ -153,10 +141,7 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
         // The program itself prints output before it contacts the provider; this variable limits
         // how long it then waits.
         ("API_TIMEOUT_MS", first_byte.as_millis().max(1).to_string()),
-        (
-            "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
-            request.limits.max_output_tokens.to_string(),
-        ),
+        ("CLAUDE_CODE_MAX_OUTPUT_TOKENS", request.limits.max_output_tokens.to_string()),
     ] {
         env.insert(name.to_owned(), value);
     }
@@ -197,10 +182,7 @@ impl Judge<'_> {
         let mut notes = Vec::new();
         let denied = result["permission_denials"].as_array().map_or(0, Vec::len);
         if denied > 0 {
-            notes.push(format!(
-                "not permitted: {}",
-                counted(denied, "use of a tool")
-            ));
+            notes.push(format!("not permitted: {}", counted(denied, "use of a tool")));
         }
         Ok(Reply {
             text,
@@ -243,10 +225,7 @@ impl Judge<'_> {
             .into_iter()
             .find_map(|key| result[key].as_str())
             .unwrap_or_default();
-        let malformed = |why: String| BackendError::Malformed {
-            why,
-            excerpt: String::new(),
-        };
+        let malformed = |why: String| BackendError::Malformed { why, excerpt: String::new() };
         match (subtype, code) {
             ("error_max_turns", _) => {
                 return malformed(format!("{why} (backends.{}.max_turns)", self.plan.name));
@@ -259,9 +238,7 @@ impl Judge<'_> {
             // The model wrote nothing, or only half an answer.
             _ if said.contains("could not be parsed") => return malformed(why),
             _ if result["stop_reason"] == "refusal" => {
-                return BackendError::Rejected {
-                    why: format!("the model refuses: {why}"),
-                };
+                return BackendError::Rejected { why: format!("the model refuses: {why}") };
             }
             _ => {}
         }
@@ -285,10 +262,8 @@ impl Judge<'_> {
             return agent::ended_without("a result", ended, self.secrets);
         }
         let stderr = String::from_utf8_lossy(&ended.stderr);
-        let said = refusal_text::ProgramError {
-            text: &stderr,
-            ..refusal_text::ProgramError::default()
-        };
+        let said =
+            refusal_text::ProgramError { text: &stderr, ..refusal_text::ProgramError::default() };
         let why = self.secrets.tail(&ended.stderr, 400);
         refusal_text::meaning(said, &self.plan.here(), why)
             .unwrap_or_else(|| child::crash(self.spec, ended, "failed", self.secrets))

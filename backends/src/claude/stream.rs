@@ -182,10 +182,7 @@ pub(crate) fn total(result: &Value) -> Option<Usage> {
     let models = result["modelUsage"].as_object().filter(|it| !it.is_empty());
     let cost = result["total_cost_usd"].as_f64().map(micros);
     let Some(models) = models else {
-        return Some(Usage {
-            cost_micros: cost,
-            ..one(&result["usage"])?
-        });
+        return Some(Usage { cost_micros: cost, ..one(&result["usage"])? });
     };
     let each = models.values().map(|model| {
         let count = |key: &str| model[key].as_u64().unwrap_or(0);
@@ -203,10 +200,7 @@ pub(crate) fn total(result: &Value) -> Option<Usage> {
     // Money that one model did not state is in the whole, if anywhere.
     let stated = models.values().all(|model| model["costUSD"].is_number());
     let of_models = sum.cost_micros.filter(|_| stated);
-    Some(Usage {
-        cost_micros: of_models.max(cost),
-        ..sum
-    })
+    Some(Usage { cost_micros: of_models.max(cost), ..sum })
 }
 
 /// Returns whether a `result` event's sum includes everything that is billed. The program counts a
@@ -216,9 +210,8 @@ pub(crate) fn total(result: &Value) -> Option<Usage> {
 /// was in progress.
 fn is_whole(result: &Value) -> bool {
     let status = result["api_error_status"].as_u64();
-    let turned_away = status
-        .and_then(|status| u16::try_from(status).ok())
-        .is_some_and(is_not_billed);
+    let turned_away =
+        status.and_then(|status| u16::try_from(status).ok()).is_some_and(is_not_billed);
     match result["subtype"].as_str() {
         _ if turned_away => true,
         Some("success") => result["is_error"] == false || result["stop_reason"] == "refusal",
@@ -256,22 +249,10 @@ mod tests {
     use crate::agent::lines::Lines;
 
     const RECORDED: [(&str, &[u8]); 4] = [
-        (
-            "answer",
-            include_bytes!("../../tests/recorded/claude/answer.jsonl"),
-        ),
-        (
-            "limit",
-            include_bytes!("../../tests/recorded/claude/limit.jsonl"),
-        ),
-        (
-            "tool",
-            include_bytes!("../../tests/recorded/claude/tool.jsonl"),
-        ),
-        (
-            "structured",
-            include_bytes!("../../tests/recorded/claude/structured.jsonl"),
-        ),
+        ("answer", include_bytes!("../../tests/recorded/claude/answer.jsonl")),
+        ("limit", include_bytes!("../../tests/recorded/claude/limit.jsonl")),
+        ("tool", include_bytes!("../../tests/recorded/claude/tool.jsonl")),
+        ("structured", include_bytes!("../../tests/recorded/claude/structured.jsonl")),
     ];
 
     fn fold(pieces: &[&[u8]]) -> (Transcript, Vec<OwnedEvent>) {
@@ -344,11 +325,7 @@ null
         // A list and a null are no events.
         assert_eq!(transcript.unreadable, 2);
         let usage = |output| {
-            OwnedEvent::Usage(Usage {
-                input_tokens: 1,
-                output_tokens: output,
-                ..Usage::default()
-            })
+            OwnedEvent::Usage(Usage { input_tokens: 1, output_tokens: output, ..Usage::default() })
         };
         let expected = [
             OwnedEvent::Text("a".into()),
@@ -372,15 +349,8 @@ null
                 exit_code: None,
                 error: Some("denied".into()),
             },
-            OwnedEvent::Limit(Limit {
-                until: None,
-                reached: false,
-                overage: false,
-            }),
-            OwnedEvent::Total(Usage {
-                input_tokens: 1,
-                ..Usage::default()
-            }),
+            OwnedEvent::Limit(Limit { until: None, reached: false, overage: false }),
+            OwnedEvent::Total(Usage { input_tokens: 1, ..Usage::default() }),
         ];
         assert_eq!(events, expected);
     }
@@ -390,33 +360,15 @@ null
         let cases = [
             (r#"{"subtype":"success","is_error":false}"#, true),
             (r#"{"subtype":"error_max_turns","is_error":true}"#, true),
-            (
-                r#"{"subtype":"error_max_budget_usd","is_error":true}"#,
-                true,
-            ),
-            (
-                r#"{"subtype":"success","is_error":true,"stop_reason":"refusal"}"#,
-                true,
-            ),
+            (r#"{"subtype":"error_max_budget_usd","is_error":true}"#, true),
+            (r#"{"subtype":"success","is_error":true,"stop_reason":"refusal"}"#, true),
             // The API turned this request away.
-            (
-                r#"{"subtype":"success","is_error":true,"api_error_status":429}"#,
-                true,
-            ),
-            (
-                r#"{"subtype":"success","is_error":true,"api_error_status":529}"#,
-                true,
-            ),
+            (r#"{"subtype":"success","is_error":true,"api_error_status":429}"#, true),
+            (r#"{"subtype":"success","is_error":true,"api_error_status":529}"#, true),
             // It broke, and what came until then is nobody's sum.
-            (
-                r#"{"subtype":"success","is_error":true,"api_error_status":500}"#,
-                false,
-            ),
+            (r#"{"subtype":"success","is_error":true,"api_error_status":500}"#, false),
             (r#"{"subtype":"success","is_error":true}"#, false),
-            (
-                r#"{"subtype":"error_during_execution","is_error":true}"#,
-                false,
-            ),
+            (r#"{"subtype":"error_during_execution","is_error":true}"#, false),
             ("{}", false),
         ];
         for (event, whole) in cases {
@@ -437,10 +389,7 @@ null
         });
         let usage = total(&result).unwrap();
         assert_eq!((usage.input_tokens, usage.output_tokens), (4910, 15));
-        assert_eq!(
-            (usage.cached_input_tokens, usage.cost_micros),
-            (100, Some(500_000))
-        );
+        assert_eq!((usage.cached_input_tokens, usage.cost_micros), (100, Some(500_000)));
         assert_eq!(total(&serde_json::json!({})), None);
         let bare = total(&serde_json::json!({"usage": {"input_tokens": 3}})).unwrap();
         assert_eq!((bare.input_tokens, bare.cost_micros), (3, None));

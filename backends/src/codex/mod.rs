@@ -52,19 +52,13 @@ pub(crate) struct Codex {
 
 impl Codex {
     pub(crate) fn new(plan: AgentPlan) -> Self {
-        Self {
-            plan: Arc::new(plan),
-        }
+        Self { plan: Arc::new(plan) }
     }
 }
 
 /// Returns the mode of the program's own sandbox.
 fn sandbox(plan: &AgentPlan) -> &'static str {
-    if plan.walled() {
-        "danger-full-access"
-    } else {
-        "read-only"
-    }
+    if plan.walled() { "danger-full-access" } else { "read-only" }
 }
 
 #[async_trait]
@@ -74,11 +68,7 @@ impl Backend for Codex {
     }
 
     fn describe(&self) -> Description {
-        let tools = if self.plan.tools.is_empty() {
-            "no tools"
-        } else {
-            "its shell"
-        };
+        let tools = if self.plan.tools.is_empty() { "no tools" } else { "its shell" };
         let own = format!("{tools}, its own sandbox {}", sandbox(&self.plan));
         Description {
             kind: "codex".to_owned(),
@@ -107,13 +97,7 @@ impl Backend for Codex {
         if let Some(folder) = folder {
             let _in_our_own_folder = folder.remove(SCHEMA_FILE);
         }
-        let agent::Watched {
-            spec,
-            ended,
-            reader: transcript,
-            overlong,
-            heard,
-        } = watched?;
+        let agent::Watched { spec, ended, reader: transcript, overlong, heard } = watched?;
         self.plan.was_held(&ended);
         let remarks = agent::leftovers(transcript.unreadable, overlong, &ended);
         let ended = child::by_itself(&spec, ended, cancel, &secrets)?;
@@ -183,10 +167,9 @@ fn spec(plan: &AgentPlan, request: &Request, schema: bool) -> ChildSpec {
     args.push("-".to_owned());
     let mut env = plan.environment("CODEX_HOME");
     // `codex exec` reads the key under its own name.
-    if let (Some(key), false) = (
-        env.get("OPENAI_API_KEY").cloned(),
-        env.contains_key("CODEX_API_KEY"),
-    ) {
+    if let (Some(key), false) =
+        (env.get("OPENAI_API_KEY").cloned(), env.contains_key("CODEX_API_KEY"))
+    {
         env.insert("CODEX_API_KEY".to_owned(), key);
     }
     agent::child_spec(plan, request, args, env)
@@ -208,10 +191,8 @@ fn reply(
         }
         let said = transcript.error.as_deref().unwrap_or(&stderr);
         let why = secrets.head(said.trim(), 400);
-        let said = refusal_text::ProgramError {
-            text: said,
-            ..refusal_text::ProgramError::default()
-        };
+        let said =
+            refusal_text::ProgramError { text: said, ..refusal_text::ProgramError::default() };
         let meaning = refusal_text::meaning(said, &plan.here(), why.clone());
         return Err(meaning
             .unwrap_or_else(|| child::crash(spec, ended, &format!("failed: {why}"), secrets)));
@@ -223,11 +204,5 @@ fn reply(
         let failed = transcript.failed_commands;
         notes.push(format!("{failed} of its commands failed"));
     }
-    Ok(Reply {
-        text,
-        value,
-        usage: transcript.usage,
-        stop: Stop::End,
-        notes,
-    })
+    Ok(Reply { text, value, usage: transcript.usage, stop: Stop::End, notes })
 }

@@ -147,10 +147,7 @@ fn tool_use(item: &Value, kind: &str) -> OwnedEvent {
 }
 
 fn is_tool(kind: &str) -> bool {
-    matches!(
-        kind,
-        "command_execution" | "file_change" | "mcp_tool_call" | "web_search"
-    )
+    matches!(kind, "command_execution" | "file_change" | "mcp_tool_call" | "web_search")
 }
 
 /// Returns the message of an API's error, which may come as its whole JSON.

@@ -202,10 +202,7 @@ impl Exchange {
 /// Returns the bytes of the file: the lines, followed by the end line.
 pub fn encode(lines: &[RecordingLine], outcome: Value) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let end = RecordingLine::End {
-        lines: lines.len() as u64,
-        outcome,
-    };
+    let end = RecordingLine::End { lines: lines.len() as u64, outcome };
     for line in lines.iter().chain([&end]) {
         serde_json::to_writer(&mut bytes, line).expect("lines have string keys only");
         bytes.push(b'\n');
@@ -218,10 +215,7 @@ pub fn encode(lines: &[RecordingLine], outcome: Value) -> Vec<u8> {
 /// # Errors
 /// [`FileError`].
 pub fn read(path: &Path) -> Result<Vec<RecordingLine>, FileError> {
-    let io = |source| FileError::Io {
-        path: path.to_owned(),
-        source,
-    };
+    let io = |source| FileError::Io { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = open_host(path).map_err(io)?;
     file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(io)?;
@@ -229,14 +223,8 @@ pub fn read(path: &Path) -> Result<Vec<RecordingLine>, FileError> {
 }
 
 fn parse(bytes: &[u8], path: &Path) -> Result<Vec<RecordingLine>, FileError> {
-    let not_one = |why: String| FileError::NotOne {
-        path: path.to_owned(),
-        why,
-    };
-    let cut = |why: &str| FileError::Cut {
-        path: path.to_owned(),
-        why: why.to_owned(),
-    };
+    let not_one = |why: String| FileError::NotOne { path: path.to_owned(), why };
+    let cut = |why: &str| FileError::Cut { path: path.to_owned(), why: why.to_owned() };
     if bytes.len() as u64 > LARGEST {
         return Err(not_one(format!("it has more than {LARGEST} bytes")));
     }
@@ -250,18 +238,14 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<RecordingLine>, FileError> {
         }
         match serde_json::from_slice::<RecordingLine>(text) {
             Ok(RecordingLine::Recording { format, .. }) if format != FORMAT => {
-                return Err(not_one(format!(
-                    "it has format {format}, this runner reads {FORMAT}"
-                )));
+                return Err(not_one(format!("it has format {format}, this runner reads {FORMAT}")));
             }
             Ok(line) => lines.push(line),
             Err(_) if last && !ended && at > 0 => return Err(cut("its last line has no end")),
             Err(error) => return Err(not_one(format!("line {}: {error}", at + 1))),
         }
         if at == 0 && !matches!(lines[0], RecordingLine::Recording { .. }) {
-            return Err(not_one(
-                "its first line does not say what it is of".to_owned(),
-            ));
+            return Err(not_one("its first line does not say what it is of".to_owned()));
         }
     }
     match lines.last() {
@@ -301,10 +285,7 @@ mod tests {
         let content =
             |bytes: &[u8]| RecordingLine::Content(Content::of(Digest::of(bytes), bytes, &redactor));
         let lines = [
-            RecordingLine::Recording {
-                format: FORMAT,
-                of: json!({ "run": "x" }),
-            },
+            RecordingLine::Recording { format: FORMAT, of: json!({ "run": "x" }) },
             content(b"plain\n"),
             content(b"\xff\0not text"),
             content(b"\xff canary-123456"),
@@ -337,9 +318,7 @@ mod tests {
     fn what_is_cut_anywhere_is_never_taken_for_whole() {
         let bytes = sample();
         for length in 0..bytes.len() - 1 {
-            let error = parse(&bytes[..length], Path::new("x"))
-                .unwrap_err()
-                .to_string();
+            let error = parse(&bytes[..length], Path::new("x")).unwrap_err().to_string();
             assert!(
                 error.contains("no recording") || error.contains("not a whole recording"),
                 "{length}: {error}"
@@ -357,11 +336,7 @@ mod tests {
     fn garbage_is_said_to_be_none_with_its_line() {
         let why = |bytes: &[u8]| parse(bytes, Path::new("x")).unwrap_err().to_string();
         assert_eq!(why(b""), "x is no recording: it is empty");
-        assert!(
-            why(b"\0\xff\x01").contains("line 1"),
-            "{}",
-            why(b"\0\xff\x01")
-        );
+        assert!(why(b"\0\xff\x01").contains("line 1"), "{}", why(b"\0\xff\x01"));
         assert!(why(b"{\"made\":{\"target\":\"x\"}}\n").contains("first line"));
         let newer = b"{\"recording\":{\"format\":2,\"of\":{}}}\n";
         assert!(why(newer).contains("format 2, this runner reads 1"));

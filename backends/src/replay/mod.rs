@@ -74,10 +74,7 @@ impl Replay {
     /// Returns [`BackendError::Rejected`] if the file is missing or is not a whole recording.
     pub fn open(name: &str, path: PathBuf) -> Result<Self, BackendError> {
         let lines = file::read(&path).map_err(|error| BackendError::Rejected {
-            why: format!(
-                "backend {name:?}: {}",
-                runner_engine::error_chain::whole(&error)
-            ),
+            why: format!("backend {name:?}: {}", runner_engine::error_chain::whole(&error)),
         })?;
         let exchanges = lines.into_iter().filter_map(|line| match line {
             RecordingLine::Asked(exchange) => Some(*exchange),
@@ -131,10 +128,7 @@ impl Replay {
             }
             None => format!("{} were asked then", self.exchanges.len()),
         };
-        state.drift.push(Drift {
-            request: at,
-            part: part.clone(),
-        });
+        state.drift.push(Drift { request: at, part: part.clone() });
         match then.filter(|_| self.by_order) {
             Some(then) => Ok(then),
             None => Err(part),
@@ -186,11 +180,7 @@ impl Backend for Replay {
         if let Some(usage) = reply.usage {
             sink.event(Event::Usage(usage));
         }
-        Ok(Reply {
-            text,
-            value,
-            ..reply.clone()
-        })
+        Ok(Reply { text, value, ..reply.clone() })
     }
 }
 
@@ -215,9 +205,7 @@ mod tests {
     }
 
     fn ask(backend: &Replay, request: &Request) -> Result<Reply, BackendError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let cancel = Cancel::new().unwrap();
         runtime.block_on(backend.run(request, &mut NullSink, &cancel))
     }
@@ -226,11 +214,7 @@ mod tests {
     fn each_question_gets_its_answer_and_another_none() {
         let (one, mut two) = (question::tests::request(1), question::tests::request(1));
         two.offer = json!({ "ids": ["y"] });
-        let exchanges = vec![
-            exchange(&two, "[2]"),
-            exchange(&one, "[1]"),
-            exchange(&one, "[3]"),
-        ];
+        let exchanges = vec![exchange(&two, "[2]"), exchange(&one, "[1]"), exchange(&one, "[3]")];
         let backend = Replay::new("again", exchanges.clone());
         assert_eq!(ask(&backend, &one).unwrap().value, Some(json!([1])));
         assert_eq!(ask(&backend, &two).unwrap().value, Some(json!([2])));
@@ -244,10 +228,7 @@ mod tests {
         assert_eq!(backend.drift()[0].request, 5);
         let by_order = Replay::new("x", exchanges).standing_in(backend.describe());
         assert_eq!(ask(&by_order, &other).unwrap().text, "[2]");
-        assert_eq!(
-            by_order.drift()[0].part,
-            "rule_answer: it had 1 elements, 0 now"
-        );
+        assert_eq!(by_order.drift()[0].part, "rule_answer: it had 1 elements, 0 now");
     }
 
     #[test]

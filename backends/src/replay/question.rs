@@ -43,10 +43,7 @@ pub struct ReplayQuestion {
 impl ReplayQuestion {
     /// Returns the question of a request, redacted.
     pub fn of(request: &Request, redactor: &Redactor) -> Self {
-        let nonce = request
-            .sources
-            .iter()
-            .find_map(|source| nonce(&source.fenced));
+        let nonce = request.sources.iter().find_map(|source| nonce(&source.fenced));
         let clean = |text: &str| {
             let text = match nonce {
                 Some(nonce) => text.replace(nonce, NONCE),
@@ -58,10 +55,7 @@ impl ReplayQuestion {
             purpose: request.purpose.clone(),
             instructions: clean(&request.instructions),
             sources: (request.sources.iter())
-                .map(|source| Source {
-                    label: clean(&source.label),
-                    fenced: clean(&source.fenced),
-                })
+                .map(|source| Source { label: clean(&source.label), fenced: clean(&source.fenced) })
                 .collect(),
             rule_answer: redacted(&request.rule_answer, redactor),
             offer: redacted(&request.offer, redactor),
@@ -104,11 +98,7 @@ impl ReplayQuestion {
             .or_else(|| {
                 let none = Value::Null;
                 let (one, two) = (&self.schema, &other.schema);
-                value(
-                    "schema",
-                    one.as_ref().unwrap_or(&none),
-                    two.as_ref().unwrap_or(&none),
-                )
+                value("schema", one.as_ref().unwrap_or(&none), two.as_ref().unwrap_or(&none))
             })
             .or_else(|| {
                 let (one, two) = (self.max_output_tokens, other.max_output_tokens);
@@ -178,10 +168,7 @@ fn value(path: &str, one: &Value, two: &Value) -> Option<String> {
             });
             deeper.or_else(|| {
                 let more = two.keys().find(|key| !one.contains_key(*key));
-                Some(format!(
-                    "{path}.{}: it was not there",
-                    more.map_or("", String::as_str)
-                ))
+                Some(format!("{path}.{}: it was not there", more.map_or("", String::as_str)))
             })
         }
         _ => Some(path.to_owned()),
@@ -233,40 +220,19 @@ pub(super) mod tests {
         let old = request(1);
         type Change = fn(&mut Request);
         let changes: [(Change, &str); 10] = [
-            (
-                |it| it.purpose.push('x'),
-                "purpose: \"dream\" was asked, \"dreamx\" now",
-            ),
-            (
-                |it| it.instructions.push_str("\nmore"),
-                "instructions, line 2",
-            ),
+            (|it| it.purpose.push('x'), "purpose: \"dream\" was asked, \"dreamx\" now"),
+            (|it| it.instructions.push_str("\nmore"), "instructions, line 2"),
             (
                 |it| it.sources[0].fenced = it.sources[0].fenced.replace("\nb\n", "\nc\n"),
                 "source 1 (ideas/a.md), line 4",
             ),
             (|it| it.sources.clear(), "sources: 1 were shown, 0 now"),
-            (
-                |it| it.rule_answer = json!([{ "id": "y" }]),
-                "rule_answer[0].id",
-            ),
-            (
-                |it| it.offer = json!({ "ids": ["x", "y"] }),
-                "offer.ids: it had 1 elements, 2 now",
-            ),
+            (|it| it.rule_answer = json!([{ "id": "y" }]), "rule_answer[0].id"),
+            (|it| it.offer = json!({ "ids": ["x", "y"] }), "offer.ids: it had 1 elements, 2 now"),
             (|it| it.schema = None, "schema"),
-            (
-                |it| it.limits.max_output_tokens = 1,
-                "max_output_tokens: 16384 was asked, 1 now",
-            ),
-            (
-                |it| it.limits.temperature = Some(Temperature::hundredths(100)),
-                "temperature",
-            ),
-            (
-                |it| it.work = Some("/a/project".into()),
-                "whether it works in the project",
-            ),
+            (|it| it.limits.max_output_tokens = 1, "max_output_tokens: 16384 was asked, 1 now"),
+            (|it| it.limits.temperature = Some(Temperature::hundredths(100)), "temperature"),
+            (|it| it.work = Some("/a/project".into()), "whether it works in the project"),
         ];
         for (change, words) in changes {
             let mut new = request(1);

@@ -41,9 +41,7 @@ fn agent(kind: &str, situation: S, place: &Path) -> Option<Case> {
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into();
-    let mut names = ["SECRET", "CALLS", "FIFO", "SITUATION"]
-        .map(str::to_owned)
-        .to_vec();
+    let mut names = ["SECRET", "CALLS", "FIFO", "SITUATION"].map(str::to_owned).to_vec();
     if situation == S::MissingVariable {
         names.push("NOBODY_SET_THIS".to_owned());
     }

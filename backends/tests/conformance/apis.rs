@@ -120,10 +120,7 @@ fn ask(backend: &dyn Backend, request: &Request) -> Result<Reply, E> {
 
 #[test]
 fn ollamas_silent_cut_is_found_before_and_after() {
-    let words = |count: usize| Request {
-        instructions: "word ".repeat(count),
-        ..question(None)
-    };
+    let words = |count: usize| Request { instructions: "word ".repeat(count), ..question(None) };
     // The server reports that it read as many tokens as the requested window has.
     let cuts = Server::start(|talk, seen| {
         if lists(talk, &seen.line, Dialect::Ollama) {
@@ -147,11 +144,7 @@ fn ollamas_silent_cut_is_found_before_and_after() {
     }
     let asked = body(&cuts);
     assert_eq!(asked["keep_alive"], "300s");
-    assert_eq!(
-        asked["format"],
-        json!({"type": "array"}),
-        "as it is, whatever its root"
-    );
+    assert_eq!(asked["format"], json!({"type": "array"}), "as it is, whatever its root");
 
     let before = cuts.calls();
     match ask(&*backend, &words(2_000)) {
@@ -168,20 +161,14 @@ fn ollamas_silent_cut_is_found_before_and_after() {
         assert_eq!(body(&server)["options"]["num_ctx"], window, "{count} words");
     }
     let backend = self::backend("ollama", &cuts.url(), |_| {});
-    assert!(matches!(
-        ask(&*backend, &words(60_000)),
-        Err(E::Rejected { .. })
-    ));
+    assert!(matches!(ask(&*backend, &words(60_000)), Err(E::Rejected { .. })));
 }
 
 #[test]
 fn each_provider_is_held_to_a_schema_in_its_own_way() {
     let closed = json!({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}},
         "required": ["a"], "additionalProperties": false}});
-    let request = Request {
-        schema: Some(closed.clone()),
-        ..question(None)
-    };
+    let request = Request { schema: Some(closed.clone()), ..question(None) };
     let asked = |kind: &str, dialect: Dialect, change: fn(&mut BackendSpec)| {
         let server = Server::start(move |talk, seen| B::Good.answer(dialect, talk, seen, ""));
         ask(&*backend(kind, &server.url(), change), &request).unwrap();
@@ -194,34 +181,18 @@ fn each_provider_is_held_to_a_schema_in_its_own_way() {
         (&json!(true), &closed)
     );
     assert_eq!(
-        (
-            &chat["max_tokens"],
-            &chat["stream_options"]["include_usage"]
-        ),
+        (&chat["max_tokens"], &chat["stream_options"]["include_usage"]),
         (&json!(1_000), &json!(true))
     );
-    let responses = asked("openai", Dialect::Responses, |spec| {
-        spec.api = Some("responses".into())
-    });
-    assert_eq!(
-        responses["text"]["format"]["schema"]["properties"]["answer"],
-        closed
-    );
+    let responses = asked("openai", Dialect::Responses, |spec| spec.api = Some("responses".into()));
+    assert_eq!(responses["text"]["format"]["schema"]["properties"]["answer"], closed);
     assert_eq!(responses["store"], false);
-    let schema = asked("anthropic", Dialect::Messages, |spec| {
-        spec.structured = Some("schema".into())
-    });
-    assert_eq!(
-        schema["output_config"]["format"]["schema"]["properties"]["answer"],
-        closed
-    );
-    let words = asked("openai", Dialect::Chat, |spec| {
-        spec.structured = Some("prompt".into())
-    });
+    let schema =
+        asked("anthropic", Dialect::Messages, |spec| spec.structured = Some("schema".into()));
+    assert_eq!(schema["output_config"]["format"]["schema"]["properties"]["answer"], closed);
+    let words = asked("openai", Dialect::Chat, |spec| spec.structured = Some("prompt".into()));
     assert!(words["response_format"].is_null());
-    let short = asked("openai", Dialect::Chat, |spec| {
-        spec.max_output_tokens = Some(7)
-    });
+    let short = asked("openai", Dialect::Chat, |spec| spec.max_output_tokens = Some(7));
     assert_eq!(short["max_tokens"], 7);
 
     // By a tool: thoughts and words beside it are no part of the answer.
@@ -235,29 +206,16 @@ fn each_provider_is_held_to_a_schema_in_its_own_way() {
             delta(0, json!({"type": "text_delta", "text": "Let me see."})),
             frame(json!({"type": "content_block_start", "index": 1,
                 "content_block": {"type": "tool_use", "id": "t", "name": "answer", "input": {}}})),
-            delta(
-                1,
-                json!({"type": "input_json_delta", "partial_json": "{\"answer\": [{\"a\""}),
-            ),
-            delta(
-                1,
-                json!({"type": "input_json_delta", "partial_json": ": \"ä\"}]}"}),
-            ),
+            delta(1, json!({"type": "input_json_delta", "partial_json": "{\"answer\": [{\"a\""})),
+            delta(1, json!({"type": "input_json_delta", "partial_json": ": \"ä\"}]}"})),
             Dialect::Messages.finish("", Why::Tool, COST),
         ];
-        talk.reply(
-            200,
-            &[("content-type", "text/event-stream")],
-            events.concat(),
-        );
+        talk.reply(200, &[("content-type", "text/event-stream")], events.concat());
     });
     let reply = ask(&*backend("anthropic", &server.url(), |_| {}), &request).unwrap();
     assert_eq!(reply.value, Some(json!([{"a": "ä"}])));
     assert_eq!(reply.notes, ["words beside the answer were left out"]);
     let asked = body(&server);
     assert_eq!(asked["tool_choice"]["name"], "answer");
-    assert_eq!(
-        asked["tools"][0]["input_schema"]["properties"]["answer"],
-        closed
-    );
+    assert_eq!(asked["tools"][0]["input_schema"]["properties"]["answer"], closed);
 }

@@ -37,11 +37,7 @@ fn right(behaviour: B, dialect: Dialect) -> Right {
     let usage = Usage {
         input_tokens: figure(read),
         output_tokens: figure(written),
-        cached_input_tokens: if dialect == Dialect::Ollama {
-            0
-        } else {
-            figure(cached)
-        },
+        cached_input_tokens: if dialect == Dialect::Ollama { 0 } else { figure(cached) },
         // Ollama on this host is paid for with electricity.
         cost_micros: (dialect == Dialect::Ollama).then_some(0),
     };
@@ -185,10 +181,7 @@ fn ask(backend: &dyn Backend, request: &Request) -> (Result<Reply, E>, VecSink) 
 /// Returns the peak memory of this process since [`forget_peak`], in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM:"))
-        .unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
@@ -234,21 +227,14 @@ fn whatever_a_provider_does_has_one_right_outcome() {
             let wanted = right(behaviour, dialect);
             assert_eq!(found(&result), Some(wanted), "{name}: {result:?}");
             // Fifty megabytes take their time, wherever else there is work.
-            let most = if behaviour == B::LongThoughts {
-                NEVER
-            } else {
-                SLACK
-            };
+            let most = if behaviour == B::LongThoughts { NEVER } else { SLACK };
             assert!(took < most, "{name} took {took:?}");
             if matches!(wanted, Right::Silent(_)) {
                 assert!(took >= DEADLINE, "{name} gave up after {took:?}");
             }
             if behaviour == B::LongThoughts {
                 let grown = peak().saturating_sub(before);
-                assert!(
-                    grown < 32 * 1024,
-                    "{name}: 50 MB passed through {grown} KiB"
-                );
+                assert!(grown < 32 * 1024, "{name}: 50 MB passed through {grown} KiB");
             }
             if let Ok(reply) = &result {
                 assert_eq!(reply.value, Some(json!(["ä€", "😀 x", "z\n"])), "{name}");

@@ -139,11 +139,7 @@ fn builtin(situation: Situation, _: &Path) -> Option<Case> {
 }
 
 fn scripted(situation: Situation, _: &Path) -> Option<Case> {
-    let usage = Some(Usage {
-        input_tokens: 9,
-        output_tokens: 3,
-        ..Usage::default()
-    });
+    let usage = Some(Usage { input_tokens: 9, output_tokens: 3, ..Usage::default() });
     let stated = Reply {
         text: "[1]".into(),
         value: Some(json!([1])),
@@ -225,11 +221,7 @@ fn command(situation: Situation, place: &Path) -> Option<Case> {
     if situation == S::MissingVariable {
         names.push("NOBODY_SET_THIS".to_owned());
     }
-    let program = if situation == S::MissingProgram {
-        "no-such-agent"
-    } else {
-        "sh"
-    };
+    let program = if situation == S::MissingProgram { "no-such-agent" } else { "sh" };
     let spec = BackendSpec {
         name: "under-test".into(),
         kind: "command".into(),
@@ -264,19 +256,13 @@ fn request(situation: Situation, run_dir: &Path, number: u32) -> Request {
         _ => {}
     }
     // Longer than a pipe holds, so that a program that does not read would block its writer.
-    let fenced = format!(
-        "<<<UNTRUSTED {number}>>>{}<<<END {number}>>>",
-        "ä".repeat(40_000)
-    );
+    let fenced = format!("<<<UNTRUSTED {number}>>>{}<<<END {number}>>>", "ä".repeat(40_000));
     Request {
         // The folder's name distinguishes tests that run at the same time.
         id: format!("conformance{}/{number}", run_dir.display()),
         purpose: "conformance".into(),
         instructions: "choose".into(),
-        sources: vec![Source {
-            label: "ideas/a.md".into(),
-            fenced,
-        }],
+        sources: vec![Source { label: "ideas/a.md".into(), fenced }],
         rule_answer: json!([{"id": number, "status": "sidenote"}]),
         offer: json!({"ids": [number]}),
         schema: Some(json!({"type": "array"})),
@@ -297,42 +283,33 @@ fn expected(situation: Situation) -> Expected {
     use Expected::{Answer, Error};
     match situation {
         S::Good | S::GoodInAFile | S::UsageStated | S::UsageUnknown | S::LeavesProcesses => Answer,
-        S::SilentStart => Error(Class::Silent, |error| {
-            phase(error) == Some(Phase::FirstByte)
-        }),
+        S::SilentStart => Error(Class::Silent, |error| phase(error) == Some(Phase::FirstByte)),
         S::Stall => Error(Class::Silent, |error| phase(error) == Some(Phase::Idle)),
         S::Drip | S::Deaf => Error(Class::Silent, |error| phase(error) == Some(Phase::Total)),
-        S::CancelledBefore | S::CancelledMidway => Error(Class::Crash, |error| {
-            *error
-                == E::Cancelled {
-                    why: "told to".into(),
-                }
-        }),
+        S::CancelledBefore | S::CancelledMidway => {
+            Error(Class::Crash, |error| *error == E::Cancelled { why: "told to".into() })
+        }
         S::Prose
         | S::NotText
         | S::Empty
         | S::OverLong
         | S::LinkedFile
         | S::HalfFile
-        | S::LeaksMalformed => Error(Class::Malformed, |error| {
-            matches!(error, E::Malformed { .. })
-        }),
+        | S::LeaksMalformed => {
+            Error(Class::Malformed, |error| matches!(error, E::Malformed { .. }))
+        }
         S::Crashes | S::LeaksOnCrash => {
             Error(Class::Crash, |error| matches!(error, E::Crash { .. }))
         }
-        S::MissingProgram => Error(Class::NotInstalled, |error| {
-            matches!(error, E::NotInstalled { .. })
-        }),
-        S::MissingVariable | S::Refused => Error(Class::Environment, |error| {
-            matches!(error, E::Rejected { .. })
-        }),
+        S::MissingProgram => {
+            Error(Class::NotInstalled, |error| matches!(error, E::NotInstalled { .. }))
+        }
+        S::MissingVariable | S::Refused => {
+            Error(Class::Environment, |error| matches!(error, E::Rejected { .. }))
+        }
         S::NoAuth => Error(Class::Auth, |error| matches!(error, E::Auth { .. })),
-        S::RateLimited => Error(Class::RateLimited, |error| {
-            matches!(error, E::RateLimited { .. })
-        }),
-        S::Unreachable => Error(Class::RateLimited, |error| {
-            matches!(error, E::Unavailable { .. })
-        }),
+        S::RateLimited => Error(Class::RateLimited, |error| matches!(error, E::RateLimited { .. })),
+        S::Unreachable => Error(Class::RateLimited, |error| matches!(error, E::Unavailable { .. })),
     }
 }
 
@@ -344,11 +321,7 @@ fn phase(error: &BackendError) -> Option<Phase> {
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
-        .block_on(future)
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
 /// Creates a temporary folder with a run folder in it.
@@ -365,12 +338,7 @@ fn each_case(mut check: impl FnMut(&str, Situation, Case, &Path)) {
         for situation in SITUATIONS {
             let (place, run_dir) = place();
             if let Some(case) = factory(situation, place.path()) {
-                check(
-                    &format!("{name} in {situation:?}"),
-                    situation,
-                    case,
-                    &run_dir,
-                );
+                check(&format!("{name} in {situation:?}"), situation, case, &run_dir);
             }
         }
     }
@@ -391,9 +359,7 @@ fn ask(
         let pull = async {
             if situation == S::CancelledMidway {
                 if let Some(fifo) = case.begun.clone() {
-                    tokio::task::spawn_blocking(move || fs::read(fifo).unwrap())
-                        .await
-                        .unwrap();
+                    tokio::task::spawn_blocking(move || fs::read(fifo).unwrap()).await.unwrap();
                 }
                 cancel.cancel("told to");
             }
@@ -426,12 +392,7 @@ fn every_situation_ends_as_the_contract_says() {
                 let heard = OwnedEvent::Text(reply.text.clone());
                 assert!(sink.events.contains(&heard), "{name} told the sink nothing");
                 let noted = reply.notes.iter().any(|note| note.contains("were killed"));
-                assert_eq!(
-                    noted,
-                    situation == S::LeavesProcesses,
-                    "{name}: {:?}",
-                    reply.notes
-                );
+                assert_eq!(noted, situation == S::LeavesProcesses, "{name}: {:?}", reply.notes);
                 match situation {
                     S::UsageUnknown => assert_eq!(reply.usage, None, "{name}"),
                     S::UsageStated => assert!(reply.usage.is_some(), "{name}"),
@@ -441,18 +402,11 @@ fn every_situation_ends_as_the_contract_says() {
             (Expected::Error(class, is_it), Err(error)) => {
                 assert!(is_it(&error), "{name}: {error:?}");
                 assert_eq!(error.class(), class, "{name}: {error:?}");
-                let all = format!(
-                    "{error} {error:?} {}",
-                    serde_json::to_string(&error).unwrap()
-                );
+                let all = format!("{error} {error:?} {}", serde_json::to_string(&error).unwrap());
                 assert!(!all.contains(CANARY), "{name} shows a secret: {all}");
                 let outcome = error.outcome(Timestamp::UNIX_EPOCH);
                 let timed_out = phase(&error) == Some(Phase::Total);
-                assert_eq!(
-                    outcome.as_str() == "timed-out",
-                    timed_out,
-                    "{name}: {outcome}"
-                );
+                assert_eq!(outcome.as_str() == "timed-out", timed_out, "{name}: {outcome}");
                 if phase(&error).is_some() {
                     assert!(took >= DEADLINE, "{name} gave up after {took:?}");
                 }
@@ -480,9 +434,7 @@ fn preflight_makes_no_call_and_finds_what_is_missing() {
             assert!(!error.to_string().contains(CANARY), "{name}: {error}");
         }
     });
-    let error = BackendError::Auth {
-        why: "no key".into(),
-    };
+    let error = BackendError::Auth { why: "no key".into() };
     let double = Scripted::new("double", []).failing_preflight(error.clone());
     assert_eq!(double.preflight(), Err(error));
 }
@@ -492,10 +444,8 @@ fn one_run_is_one_attempt() {
     each_case(|name, situation, case, run_dir| {
         let request = request(situation, run_dir, 1);
         let _ = ask(situation, &case, &request, &mut VecSink::default());
-        let none = matches!(
-            situation,
-            S::CancelledBefore | S::MissingProgram | S::MissingVariable
-        ) || name.starts_with("builtin");
+        let none = matches!(situation, S::CancelledBefore | S::MissingProgram | S::MissingVariable)
+            || name.starts_with("builtin");
         assert_eq!((case.calls)(), usize::from(!none), "{name}");
     });
 }
@@ -528,17 +478,9 @@ fn a_description_says_what_confines() {
         assert!(!description.containment.is_empty(), "{name}");
         described.insert(description.kind);
     });
-    assert_eq!(
-        described,
-        IMPLEMENTATIONS.map(|(name, _)| name.to_owned()).into()
-    );
+    assert_eq!(described, IMPLEMENTATIONS.map(|(name, _)| name.to_owned()).into());
 }
 
 fn around(env: &BTreeMap<String, String>) -> Surroundings<'_> {
-    Surroundings {
-        env,
-        sandbox_start: None,
-        slots: None,
-        clock: &Clock::Host,
-    }
+    Surroundings { env, sandbox_start: None, slots: None, clock: &Clock::Host }
 }

@@ -14,21 +14,14 @@ use super::{Situation as S, around, ask, block_on, command, place, request};
 #[test]
 fn a_programs_folder_holds_the_request_and_no_older_answer() {
     let (place, run_dir) = place();
-    fs::write(
-        run_dir.join("proposals.json"),
-        "[\"of an earlier attempt\"]",
-    )
-    .unwrap();
+    fs::write(run_dir.join("proposals.json"), "[\"of an earlier attempt\"]").unwrap();
     std::os::unix::fs::symlink("/etc/passwd", run_dir.join("request.json")).unwrap();
     let case = command(S::Empty, place.path()).unwrap();
     let request = request(S::Empty, &run_dir, 1);
     let error = ask(S::Empty, &case, &request, &mut VecSink::default()).unwrap_err();
     assert_eq!(error.to_string(), "exit 0 without an answer");
     let written = fs::read(run_dir.join("request.json")).unwrap();
-    assert_eq!(
-        serde_json::from_slice::<Request>(&written).unwrap(),
-        request
-    );
+    assert_eq!(serde_json::from_slice::<Request>(&written).unwrap(), request);
 }
 
 #[test]
@@ -45,10 +38,7 @@ fn a_programs_file_wins_over_what_it_says() {
 fn without_a_schema_text_may_be_text() {
     let (place, run_dir) = place();
     let case = command(S::Prose, place.path()).unwrap();
-    let request = Request {
-        schema: None,
-        ..request(S::Prose, &run_dir, 1)
-    };
+    let request = Request { schema: None, ..request(S::Prose, &run_dir, 1) };
     let reply = ask(S::Prose, &case, &request, &mut VecSink::default()).unwrap();
     assert!(reply.text.starts_with("Sure!"));
     assert_eq!(reply.value, None);
@@ -66,11 +56,7 @@ fn program(place: &Path, script: &str, change: impl FnOnce(&mut BackendSpec)) ->
         ..BackendSpec::default()
     };
     change(&mut spec);
-    let env = [
-        ("PATH", "/usr/bin:/bin"),
-        ("NAMED", "given"),
-        ("OTHER", "kept back"),
-    ];
+    let env = [("PATH", "/usr/bin:/bin"), ("NAMED", "given"), ("OTHER", "kept back")];
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
     build(&spec, &around(&env.into())).unwrap()
 }
@@ -78,9 +64,7 @@ fn program(place: &Path, script: &str, change: impl FnOnce(&mut BackendSpec)) ->
 #[test]
 fn a_quiet_program_has_only_its_total_deadline() {
     let (place, run_dir) = place();
-    let backend = program(place.path(), "sleep 0.3; echo '[1]'", |spec| {
-        spec.quiet = true
-    });
+    let backend = program(place.path(), "sleep 0.3; echo '[1]'", |spec| spec.quiet = true);
     let mut request = request(S::Good, &run_dir, 1);
     request.limits.first_byte = Duration::from_millis(50);
     let cancel = Cancel::new().unwrap();
@@ -103,11 +87,7 @@ fn a_program_sees_the_ordinary_variables_and_those_that_its_backend_names() {
 fn a_program_needs_no_run_folder() {
     let (place, _) = place();
     let backend = program(place.path(), "pwd >&2; cat", |_| {});
-    let request = Request {
-        run_dir: None,
-        work: None,
-        ..request(S::Good, place.path(), 1)
-    };
+    let request = Request { run_dir: None, work: None, ..request(S::Good, place.path(), 1) };
     let cancel = Cancel::new().unwrap();
     let reply = block_on(backend.run(&request, &mut NullSink, &cancel)).unwrap();
     assert_eq!(reply.value, Some(serde_json::to_value(&request).unwrap()));

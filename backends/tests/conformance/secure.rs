@@ -84,10 +84,8 @@ fn ask(
     ca: Option<&Path>,
     connect: Option<Duration>,
 ) -> Result<Reply, E> {
-    let mut env: BTreeMap<String, String> = env
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
+    let mut env: BTreeMap<String, String> =
+        env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     env.insert("SECRET".into(), CANARY.into());
     let mut spec = BackendSpec {
         name: "under-test".into(),
@@ -117,21 +115,14 @@ fn only_the_right_certificate_opens_a_connection() {
     let good = format!("https://localhost:{}/v1", server.port());
     ask(&good, &[], Some(&file), None).unwrap();
     // Where the environment names the certificates.
-    ask(
-        &good,
-        &[("SSL_CERT_FILE", file.to_str().unwrap())],
-        None,
-        None,
-    )
-    .unwrap();
+    ask(&good, &[("SSL_CERT_FILE", file.to_str().unwrap())], None, None).unwrap();
     let before = server.seen().len();
     assert_eq!(before, 2);
 
     let wrong_name = format!("https://127.0.0.1:{}/v1", server.port());
-    for (base, ca, word) in [
-        (&wrong_name, Some(file.as_path()), "not valid for name"),
-        (&good, None, "UnknownIssuer"),
-    ] {
+    for (base, ca, word) in
+        [(&wrong_name, Some(file.as_path()), "not valid for name"), (&good, None, "UnknownIssuer")]
+    {
         match ask(base, &[], ca, None) {
             Err(E::Rejected { why }) => {
                 assert!(why.contains(word) && why.contains("ca_file"), "{why}");
@@ -139,11 +130,7 @@ fn only_the_right_certificate_opens_a_connection() {
             other => panic!("{base}: {other:?}"),
         }
     }
-    assert_eq!(
-        server.seen().len(),
-        before,
-        "something was sent all the same"
-    );
+    assert_eq!(server.seen().len(), before, "something was sent all the same");
 
     for content in ["", "no certificate"] {
         let empty = place.path().join("empty.pem");
@@ -158,46 +145,18 @@ fn a_server_that_is_not_there_is_known_within_its_deadline() {
     let short = Some(Duration::from_millis(150));
     // The server accepts the connection and never starts TLS.
     let silent = Server::start(|talk, _| talk.wait());
-    let error = ask(
-        &format!("https://127.0.0.1:{}/v1", silent.port()),
-        &[],
-        None,
-        short,
-    );
-    assert!(
-        matches!(
-            error,
-            Err(E::Silent {
-                phase: Phase::Connect,
-                ..
-            })
-        ),
-        "{error:?}"
-    );
+    let error = ask(&format!("https://127.0.0.1:{}/v1", silent.port()), &[], None, short);
+    assert!(matches!(error, Err(E::Silent { phase: Phase::Connect, .. })), "{error:?}");
     // Nobody takes the connection: its queue is full.
     use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
     let full = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    bind(
-        &full,
-        &"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap(),
-    )
-    .unwrap();
+    bind(&full, &"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap()).unwrap();
     listen(&full, 0).unwrap();
     let address: std::net::SocketAddr = getsockname(&full).unwrap().try_into().unwrap();
-    let waiting: Vec<_> = (0..3)
-        .map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(50)))
-        .collect();
+    let waiting: Vec<_> =
+        (0..3).map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(50))).collect();
     let error = ask(&format!("http://{address}/v1"), &[], None, short);
-    assert!(
-        matches!(
-            error,
-            Err(E::Silent {
-                phase: Phase::Connect,
-                ..
-            })
-        ),
-        "{error:?}"
-    );
+    assert!(matches!(error, Err(E::Silent { phase: Phase::Connect, .. })), "{error:?}");
     drop(waiting);
     // Nobody listens.
     let nobody = {
@@ -222,24 +181,12 @@ fn an_address_of_the_sixth_version_is_reached() {
             std::io::Write::write_all(&mut std::io::stderr(), b"skipped 2: no IPv6 here\n");
         return;
     };
-    ask(
-        &format!("http://[::1]:{}/v1", server.port()),
-        &[],
-        None,
-        None,
-    )
-    .unwrap();
+    ask(&format!("http://[::1]:{}/v1", server.port()), &[], None, None).unwrap();
     // Where a name has an address of each kind and only this one answers.
     if std::net::ToSocketAddrs::to_socket_addrs(&("localhost", 1))
         .is_ok_and(|mut all| all.any(|it| it.is_ipv6()))
     {
-        ask(
-            &format!("http://localhost:{}/v1", server.port()),
-            &[],
-            None,
-            None,
-        )
-        .unwrap();
+        ask(&format!("http://localhost:{}/v1", server.port()), &[], None, None).unwrap();
     }
 }
 
@@ -253,30 +200,18 @@ fn proxies_are_used_for_others_and_never_for_this_host() {
     let url = proxy.url();
     let env = [("HTTP_PROXY", url.as_str()), ("https_proxy", url.as_str())];
     ask("http://model.invalid/v1", &env, None, None).unwrap();
-    assert!(
-        proxy.seen()[0]
-            .line
-            .starts_with("POST http://model.invalid/v1/chat")
-    );
+    assert!(proxy.seen()[0].line.starts_with("POST http://model.invalid/v1/chat"));
     let error = ask("https://model.invalid/v1", &env, None, None);
     assert!(matches!(error, Err(E::Unavailable { .. })), "{error:?}");
     let tunnel = &proxy.seen()[1];
     assert_eq!(tunnel.line, "CONNECT model.invalid:443 HTTP/1.1");
-    assert!(
-        !format!("{tunnel:?}").contains(CANARY),
-        "the proxy sees the key"
-    );
+    assert!(!format!("{tunnel:?}").contains(CANARY), "the proxy sees the key");
     ask(&format!("{}/v1", server.url()), &env, None, None).unwrap();
     assert_eq!(proxy.seen().len(), 2, "this host needs no proxy");
     let without = [env[0], env[1], ("no_proxy", "model.invalid")];
     let error = ask("http://model.invalid/v1", &without, None, None);
     assert!(matches!(error, Err(E::Unavailable { .. })), "{error:?}");
     assert_eq!(proxy.seen().len(), 2);
-    let error = ask(
-        "https://x.invalid",
-        &[("HTTPS_PROXY", "::not an address::")],
-        None,
-        None,
-    );
+    let error = ask("https://x.invalid", &[("HTTPS_PROXY", "::not an address::")], None, None);
     assert!(matches!(error, Err(E::Rejected { .. })), "{error:?}");
 }

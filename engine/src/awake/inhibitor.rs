@@ -62,11 +62,7 @@ impl Inhibitor {
                         InhibitScope::Idle => InhibitLevel::Idle,
                     };
                     return Self {
-                        awake: SleepInhibition {
-                            held,
-                            by: means.name().to_owned(),
-                            why: denied,
-                        },
+                        awake: SleepInhibition { held, by: means.name().to_owned(), why: denied },
                         holder: Some(holder),
                     };
                 }
@@ -131,11 +127,7 @@ impl InhibitorProcess {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("{}: {error}", program.display()))?;
-        let mut holder = Self {
-            means,
-            reins: child.stdin.take(),
-            child,
-        };
+        let mut holder = Self { means, reins: child.stdin.take(), child };
         if !means.reports_hold() {
             return Ok(holder);
         }
@@ -164,10 +156,7 @@ impl InhibitorProcess {
                 Ok(0) | Err(_) => return Ok(false),
                 Ok(count) => said.extend_from_slice(&chunk[..count]),
             }
-            if said
-                .split(|byte| *byte == b'\n')
-                .any(|line| line == SAYS.as_bytes())
-            {
+            if said.split(|byte| *byte == b'\n').any(|line| line == SAYS.as_bytes()) {
                 return Ok(true);
             }
             if said.len() as u64 > WORDS {
@@ -288,15 +277,9 @@ mod tests {
         );
         asked.program = None;
         let reported = Inhibitor::take(&asked).standing().to_string();
-        assert_eq!(
-            reported,
-            "not kept awake: there is no systemd-inhibit in the PATH"
-        );
+        assert_eq!(reported, "not kept awake: there is no systemd-inhibit in the PATH");
         asked.means = None;
-        assert_eq!(
-            Inhibitor::take(&asked).standing().held,
-            InhibitLevel::Nothing
-        );
+        assert_eq!(Inhibitor::take(&asked).standing().held, InhibitLevel::Nothing);
     }
 
     #[test]

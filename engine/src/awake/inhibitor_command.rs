@@ -77,10 +77,7 @@ impl InhibitorCommand {
                 pid.to_string(),
             ],
         };
-        words
-            .into_iter()
-            .map(|word| word.replace(char::is_control, " "))
-            .collect()
+        words.into_iter().map(|word| word.replace(char::is_control, " ")).collect()
     }
 
     /// Returns whether the program reports that the lock is held. `caffeinate` reports nothing: it
@@ -102,14 +99,9 @@ impl InhibitorCommand {
 /// not allowed.
 pub(super) fn is_denied(said: &str) -> bool {
     let said = said.to_ascii_lowercase();
-    [
-        "denied",
-        "authentication",
-        "not authorized",
-        "not permitted",
-    ]
-    .iter()
-    .any(|word| said.contains(word))
+    ["denied", "authentication", "not authorized", "not permitted"]
+        .iter()
+        .any(|word| said.contains(word))
 }
 
 #[cfg(test)]
@@ -121,18 +113,12 @@ mod tests {
         let words = InhibitorCommand::Logind.arguments(InhibitScope::Sleep, "dream of a\nb", 7);
         assert_eq!(words[0], "--what=sleep:idle");
         assert!(words.contains(&"--mode=block".to_owned()));
-        assert!(
-            words.contains(&"--why=dream of a b".to_owned()),
-            "{words:?}"
-        );
+        assert!(words.contains(&"--why=dream of a b".to_owned()), "{words:?}");
         assert_eq!(
             InhibitorCommand::Logind.arguments(InhibitScope::Idle, "x", 7)[0],
             "--what=idle"
         );
-        assert_eq!(
-            InhibitorCommand::Logind.less(InhibitScope::Sleep),
-            Some(InhibitScope::Idle)
-        );
+        assert_eq!(InhibitorCommand::Logind.less(InhibitScope::Sleep), Some(InhibitScope::Idle));
         assert_eq!(InhibitorCommand::Logind.less(InhibitScope::Idle), None);
     }
 
@@ -146,11 +132,7 @@ mod tests {
     #[test]
     fn a_refusal_is_told_from_silence() {
         assert!(is_denied("Failed to inhibit: Access denied"));
-        assert!(is_denied(
-            "Failed to inhibit: Interactive authentication required."
-        ));
-        assert!(!is_denied(
-            "Failed to connect to bus: No such file or directory"
-        ));
+        assert!(is_denied("Failed to inhibit: Interactive authentication required."));
+        assert!(!is_denied("Failed to connect to bus: No such file or directory"));
     }
 }

@@ -60,11 +60,9 @@ impl fmt::Display for SleepInhibition {
                 "kept from falling asleep by itself by {}; being put to sleep was not held back: {}",
                 self.by, self.why
             ),
-            InhibitLevel::ForAWhile => write!(
-                f,
-                "kept awake by {} for a part of it: {}",
-                self.by, self.why
-            ),
+            InhibitLevel::ForAWhile => {
+                write!(f, "kept awake by {} for a part of it: {}", self.by, self.why)
+            }
             InhibitLevel::Nothing => write!(f, "not kept awake: {}", self.why),
         }
     }

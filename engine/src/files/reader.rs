@@ -36,14 +36,11 @@ pub const DOCUMENT: u64 = 64 << 20;
 pub const RECORD: u64 = 1 << 30;
 
 /// How a path of a project is walked: beneath its root and through no link.
-const WALK: ResolveFlags = ResolveFlags::BENEATH
-    .union(ResolveFlags::NO_SYMLINKS)
-    .union(ResolveFlags::NO_MAGICLINKS);
+const WALK: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 /// How every file is opened: a FIFO must not make us wait, a terminal must not become ours.
-const READ: OFlags = OFlags::RDONLY
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY)
-    .union(OFlags::CLOEXEC);
+const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 /// How often a walk is tried again that raced with a rename.
 const TRIES: usize = 16;
 
@@ -254,9 +251,7 @@ fn open_either(
         return Err(Refused::NotRegular(what).into());
     }
     let flags = follow | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = options
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)?;
+    let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
     only_regular(&file)?;
     Ok(file)
 }
@@ -290,12 +285,7 @@ pub fn copy_host(from: &Path, to: &Path) -> io::Result<()> {
 /// # Errors
 /// The system's.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = openat(
-        CWD,
-        dot_if_empty(path),
-        READ | OFlags::DIRECTORY,
-        Mode::empty(),
-    )?;
+    let folder = openat(CWD, dot_if_empty(path), READ | OFlags::DIRECTORY, Mode::empty())?;
     Ok(rustix::fs::fsync(folder)?)
 }
 

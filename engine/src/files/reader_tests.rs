@@ -30,10 +30,7 @@ fn planted() -> (tempfile::TempDir, Vec<(&'static str, &'static str)>) {
         ("zero", "it is a symbolic link, not a regular file"),
         ("to-fifo", "it is a symbolic link, not a regular file"),
         ("dangling", "it is a symbolic link, not a regular file"),
-        (
-            "way/file",
-            "it lies behind a symbolic link, and links in a project are not followed",
-        ),
+        ("way/file", "it lies behind a symbolic link, and links in a project are not followed"),
         ("../x", "it lies outside of its project"),
         ("/etc/passwd", "it lies outside of its project"),
     ];
@@ -74,11 +71,7 @@ fn devices_are_never_opened() {
         let why = Refused::NotRegular("a device");
         assert_eq!(refused(&read.unwrap_err()), why);
     }
-    assert!(
-        read_bounded(&mut open_null().unwrap().into(), 0)
-            .unwrap()
-            .is_some()
-    );
+    assert!(read_bounded(&mut open_null().unwrap().into(), 0).unwrap().is_some());
 }
 
 #[test]
@@ -104,10 +97,7 @@ fn a_long_file_is_refused_unread() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("huge");
     File::create(&path).unwrap().set_len(1 << 42).unwrap();
-    for read in [
-        read_in(folder.path(), "huge", SMALL),
-        read_host(&path, SMALL),
-    ] {
+    for read in [read_in(folder.path(), "huge", SMALL), read_host(&path, SMALL)] {
         let error = read.unwrap_err();
         assert_eq!(error.to_string(), "it is larger than 1 MiB");
         assert_eq!(error.kind(), ErrorKind::FileTooLarge);
@@ -126,10 +116,7 @@ fn text_is_utf_8() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bytes");
     fs::write(&path, b"\xff").unwrap();
-    for read in [
-        read_text_in(folder.path(), "bytes", SMALL),
-        read_text_host(&path, SMALL),
-    ] {
+    for read in [read_text_in(folder.path(), "bytes", SMALL), read_text_host(&path, SMALL)] {
         assert_eq!(read.unwrap_err().kind(), ErrorKind::InvalidData);
     }
 }

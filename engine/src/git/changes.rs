@@ -75,10 +75,7 @@ impl Git {
             return Ok(serde_json::from_slice(&answer.stdout).unwrap_or_default());
         }
         // On a recording it is one answer: the stat data of a work tree cannot be replayed.
-        let quiet = Self {
-            recording: crate::recording::InputRecording::off(),
-            ..self.clone()
-        };
+        let quiet = Self { recording: crate::recording::InputRecording::off(), ..self.clone() };
         let changes = quiet.compared(within, untracked)?;
         if self.recording.records() {
             let facts = json!({ "status": ExitStatus::Exit(0), "stderr": "" });
@@ -124,13 +121,9 @@ impl Git {
         let others: &[&str] = match untracked {
             Untracked::No => return Ok(changes),
             Untracked::Files => &["--others", "--exclude-standard", "-z"],
-            Untracked::Folders => &[
-                "--others",
-                "--exclude-standard",
-                "--directory",
-                "--no-empty-directory",
-                "-z",
-            ],
+            Untracked::Folders => {
+                &["--others", "--exclude-standard", "--directory", "--no-empty-directory", "-z"]
+            }
         };
         for path in names(&self.ask(Read::LsFiles, &with(others))?) {
             note(&path, Change::Untracked);
@@ -420,9 +413,7 @@ pub fn literal(path: &str) -> String {
 }
 
 fn names(out: &[u8]) -> impl Iterator<Item = PathBuf> {
-    out.split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty())
-        .map(name)
+    out.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(name)
 }
 
 fn name(bytes: &[u8]) -> PathBuf {
@@ -430,8 +421,5 @@ fn name(bytes: &[u8]) -> PathBuf {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> GitError {
-    GitError::Unreadable {
-        path: path.display().to_string(),
-        why: error.to_string(),
-    }
+    GitError::Unreadable { path: path.display().to_string(), why: error.to_string() }
 }

@@ -52,10 +52,8 @@ impl Git {
             Some(head) => Some(self.one_line(Read::RevParse, &[&format!("{head}^{{tree}}")])?),
             None => None,
         };
-        let paths: Vec<(&str, &str)> = blobs
-            .iter()
-            .map(|(path, blob)| (path.as_str(), blob.as_str()))
-            .collect();
+        let paths: Vec<(&str, &str)> =
+            blobs.iter().map(|(path, blob)| (path.as_str(), blob.as_str())).collect();
         let tree = self.tree(base.as_deref(), &paths)?;
         if base.as_deref() != Some(tree.as_str()) {
             let mut args = vec!["commit-tree", "--no-gpg-sign", &tree, "-F", "-"];
@@ -78,10 +76,8 @@ impl Git {
     }
 
     fn index(&self, blobs: &[(String, String)]) -> Result<(), GitError> {
-        let entries: String = blobs
-            .iter()
-            .map(|(path, blob)| format!("100644 {blob}\t{path}\0"))
-            .collect();
+        let entries: String =
+            blobs.iter().map(|(path, blob)| format!("100644 {blob}\t{path}\0")).collect();
         self.change(
             Writes::Everything,
             &["update-index", "-z", "--index-info"],
@@ -95,9 +91,8 @@ impl Git {
         let mut entries = match base {
             Some(base) => {
                 let bytes = self.ask(Read::CatFile, &["tree", base])?;
-                tree_entries(&bytes, base.len() / 2).ok_or_else(|| GitError::Damaged {
-                    object: base.to_owned(),
-                })?
+                tree_entries(&bytes, base.len() / 2)
+                    .ok_or_else(|| GitError::Damaged { object: base.to_owned() })?
             }
             None => Vec::new(),
         };
@@ -127,11 +122,7 @@ impl Git {
                     (FILE.to_owned(), blob)
                 }
             };
-            entries.push(TreeEntry {
-                mode,
-                name: name.as_bytes().to_vec(),
-                object,
-            });
+            entries.push(TreeEntry { mode, name: name.as_bytes().to_vec(), object });
         }
         entries.sort_by_key(TreeEntry::order);
         let mut bytes = Vec::new();
@@ -172,10 +163,7 @@ impl Git {
         let write = match writes {
             Writes::Objects => vec![objects],
             Writes::Everything => {
-                let folders = vec![
-                    self.path(&["--git-common-dir"])?,
-                    self.path(&["--git-dir"])?,
-                ];
+                let folders = vec![self.path(&["--git-common-dir"])?, self.path(&["--git-dir"])?];
                 for folder in &folders {
                     refuse_links(folder)?;
                 }
@@ -200,9 +188,8 @@ pub(super) enum Writes {
 /// Refuses links among the files that git writes when a name or the index changes, in one of its
 /// folders.
 fn refuse_links(folder: &Path) -> Result<(), GitError> {
-    let mut left: Vec<PathBuf> = ["HEAD", "index", "packed-refs", "logs", "refs"]
-        .map(|name| folder.join(name))
-        .to_vec();
+    let mut left: Vec<PathBuf> =
+        ["HEAD", "index", "packed-refs", "logs", "refs"].map(|name| folder.join(name)).to_vec();
     while let Some(path) = left.pop() {
         let Ok(data) = fs::symlink_metadata(&path) else {
             continue;
@@ -243,10 +230,9 @@ fn tree_entries(mut tree: &[u8], length: usize) -> Option<Vec<TreeEntry>> {
     let mut all = Vec::new();
     while let Some(end) = tree.iter().position(|byte| *byte == 0) {
         let (head, rest) = (&tree[..end], &tree[end + 1..]);
-        let (Some(space), Some(object)) = (
-            head.iter().position(|byte| *byte == b' '),
-            rest.get(..length),
-        ) else {
+        let (Some(space), Some(object)) =
+            (head.iter().position(|byte| *byte == b' '), rest.get(..length))
+        else {
             break;
         };
         all.push(TreeEntry {

@@ -234,20 +234,12 @@ impl Git {
         }
         let stderr = answer.first_lines();
         if stderr.contains("not a git repository") {
-            return Err(GitError::NotARepository {
-                path: self.root.clone(),
-            });
+            return Err(GitError::NotARepository { path: self.root.clone() });
         }
         if stderr.contains("dubious ownership") {
-            return Err(GitError::Foreign {
-                path: self.root.clone(),
-            });
+            return Err(GitError::Foreign { path: self.root.clone() });
         }
-        Err(GitError::Failed {
-            args: args.join(" "),
-            status: answer.status,
-            stderr,
-        })
+        Err(GitError::Failed { args: args.join(" "), status: answer.status, stderr })
     }
 
     /// Returns git's output when it reads `stdin`; `None` for exit code 1, which means that there
@@ -281,9 +273,7 @@ impl Git {
         let out = self.ask(Read::RevList, &all)?;
         // Each commit has a line with its name first.
         let lines = out.split(|byte| *byte == b'\n').skip(1).step_by(2);
-        Ok(lines
-            .map(|line| String::from_utf8_lossy(line).into_owned())
-            .collect())
+        Ok(lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect())
     }
 
     /// Returns the diffs of `commits` (hashes, one a line, as `rev-list` prints them) with their
@@ -310,10 +300,8 @@ impl Git {
     /// # Errors
     /// Returns a [`GitError`], for example if one of the commits does not exist.
     pub fn leads_to(&self, ancestor: &str, descendant: &str) -> Result<bool, GitError> {
-        let missing = self.ask(
-            Read::RevList,
-            &["--max-count=1", ancestor, "--not", descendant, "--"],
-        )?;
+        let missing =
+            self.ask(Read::RevList, &["--max-count=1", ancestor, "--not", descendant, "--"])?;
         Ok(missing.is_empty())
     }
 
@@ -370,8 +358,7 @@ impl Git {
         if self.recording.records() {
             let words = String::from_utf8_lossy(&answer.stderr);
             let facts = json!({ "status": answer.status, "stderr": words });
-            self.recording
-                .note(INPUT, &question, facts, Some(&answer.stdout));
+            self.recording.note(INPUT, &question, facts, Some(&answer.stdout));
         }
         Ok(answer)
     }
@@ -386,11 +373,7 @@ impl Git {
         Ok(Answer {
             status,
             stdout: answer.content.map(|(_, bytes)| bytes).unwrap_or_default(),
-            stderr: answer.facts["stderr"]
-                .as_str()
-                .unwrap_or_default()
-                .as_bytes()
-                .to_vec(),
+            stderr: answer.facts["stderr"].as_str().unwrap_or_default().as_bytes().to_vec(),
         })
     }
 
@@ -448,8 +431,7 @@ pub fn is_inside(entry: &str, project: &Path) -> bool {
 /// Returns whether a real path (see [`fs::canonicalize`]) is in one of runner's projects: a folder
 /// with a `runner.toml`.
 pub fn is_in_a_project(real: &Path) -> bool {
-    real.ancestors()
-        .any(|folder| folder.join("runner.toml").symlink_metadata().is_ok())
+    real.ancestors().any(|folder| folder.join("runner.toml").symlink_metadata().is_ok())
 }
 
 /// How git answered.
@@ -482,11 +464,7 @@ fn no_token(source: std::io::Error) -> GitError {
 fn start(spec: &ChildSpec, cancel: &Cancel) -> Result<Answer, GitError> {
     let ended =
         process::run(spec, cancel, &mut |_, _| OutputVerdict::Continue).map_err(GitError::Spawn)?;
-    Ok(Answer {
-        status: ended.status,
-        stdout: ended.stdout,
-        stderr: ended.stderr,
-    })
+    Ok(Answer { status: ended.status, stdout: ended.stdout, stderr: ended.stderr })
 }
 
 /// Formats a question as a recording keeps it.

@@ -81,10 +81,7 @@ impl Git {
         let target = self.target()?;
         let commit = self.one_line(Read::RevParse, &["HEAD"])?;
         let objects = self.path(&["--git-path", "objects"])?;
-        let at = |source| PushError::Folder {
-            path: folder.to_owned(),
-            source,
-        };
+        let at = |source| PushError::Folder { path: folder.to_owned(), source };
         empty_repository(folder, commit.len(), &objects).map_err(at)?;
         // A shallow clone lists the commits whose parents it does not have.
         let shallow = self.path(&["--git-path", "shallow"])?;
@@ -99,13 +96,7 @@ impl Git {
         pushed?;
         removed?;
         if !target.tracking.is_empty() {
-            let update = [
-                "update-ref",
-                "-m",
-                "push: runner",
-                &target.tracking,
-                &commit,
-            ];
+            let update = ["update-ref", "-m", "push: runner", &target.tracking, &commit];
             self.change(Writes::Everything, &update, Vec::new())?;
         }
         Ok(())
@@ -150,11 +141,7 @@ impl Git {
             cwd: folder.to_owned(),
             env,
             stdin: Stdin::Null,
-            limits: Limits {
-                total: Some(LONGEST),
-                output_cap: 1024 * 1024,
-                ..Limits::default()
-            },
+            limits: Limits { total: Some(LONGEST), output_cap: 1024 * 1024, ..Limits::default() },
             marker: self.marker.clone(),
             sandbox: ChildSandbox::Off,
         };
@@ -177,9 +164,7 @@ impl Git {
         let tracking = facts.next().unwrap_or_default().to_owned();
         let there = there.strip_prefix("refs/heads/").unwrap_or(branch);
         if remote.is_empty() {
-            return Err(PushError::Nowhere {
-                branch: branch.to_owned(),
-            });
+            return Err(PushError::Nowhere { branch: branch.to_owned() });
         }
         let mut address = None;
         for key in ["pushurl", "url"] {
@@ -189,9 +174,7 @@ impl Git {
             address = address.or(found);
         }
         let Some(address) = address else {
-            return Err(PushError::Nowhere {
-                branch: branch.to_owned(),
-            });
+            return Err(PushError::Nowhere { branch: branch.to_owned() });
         };
         let address = match local(&address) {
             None => address,
@@ -201,11 +184,7 @@ impl Git {
                 _ => return Err(PushError::Inside { remote, address }),
             },
         };
-        Ok(Target {
-            branch: there.to_owned(),
-            tracking,
-            address,
-        })
+        Ok(Target { branch: there.to_owned(), tracking, address })
     }
 }
 
@@ -221,9 +200,7 @@ fn local(address: &str) -> Option<Option<&str>> {
         return None;
     }
     // `host:path`, with no slash before the colon.
-    let host = address
-        .split_once(':')
-        .is_some_and(|(host, _)| !host.contains('/'));
+    let host = address.split_once(':').is_some_and(|(host, _)| !host.contains('/'));
     (!host).then_some(Some(address))
 }
 

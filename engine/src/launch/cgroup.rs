@@ -35,9 +35,7 @@ impl ControlGroup {
         let (mount, above) = mine()?;
         let above = mount.join(above.trim_start_matches('/'));
         // One of a launcher with the same marker before us is empty, or its processes are ours.
-        let own = above
-            .join(name(marker))
-            .with_extension(std::process::id().to_string());
+        let own = above.join(name(marker)).with_extension(std::process::id().to_string());
         fs::DirBuilder::new().mode(0o700).create(&own).ok()?;
         let group = Self { own, above };
         let usable = group.own.join("cgroup.kill").exists()
@@ -166,14 +164,8 @@ mod tests {
     #[test]
     fn the_tree_is_found_in_both_layouts() {
         let line = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw";
-        assert_eq!(
-            cgroup2(line),
-            Some(("/".to_owned(), "/sys/fs/cgroup/unified".into()))
-        );
-        assert_eq!(
-            cgroup2("32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu"),
-            None
-        );
+        assert_eq!(cgroup2(line), Some(("/".to_owned(), "/sys/fs/cgroup/unified".into())));
+        assert_eq!(cgroup2("32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu"), None);
         assert_eq!(cgroup2("broken"), None);
         assert_eq!(name("01ABC/2"), "runner-01ABC:2");
         assert_eq!(clear_marked(""), 0);

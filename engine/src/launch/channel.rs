@@ -40,12 +40,8 @@ impl Channel {
 
     /// Creates both ends; neither is inherited.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
-        let (ours, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         Ok((Self::new(ours), theirs))
     }
 
@@ -67,12 +63,7 @@ impl Channel {
         text.extend_from_slice(&body);
         let mut rest = text.as_slice();
         while !rest.is_empty() {
-            match sendmsg(
-                &self.socket,
-                &[IoSlice::new(rest)],
-                &mut control,
-                SendFlags::NOSIGNAL,
-            ) {
+            match sendmsg(&self.socket, &[IoSlice::new(rest)], &mut control, SendFlags::NOSIGNAL) {
                 Ok(sent) => {
                     rest = &rest[sent..];
                     control.clear();

@@ -77,18 +77,11 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
     loop {
         if let Some(status) = reap(main) {
             let others = tree::others_alive();
-            let ended = LaunchReport::Ended {
-                status,
-                killed: others,
-                survivors: 0,
-            };
+            let ended = LaunchReport::Ended { status, killed: others, survivors: 0 };
             let _ = channel.send(&ended, &[]);
             return code(status);
         }
-        let mut fds = [
-            PollFd::new(channel, PollFlags::IN),
-            PollFd::new(&signals, PollFlags::IN),
-        ];
+        let mut fds = [PollFd::new(channel, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
         wait::poll_within(&mut fds, None);
         let reported = !fds[0].revents().is_empty();
         signals.take();
@@ -111,8 +104,7 @@ pub(super) fn start(
 ) -> Result<(Child, Vec<String>), LaunchRefusal> {
     let copy = |at: usize| -> Result<Stdio, LaunchRefusal> {
         let copy = streams[at].as_fd().try_clone_to_owned();
-        copy.map(Stdio::from)
-            .map_err(|error| LaunchRefusal::at("copy a stream", error))
+        copy.map(Stdio::from).map_err(|error| LaunchRefusal::at("copy a stream", error))
     };
     let mut command = Command::new(&plan.program);
     command
@@ -129,14 +121,8 @@ pub(super) fn start(
         command.env("TMPDIR", temp);
     }
     let work = || {
-        let made_of = if plan.sandbox.off {
-            Vec::new()
-        } else {
-            restrict(plan, real, held)?
-        };
-        let child = command
-            .spawn()
-            .map_err(|error| LaunchRefusal::of_spawn(&error))?;
+        let made_of = if plan.sandbox.off { Vec::new() } else { restrict(plan, real, held)? };
+        let child = command.spawn().map_err(|error| LaunchRefusal::of_spawn(&error))?;
         Ok((child, made_of))
     };
     std::thread::scope(|scope| {
@@ -157,11 +143,7 @@ fn restrict(
     let mut made_of = Vec::new();
     let usable = plan.sandbox.means != SandboxMechanism::Bubblewrap && landlock::is_there();
     if usable {
-        let wanted = landlock::LandlockRules {
-            real,
-            network: plan.sandbox.network,
-            held,
-        };
+        let wanted = landlock::LandlockRules { real, network: plan.sandbox.network, held };
         made_of.push(format!("landlock {}", landlock::restrict(&wanted)?));
     } else if !held {
         return Err(SandboxError::Nothing {
@@ -170,11 +152,7 @@ fn restrict(
         .into());
     }
     let none = CapabilitySet::empty();
-    let none = CapabilitySets {
-        effective: none,
-        permitted: none,
-        inheritable: none,
-    };
+    let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
     set_capabilities(None, none)
         .map_err(|error| LaunchRefusal::at("give up capabilities", error))?;
     syscalls::refuse(syscalls::SyscallRules {

@@ -30,12 +30,6 @@ pub(super) fn set(caps: &ResourceLimits) -> io::Result<()> {
 fn at_most(resource: Resource, most: u64) -> io::Result<()> {
     let now = getrlimit(resource);
     let least = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
-    setrlimit(
-        resource,
-        Rlimit {
-            current: least(now.current),
-            maximum: least(now.maximum),
-        },
-    )?;
+    setrlimit(resource, Rlimit { current: least(now.current), maximum: least(now.maximum) })?;
     Ok(())
 }

@@ -88,9 +88,7 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
         Ok(supervisor) => supervisor,
         Err(refusal) => return refused(channel, refusal),
     };
-    let done = supervisor
-        .raise_and_start()
-        .and_then(|()| supervisor.watch());
+    let done = supervisor.raise_and_start().and_then(|()| supervisor.watch());
     let swept = supervisor.clear();
     supervisor.blockers = None;
     match done {
@@ -146,11 +144,7 @@ impl<'a> LaunchSupervisor<'a> {
         let input = streams
             .pop()
             .ok_or_else(|| LaunchRefusal::Other("no standard input came".to_owned()))?;
-        let streams = [
-            input,
-            own(io::stdout().as_fd())?,
-            own(io::stderr().as_fd())?,
-        ];
+        let streams = [input, own(io::stdout().as_fd())?, own(io::stderr().as_fd())?];
         let group = ControlGroup::make(&plan.marker);
         if let Some(temp) = &plan.sandbox.temp {
             fs::create_dir_all(temp)
@@ -204,11 +198,7 @@ impl<'a> LaunchSupervisor<'a> {
         let off = plan.sandbox.off;
         let containment = AppliedSandbox {
             tree: self.tree(TreeControl::Subreaper),
-            sandbox: if off {
-                SandboxLevel::Off
-            } else {
-                SandboxLevel::FilesOnly
-            },
+            sandbox: if off { SandboxLevel::Off } else { SandboxLevel::FilesOnly },
             made_of,
             network: off || plan.sandbox.network,
         };
@@ -247,9 +237,7 @@ impl<'a> LaunchSupervisor<'a> {
             .stderr(says)
             .process_group(0);
         // From this thread, which lives as long as the process: bubblewrap dies with it.
-        let child = self
-            .in_group(|| command.spawn())?
-            .map_err(at("start bubblewrap"))?;
+        let child = self.in_group(|| command.spawn())?.map_err(at("start bubblewrap"))?;
         drop(command);
         drop(exe);
         self.main = child.id();
@@ -260,9 +248,7 @@ impl<'a> LaunchSupervisor<'a> {
             env: plan.env.clone(),
             marker: plan.marker.clone(),
             sandbox: plan.sandbox.clone(),
-            inside: Some(ResolvedPaths {
-                real: self.real.clone(),
-            }),
+            inside: Some(ResolvedPaths { real: self.real.clone() }),
         };
         let streams = self.streams.as_ref().expect("they are given away once");
         let streams: Vec<_> = streams.iter().map(AsFd::as_fd).collect();
@@ -298,10 +284,8 @@ impl<'a> LaunchSupervisor<'a> {
     /// Waits for the first process inside, while the run lives.
     fn first_report(&self, inner: &Channel) -> Result<Option<LaunchReport>, LaunchRefusal> {
         loop {
-            let mut fds = [
-                PollFd::new(inner, PollFlags::IN),
-                PollFd::new(self.channel, PollFlags::IN),
-            ];
+            let mut fds =
+                [PollFd::new(inner, PollFlags::IN), PollFd::new(self.channel, PollFlags::IN)];
             wait::poll_within(&mut fds, None);
             if !fds[0].revents().is_empty() {
                 return Ok(inner
@@ -311,9 +295,7 @@ impl<'a> LaunchSupervisor<'a> {
                     .map(|(report, _)| report));
             }
             if !fds[1].revents().is_empty() {
-                return Err(LaunchRefusal::Other(
-                    "the run ended before the start".to_owned(),
-                ));
+                return Err(LaunchRefusal::Other("the run ended before the start".to_owned()));
             }
         }
     }
@@ -377,11 +359,7 @@ impl<'a> LaunchSupervisor<'a> {
             group.remove();
         }
         // Bubblewrap and the launcher inside are not the program's.
-        let own = if self.inner.is_some() {
-            before.len()
-        } else {
-            usize::from(main_lives)
-        };
+        let own = if self.inner.is_some() { before.len() } else { usize::from(main_lives) };
         tree::Killed {
             count: before.len().max(swept.count).saturating_sub(own),
             survivors: swept.survivors,
@@ -398,11 +376,7 @@ impl<'a> LaunchSupervisor<'a> {
     }
 
     fn tree(&self, otherwise: TreeControl) -> TreeControl {
-        if self.group.is_some() {
-            TreeControl::Cgroup
-        } else {
-            otherwise
-        }
+        if self.group.is_some() { TreeControl::Cgroup } else { otherwise }
     }
 
     fn tell_started(&self, containment: AppliedSandbox) {
@@ -416,9 +390,7 @@ impl<'a> LaunchSupervisor<'a> {
         let mut visible = vec![plan.cwd.clone(), plan.program.clone()];
         visible.extend(plan.program.parent().map(Path::to_owned));
         visible.extend(plan.env.get("HOME").map(PathBuf::from));
-        let real = visible
-            .iter()
-            .filter_map(|path| fs::canonicalize(path).ok());
+        let real = visible.iter().filter_map(|path| fs::canonicalize(path).ok());
         let mut visible: Vec<PathBuf> = real.collect();
         visible.sort();
         visible.dedup();

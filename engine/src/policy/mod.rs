@@ -120,15 +120,9 @@ impl Default for Policy {
             min_interval: None,
             min_battery: 0,
             max_load: None,
-            group: ConcurrencyGroup {
-                name: DEFAULT_GROUP.to_owned(),
-                slots: 4,
-            },
+            group: ConcurrencyGroup { name: DEFAULT_GROUP.to_owned(), slots: 4 },
             priority: 0,
-            retry: Retry {
-                count: 2,
-                backoff: [1, 5, 15].map(SignedDuration::from_mins).to_vec(),
-            },
+            retry: Retry { count: 2, backoff: [1, 5, 15].map(SignedDuration::from_mins).to_vec() },
         }
     }
 }
@@ -181,20 +175,14 @@ mod tests {
         places.sort_unstable();
         let widest = places.windows(2).map(|pair| pair[1] - pair[0]).max();
         assert!(widest < Some(3_000), "{widest:?}");
-        let none = CatchUp {
-            stagger: SignedDuration::ZERO,
-            ..catch_up
-        };
+        let none = CatchUp { stagger: SignedDuration::ZERO, ..catch_up };
         assert_eq!(none.stagger_of("project/job1"), SignedDuration::ZERO);
     }
 
     #[test]
     fn what_is_left_out_is_the_default() {
         let read: Policy = serde_json::from_str("{\"priority\": -3}").unwrap();
-        let expected = Policy {
-            priority: -3,
-            ..Policy::default()
-        };
+        let expected = Policy { priority: -3, ..Policy::default() };
         assert_eq!(read, expected);
         let text = serde_json::to_string(&expected).unwrap();
         assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), expected);

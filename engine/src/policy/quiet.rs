@@ -61,10 +61,7 @@ mod tests {
 
     fn until(from: (i8, i8), to: (i8, i8), now: &str) -> Option<String> {
         let time = |(hour, minute)| Time::constant(hour, minute, 0, 0);
-        let quiet = Quiet {
-            from: time(from),
-            to: time(to),
-        };
+        let quiet = Quiet { from: time(from), to: time(to) };
         let zone = TimeZone::get("Europe/Berlin").unwrap();
         quiet.until(at(now), &zone).map(|end| end.to_string())
     }
@@ -93,27 +90,15 @@ mod tests {
     fn a_gap_ends_them_and_a_fold_may_repeat_them() {
         // 29 March 2026, 02:00 -> 03:00 at 01:00Z: the clock never shows 02:30.
         let spring = |now| until((22, 0), (2, 30), now);
-        assert_eq!(
-            spring("2026-03-29T00:30:00Z").as_deref(),
-            Some("2026-03-29T01:00:00Z")
-        );
+        assert_eq!(spring("2026-03-29T00:30:00Z").as_deref(), Some("2026-03-29T01:00:00Z"));
         // The gap skips the first quiet time: the quiet hours begin at the end of the gap.
         let late = |now| until((2, 30), (4, 0), now);
         assert_eq!(late("2026-03-29T00:59:59Z"), None);
-        assert_eq!(
-            late("2026-03-29T01:00:00Z").as_deref(),
-            Some("2026-03-29T02:00:00Z")
-        );
+        assert_eq!(late("2026-03-29T01:00:00Z").as_deref(), Some("2026-03-29T02:00:00Z"));
         // 25 October 2026, 03:00 -> 02:00 at 01:00Z: 02:30 is shown twice.
-        assert_eq!(
-            spring("2026-10-25T00:10:00Z").as_deref(),
-            Some("2026-10-25T00:30:00Z")
-        );
+        assert_eq!(spring("2026-10-25T00:10:00Z").as_deref(), Some("2026-10-25T00:30:00Z"));
         assert_eq!(spring("2026-10-25T00:40:00Z"), None);
-        assert_eq!(
-            spring("2026-10-25T01:10:00Z").as_deref(),
-            Some("2026-10-25T01:30:00Z")
-        );
+        assert_eq!(spring("2026-10-25T01:10:00Z").as_deref(), Some("2026-10-25T01:30:00Z"));
         // The end lies behind the repeated hour: it is one hour longer.
         assert_eq!(
             until((22, 0), (6, 0), "2026-10-24T20:00:00Z").as_deref(),

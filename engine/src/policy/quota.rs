@@ -43,10 +43,7 @@ pub fn wake(said: Option<Timestamp>, streak: u32, now: Timestamp) -> Wake {
                 "it names {said}, which is more than 8 days ahead; it is asked again then"
             )),
         },
-        Some(said) if said > now => Wake {
-            until: said,
-            remark: None,
-        },
+        Some(said) if said > now => Wake { until: said, remark: None },
         _ => {
             let doublings = streak.saturating_sub(1).min(10);
             let wait = FIRST.saturating_mul(1 << doublings).min(SLOWEST);
@@ -56,10 +53,7 @@ pub fn wake(said: Option<Timestamp>, streak: u32, now: Timestamp) -> Wake {
                 }
                 None => format!("it names no time; it is asked again after {wait:#}"),
             };
-            Wake {
-                until: after(wait),
-                remark: Some(remark),
-            }
+            Wake { until: after(wait), remark: Some(remark) }
         }
     }
 }
@@ -87,13 +81,7 @@ mod tests {
 
     #[test]
     fn a_time_ahead_is_taken_and_others_are_not_believed() {
-        assert_eq!(
-            wake(at(5), 1, now()),
-            Wake {
-                until: at(5).unwrap(),
-                remark: None
-            }
-        );
+        assert_eq!(wake(at(5), 1, now()), Wake { until: at(5).unwrap(), remark: None });
         let far = wake(at(24 * 9), 1, now());
         assert_eq!(far.until, at(24 * 8).unwrap());
         assert!(far.remark.unwrap().contains("more than 8 days"));

@@ -7,10 +7,7 @@ use crate::outcome::{Class, Outcome};
 
 impl Retry {
     /// Never again.
-    pub const NONE: Self = Self {
-        count: 0,
-        backoff: Vec::new(),
-    };
+    pub const NONE: Self = Self { count: 0, backoff: Vec::new() };
 
     /// Returns how long to wait before the next attempt after `failures` failed ones; `None` if
     /// there is none left. The jitter is full: any wait between zero and that step's backoff is
@@ -74,10 +71,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn three() -> Retry {
-        Retry {
-            count: 5,
-            backoff: [1, 5, 15].map(SignedDuration::from_mins).to_vec(),
-        }
+        Retry { count: 5, backoff: [1, 5, 15].map(SignedDuration::from_mins).to_vec() }
     }
 
     #[test]
@@ -86,10 +80,7 @@ mod tests {
         assert_eq!(three().wait(6, 7), None);
         assert_eq!(Retry::NONE.wait(1, 7), None);
         assert_eq!(three().wait(0, 7), Some(SignedDuration::ZERO));
-        let bare = Retry {
-            backoff: Vec::new(),
-            ..three()
-        };
+        let bare = Retry { backoff: Vec::new(), ..three() };
         assert_eq!(bare.wait(2, 7), Some(SignedDuration::ZERO));
     }
 
@@ -109,10 +100,7 @@ mod tests {
 
     #[test]
     fn only_what_may_mend_itself_is_tried_again() {
-        let failed = |class| Outcome::Failed {
-            class,
-            why: String::new(),
-        };
+        let failed = |class| Outcome::Failed { class, why: String::new() };
         for class in [
             Class::Environment,
             Class::RateLimited,
@@ -123,13 +111,9 @@ mod tests {
         ] {
             assert!(retryable(&failed(class)), "{class}");
         }
-        for class in [
-            Class::Auth,
-            Class::NotInstalled,
-            Class::OverBudget,
-            Class::Guard,
-            Class::Internal,
-        ] {
+        for class in
+            [Class::Auth, Class::NotInstalled, Class::OverBudget, Class::Guard, Class::Internal]
+        {
             assert!(!retryable(&failed(class)), "{class}");
         }
         let why = String::new;

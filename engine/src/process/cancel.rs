@@ -52,12 +52,7 @@ impl Cancel {
     /// Returns an error if no file descriptor is left.
     pub fn new() -> io::Result<Self> {
         let raised = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self {
-            shared: Arc::new(Shared {
-                raised,
-                state: Mutex::default(),
-            }),
-        })
+        Ok(Self { shared: Arc::new(Shared { raised, state: Mutex::default() }) })
     }
 
     /// Creates a child token that is cancelled with this one, and whose own cancellation does not
@@ -98,10 +93,7 @@ impl Cancel {
             }
             state.why = Some(why.clone());
             state.at_once = at_once;
-            (
-                std::mem::take(&mut state.wakers),
-                std::mem::take(&mut state.children),
-            )
+            (std::mem::take(&mut state.wakers), std::mem::take(&mut state.children))
         };
         // A write of 1 to an eventfd at 0 cannot fail or block.
         let _ = rustix::io::write(&self.shared.raised, &1_u64.to_ne_bytes());
@@ -140,11 +132,7 @@ impl Cancel {
             match &state.why {
                 Some(why) => Poll::Ready(why.clone()),
                 None => {
-                    if !state
-                        .wakers
-                        .iter()
-                        .any(|waker| waker.will_wake(context.waker()))
-                    {
+                    if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
                         state.wakers.push(context.waker().clone());
                     }
                     Poll::Pending
@@ -155,10 +143,7 @@ impl Cancel {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.shared
-            .state
-            .lock()
-            .expect("nothing panics while it holds the token's state")
+        self.shared.state.lock().expect("nothing panics while it holds the token's state")
     }
 }
 
@@ -222,9 +207,6 @@ mod tests {
         assert!(future.as_mut().poll(&mut context).is_pending());
         token.cancel("shutdown");
         assert_eq!(count.0.load(Ordering::SeqCst), 1);
-        assert_eq!(
-            future.as_mut().poll(&mut context),
-            Poll::Ready("shutdown".to_owned())
-        );
+        assert_eq!(future.as_mut().poll(&mut context), Poll::Ready("shutdown".to_owned()));
     }
 }

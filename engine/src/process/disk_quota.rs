@@ -25,10 +25,7 @@ pub(super) struct DiskQuota {
 
 impl DiskQuota {
     pub fn new(quota: FolderQuota, now: Duration) -> Self {
-        Self {
-            quota,
-            next: now + EVERY,
-        }
+        Self { quota, next: now + EVERY }
     }
 
     /// Looks, if it is time to.
@@ -78,15 +75,8 @@ mod tests {
         fs::write(folder.path().join("a/b"), vec![1; 100_000]).unwrap();
         std::os::unix::fs::symlink("/", folder.path().join("a/link")).unwrap();
         let over = |bytes| {
-            let quota = FolderQuota {
-                folder: folder.path().to_owned(),
-                bytes,
-            };
-            DiskQuota {
-                quota,
-                next: Duration::ZERO,
-            }
-            .is_over()
+            let quota = FolderQuota { folder: folder.path().to_owned(), bytes };
+            DiskQuota { quota, next: Duration::ZERO }.is_over()
         };
         assert!(over(50_000) && !over(1_000_000));
     }

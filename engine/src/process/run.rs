@@ -57,11 +57,7 @@ pub fn run(
     let program = spec.check(cancel)?;
     let io = |what| {
         let program = program.clone();
-        move |source: io::Error| SpawnError::Io {
-            program,
-            what,
-            source,
-        }
+        move |source: io::Error| SpawnError::Io { program, what, source }
     };
     let mut alarm = Alarm::new().map_err(io("make a timer"))?;
     let started = boot_time();
@@ -93,15 +89,8 @@ pub fn run(
         let _ = launcher.send();
     }
     let mut session = Session::new(spec, &mut owned, launcher, started).map_err(io("watch it"))?;
-    session
-        .watch(&mut owned, cancel, &mut alarm, on_output)
-        .map_err(io("watch it"))?;
-    let Session {
-        supervisor,
-        kept: [stdout, stderr],
-        launcher,
-        ..
-    } = session;
+    session.watch(&mut owned, cancel, &mut alarm, on_output).map_err(io("watch it"))?;
+    let Session { supervisor, kept: [stdout, stderr], launcher, .. } = session;
     let mut buried = owned.kill_rest();
     if let Some(launcher) = &launcher
         && launcher.said.status.is_none()
@@ -130,9 +119,7 @@ pub fn run(
     Ok(Ended {
         containment: said.containment,
         // KILL was sent; `survivors` shows that it did not take effect.
-        status: supervisor
-            .status()
-            .unwrap_or(ExitStatus::Signal(Signal::KILL.as_raw())),
+        status: supervisor.status().unwrap_or(ExitStatus::Signal(Signal::KILL.as_raw())),
         reason: supervisor.reason(),
         stdout,
         stderr,
@@ -244,11 +231,7 @@ impl Launcher {
             match report {
                 LaunchReport::Started(containment) => self.said.containment = Some(containment),
                 LaunchReport::Refused(refusal) => self.said.refused = Some(refusal),
-                LaunchReport::Ended {
-                    status,
-                    killed,
-                    survivors,
-                } => {
+                LaunchReport::Ended { status, killed, survivors } => {
                     self.said.status = Some(status);
                     self.said.killed = killed;
                     self.said.survivors = survivors;
@@ -274,17 +257,10 @@ fn spawn_error(program: PathBuf, error: io::Error) -> SpawnError {
         Some(Errno::NOEXEC) => "it is no program of this machine and names no interpreter",
         Some(Errno::ACCESS) => "no permission, for it or for its interpreter",
         _ => {
-            return SpawnError::Io {
-                program,
-                what: "spawn",
-                source: error,
-            };
+            return SpawnError::Io { program, what: "spawn", source: error };
         }
     };
-    SpawnError::NotExecutable {
-        program,
-        why: why.to_owned(),
-    }
+    SpawnError::NotExecutable { program, why: why.to_owned() }
 }
 
 /// A source that a turn of the loop can find ready.
@@ -331,10 +307,8 @@ impl<'a> Session<'a> {
             (Stdin::Bytes(bytes), Some(pipe)) => Some((pipe, bytes.as_slice())),
             _ => None,
         };
-        for pipe in [&stdout, &stderr]
-            .into_iter()
-            .flatten()
-            .chain(input.iter().map(|(pipe, _)| pipe))
+        for pipe in
+            [&stdout, &stderr].into_iter().flatten().chain(input.iter().map(|(pipe, _)| pipe))
         {
             ioctl_fionbio(pipe, true)?;
         }
@@ -412,15 +386,10 @@ impl<'a> Session<'a> {
             sources.push((ReadySource::Cancel, cancel.as_fd(), PollFlags::IN));
         }
         sources.push((ReadySource::Alarm, alarm.as_fd(), PollFlags::IN));
-        let mut fds: Vec<PollFd<'_>> = sources
-            .iter()
-            .map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
-            .collect();
+        let mut fds: Vec<PollFd<'_>> =
+            sources.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         poll_within(&mut fds, None);
-        let ready = sources
-            .iter()
-            .zip(&fds)
-            .filter(|(_, fd)| !fd.revents().is_empty());
+        let ready = sources.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
         ready.map(|((ready, ..), _)| *ready).collect()
     }
 
@@ -457,18 +426,9 @@ impl<'a> Session<'a> {
         }
         let kept = &self.chunk[..count.min(self.supervisor.room(stream))];
         self.kept[stream as usize].extend_from_slice(kept);
-        let verdict = if kept.is_empty() {
-            OutputVerdict::Continue
-        } else {
-            on_output(stream, kept)
-        };
-        self.send(
-            SupervisorEvent::Output {
-                stream,
-                bytes: count,
-            },
-            owned,
-        );
+        let verdict =
+            if kept.is_empty() { OutputVerdict::Continue } else { on_output(stream, kept) };
+        self.send(SupervisorEvent::Output { stream, bytes: count }, owned);
         if verdict == OutputVerdict::ResultSeen {
             self.send(SupervisorEvent::Result, owned);
         }

@@ -193,11 +193,7 @@ impl ChildSpec {
     /// # Errors
     /// Returns [`SpawnError::NotFound`] or [`SpawnError::NotExecutable`].
     pub fn find_program(&self) -> Result<PathBuf, SpawnError> {
-        find_program(
-            &self.program,
-            &self.cwd,
-            self.env.get("PATH").map_or("", String::as_str),
-        )
+        find_program(&self.program, &self.cwd, self.env.get("PATH").map_or("", String::as_str))
     }
 
     /// Checks everything that can be known to be wrong before a process exists.
@@ -205,10 +201,7 @@ impl ChildSpec {
         if let Some(why) = cancel.why() {
             return Err(SpawnError::Cancelled { why });
         }
-        let cwd = |why: String| SpawnError::Cwd {
-            cwd: self.cwd.clone(),
-            why,
-        };
+        let cwd = |why: String| SpawnError::Cwd { cwd: self.cwd.clone(), why };
         match fs::metadata(&self.cwd) {
             Ok(metadata) if metadata.is_dir() => {}
             Ok(_) => return Err(cwd("it is not a folder".to_owned())),
@@ -226,17 +219,13 @@ pub fn find_program(program: &Path, cwd: &Path, path: &str) -> Result<PathBuf, S
         return match runnable(&file) {
             ProgramCheck::Runnable => Ok(file),
             ProgramCheck::Not(why) => Err(SpawnError::NotExecutable { program: file, why }),
-            ProgramCheck::Absent => Err(SpawnError::NotFound {
-                program: program.to_owned(),
-                searched: vec![file],
-            }),
+            ProgramCheck::Absent => {
+                Err(SpawnError::NotFound { program: program.to_owned(), searched: vec![file] })
+            }
         };
     }
-    let folders: Vec<PathBuf> = path
-        .split(':')
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute())
-        .collect();
+    let folders: Vec<PathBuf> =
+        path.split(':').map(PathBuf::from).filter(|folder| folder.is_absolute()).collect();
     let mut unfit = None;
     for folder in &folders {
         let file = folder.join(program);
@@ -248,10 +237,7 @@ pub fn find_program(program: &Path, cwd: &Path, path: &str) -> Result<PathBuf, S
             ProgramCheck::Absent => {}
         }
     }
-    Err(unfit.unwrap_or(SpawnError::NotFound {
-        program: program.to_owned(),
-        searched: folders,
-    }))
+    Err(unfit.unwrap_or(SpawnError::NotFound { program: program.to_owned(), searched: folders }))
 }
 
 enum ProgramCheck {
@@ -273,10 +259,7 @@ fn runnable(file: &Path) -> ProgramCheck {
     }
     match accessat(CWD, file, Access::EXEC_OK, AtFlags::EACCESS) {
         Ok(()) => ProgramCheck::Runnable,
-        Err(_) => ProgramCheck::Not(format!(
-            "no permission (mode {:o})",
-            metadata.mode() & 0o7777
-        )),
+        Err(_) => ProgramCheck::Not(format!("no permission (mode {:o})", metadata.mode() & 0o7777)),
     }
 }
 
@@ -299,20 +282,11 @@ mod tests {
         assert_eq!(find("agent", &both).unwrap(), b.join("agent"));
         assert_eq!(find("b/agent", "").unwrap(), b.join("agent"));
         let unfit = find("agent", a.to_str().unwrap()).unwrap_err();
-        assert!(
-            unfit.to_string().contains("no permission (mode 644)"),
-            "{unfit}"
-        );
+        assert!(unfit.to_string().contains("no permission (mode 644)"), "{unfit}");
         let missing = find("nobody", &both).unwrap_err().to_string();
-        assert!(
-            missing.contains("no program nobody") && missing.contains("/b)"),
-            "{missing}"
-        );
+        assert!(missing.contains("no program nobody") && missing.contains("/b)"), "{missing}");
         let relative = find("agent", ":b:.").unwrap_err().to_string();
         assert!(relative.contains("PATH is empty"), "{relative}");
-        assert!(matches!(
-            find("./b", ""),
-            Err(SpawnError::NotExecutable { .. })
-        ));
+        assert!(matches!(find("./b", ""), Err(SpawnError::NotExecutable { .. })));
     }
 }

@@ -168,19 +168,15 @@ impl Supervisor {
                 _ => Vec::new(),
             },
             SupervisorEvent::Exited(status) => {
-                if matches!(
-                    self.state,
-                    SupervisorState::Draining { .. } | SupervisorState::Done
-                ) {
+                if matches!(self.state, SupervisorState::Draining { .. } | SupervisorState::Done) {
                     return Vec::new();
                 }
                 self.status = Some(status);
                 if self.open == [false; 2] {
                     return self.finish();
                 }
-                self.state = SupervisorState::Draining {
-                    until: now.saturating_add(self.limits.drain),
-                };
+                self.state =
+                    SupervisorState::Draining { until: now.saturating_add(self.limits.drain) };
                 Vec::new()
             }
             SupervisorEvent::Tick => self.tick(now),
@@ -189,16 +185,10 @@ impl Supervisor {
 
     /// Returns the time by which `Tick` must be sent, if nothing happens before.
     pub fn next_deadline(&self) -> Option<Duration> {
-        let total = self
-            .limits
-            .total
-            .map(|total| self.started.saturating_add(total));
+        let total = self.limits.total.map(|total| self.started.saturating_add(total));
         match self.state {
             SupervisorState::Starting | SupervisorState::Running { .. } => {
-                [self.silence().map(|(at, _)| at), total]
-                    .into_iter()
-                    .flatten()
-                    .min()
+                [self.silence().map(|(at, _)| at), total].into_iter().flatten().min()
             }
             SupervisorState::Grace { until } => Some(total.map_or(until, |total| total.min(until))),
             SupervisorState::Terminating { kill_at } => Some(kill_at),
@@ -231,9 +221,7 @@ impl Supervisor {
 
     /// Returns how many of the next bytes on `stream` may be kept.
     pub fn room(&self, stream: Stream) -> usize {
-        self.limits
-            .output_cap
-            .saturating_sub(self.seen[stream as usize])
+        self.limits.output_cap.saturating_sub(self.seen[stream as usize])
     }
 
     /// Returns whether more came on `stream` than may be kept.
@@ -289,9 +277,7 @@ impl Supervisor {
     }
 
     fn silence(&self) -> Option<(Duration, Reason)> {
-        let Limits {
-            first_byte, idle, ..
-        } = self.limits;
+        let Limits { first_byte, idle, .. } = self.limits;
         let (since, limit, reason) = match self.state {
             SupervisorState::Starting if first_byte.is_some() => {
                 (self.started, first_byte, Reason::FirstByteDeadline)
@@ -310,9 +296,8 @@ impl Supervisor {
 
     fn stop(&mut self, reason: Reason, now: Duration) -> Vec<SupervisorEffect> {
         self.reason = reason;
-        self.state = SupervisorState::Terminating {
-            kill_at: now.saturating_add(self.limits.term_to_kill),
-        };
+        self.state =
+            SupervisorState::Terminating { kill_at: now.saturating_add(self.limits.term_to_kill) };
         vec![SupervisorEffect::Terminate]
     }
 
@@ -353,24 +338,12 @@ mod tests {
         let mut child = supervisor();
         assert_eq!(child.next_deadline(), Some(at(20)));
         assert_eq!(child.handle(SupervisorEvent::Tick, at(19)), []);
-        assert_eq!(
-            child.handle(SupervisorEvent::Tick, at(20)),
-            [SupervisorEffect::Terminate]
-        );
+        assert_eq!(child.handle(SupervisorEvent::Tick, at(20)), [SupervisorEffect::Terminate]);
         assert_eq!(child.handle(SupervisorEvent::Tick, at(29)), []);
         assert_eq!(child.handle(SupervisorEvent::Cancel, at(29)), []);
-        assert_eq!(
-            child.handle(SupervisorEvent::Tick, at(30)),
-            [SupervisorEffect::Kill]
-        );
-        assert_eq!(
-            child.handle(SupervisorEvent::Tick, at(40)),
-            [SupervisorEffect::Finish]
-        );
-        assert_eq!(
-            (child.reason(), child.status()),
-            (Reason::FirstByteDeadline, None)
-        );
+        assert_eq!(child.handle(SupervisorEvent::Tick, at(30)), [SupervisorEffect::Kill]);
+        assert_eq!(child.handle(SupervisorEvent::Tick, at(40)), [SupervisorEffect::Finish]);
+        assert_eq!((child.reason(), child.status()), (Reason::FirstByteDeadline, None));
         assert_eq!(child.next_deadline(), None);
     }
 
@@ -381,19 +354,13 @@ mod tests {
             assert_eq!(child.handle(output(1), at(second)), []);
         }
         assert_eq!(child.next_deadline(), Some(at(100)));
-        assert_eq!(
-            child.handle(SupervisorEvent::Tick, at(100)),
-            [SupervisorEffect::Terminate]
-        );
+        assert_eq!(child.handle(SupervisorEvent::Tick, at(100)), [SupervisorEffect::Terminate]);
         assert_eq!(child.reason(), Reason::TotalDeadline);
 
         let mut child = supervisor();
         assert_eq!(child.handle(output(1), at(10)), []);
         // After a suspend both have passed: the earlier one is the reason.
-        assert_eq!(
-            child.handle(SupervisorEvent::Tick, at(5_000)),
-            [SupervisorEffect::Terminate]
-        );
+        assert_eq!(child.handle(SupervisorEvent::Tick, at(5_000)), [SupervisorEffect::Terminate]);
         assert_eq!(child.reason(), Reason::IdleDeadline);
     }
 
@@ -404,22 +371,10 @@ mod tests {
         assert_eq!(child.handle(SupervisorEvent::Result, at(1)), []);
         assert_eq!(child.handle(output(5), at(9)), []);
         assert_eq!(child.next_deadline(), Some(at(11)));
-        assert_eq!(
-            child.handle(SupervisorEvent::Tick, at(11)),
-            [SupervisorEffect::Terminate]
-        );
-        assert_eq!(
-            child.handle(SupervisorEvent::Exited(ExitStatus::Signal(15)), at(12)),
-            []
-        );
-        assert_eq!(
-            child.handle(SupervisorEvent::Closed(Stream::Stderr), at(12)),
-            []
-        );
-        assert_eq!(
-            child.handle(SupervisorEvent::Closed(OUT), at(12)),
-            [SupervisorEffect::Finish]
-        );
+        assert_eq!(child.handle(SupervisorEvent::Tick, at(11)), [SupervisorEffect::Terminate]);
+        assert_eq!(child.handle(SupervisorEvent::Exited(ExitStatus::Signal(15)), at(12)), []);
+        assert_eq!(child.handle(SupervisorEvent::Closed(Stream::Stderr), at(12)), []);
+        assert_eq!(child.handle(SupervisorEvent::Closed(OUT), at(12)), [SupervisorEffect::Finish]);
         assert!(child.lingered());
         assert_eq!(child.reason(), Reason::Exited);
     }
@@ -429,10 +384,7 @@ mod tests {
         let mut child = supervisor();
         assert_eq!(child.handle(output(10), at(1)), []);
         assert_eq!((child.room(OUT), child.truncated(OUT)), (0, false));
-        assert_eq!(
-            child.handle(output(1), at(2)),
-            [SupervisorEffect::Terminate]
-        );
+        assert_eq!(child.handle(output(1), at(2)), [SupervisorEffect::Terminate]);
         assert_eq!(child.handle(output(1_000), at(2)), []);
         assert_eq!(child.reason(), Reason::OutputCap { stream: OUT });
         assert!(child.truncated(OUT) && !child.truncated(Stream::Stderr));
@@ -441,23 +393,14 @@ mod tests {
     #[test]
     fn a_held_pipe_delays_the_end_by_the_drain_and_no_more() {
         let mut child = supervisor();
-        assert_eq!(
-            child.handle(SupervisorEvent::Exited(ExitStatus::Exit(0)), at(1)),
-            []
-        );
+        assert_eq!(child.handle(SupervisorEvent::Exited(ExitStatus::Exit(0)), at(1)), []);
         let end = at(1) + Limits::default().drain;
         assert_eq!(child.next_deadline(), Some(end));
         assert_eq!(child.handle(output(4), at(1)), []);
         assert_eq!(child.handle(SupervisorEvent::Cancel, at(1)), []);
         assert_eq!(child.next_deadline(), Some(end));
-        assert_eq!(
-            child.handle(SupervisorEvent::Tick, end),
-            [SupervisorEffect::Finish]
-        );
-        assert_eq!(
-            (child.reason(), child.status()),
-            (Reason::Exited, Some(ExitStatus::Exit(0)))
-        );
+        assert_eq!(child.handle(SupervisorEvent::Tick, end), [SupervisorEffect::Finish]);
+        assert_eq!((child.reason(), child.status()), (Reason::Exited, Some(ExitStatus::Exit(0))));
     }
 
     #[test]
@@ -484,16 +427,9 @@ mod tests {
                 for effect in child.handle(event, now) {
                     finished += usize::from(effect == SupervisorEffect::Finish);
                 }
-                assert!(
-                    reason == Reason::Exited || reason == child.reason(),
-                    "sequence {code}"
-                );
+                assert!(reason == Reason::Exited || reason == child.reason(), "sequence {code}");
                 reason = child.reason();
-                assert_eq!(
-                    finished == 1,
-                    child.next_deadline().is_none(),
-                    "sequence {code}"
-                );
+                assert_eq!(finished == 1, child.next_deadline().is_none(), "sequence {code}");
             }
             assert!(finished <= 1, "sequence {code}");
         }

@@ -31,9 +31,7 @@ use super::tree::{self, Killed, Snapshot, Stat};
 static CHILDREN: Mutex<BTreeMap<u32, String>> = Mutex::new(BTreeMap::new());
 
 fn children() -> MutexGuard<'static, BTreeMap<u32, String>> {
-    CHILDREN
-        .lock()
-        .expect("nothing panics while it holds the list of children")
+    CHILDREN.lock().expect("nothing panics while it holds the list of children")
 }
 
 /// A running child with everything below it; gone when dropped.
@@ -90,13 +88,11 @@ impl Owned {
     pub fn status(&self) -> std::io::Result<Option<ExitStatus>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let status = waitid(WaitId::Pid(self.pid), options)?;
-        Ok(status.and_then(
-            |status| match (status.exit_status(), status.terminating_signal()) {
-                (Some(code), _) => Some(ExitStatus::Exit(code)),
-                (None, Some(signal)) => Some(ExitStatus::Signal(signal)),
-                (None, None) => None,
-            },
-        ))
+        Ok(status.and_then(|status| match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Some(ExitStatus::Exit(code)),
+            (None, Some(signal)) => Some(ExitStatus::Signal(signal)),
+            (None, None) => None,
+        }))
     }
 
     /// Asks its process group to end.
@@ -127,10 +123,7 @@ impl Owned {
             let mut children = children();
             let _ = self.child.wait();
             children.remove(&pid);
-            return Killed {
-                count: 0,
-                survivors: 0,
-            };
+            return Killed { count: 0, survivors: 0 };
         }
         self.kill_all();
         let swept = tree::sweep(&mut self.seen, members(pid, &self.marker, self.since));
@@ -167,11 +160,7 @@ fn members<'a>(
     move |all| {
         let mut others = children().clone();
         others.remove(&child);
-        let here = ProcessScope {
-            me: std::process::id(),
-            group: own_group(),
-            others,
-        };
+        let here = ProcessScope { me: std::process::id(), group: own_group(), others };
         let seeds = all.values().filter(|stat| {
             stat.pid == child
                 || stat.group == child
@@ -207,10 +196,7 @@ impl ProcessScope {
         let Some(found) = found else {
             return ProcessOwnership::Unknown;
         };
-        let others = self
-            .others
-            .values()
-            .filter(|other| tree::belongs(&found, other));
+        let others = self.others.values().filter(|other| tree::belongs(&found, other));
         match (tree::belongs(&found, ours), others.map(String::len).max()) {
             (true, None) => ProcessOwnership::Ours,
             (true, Some(closest)) if closest < ours.len() => ProcessOwnership::Ours,
@@ -232,11 +218,8 @@ impl ProcessScope {
 }
 
 fn reap_adopted(children: &BTreeMap<u32, String>) {
-    let here = ProcessScope {
-        me: std::process::id(),
-        group: own_group(),
-        others: children.clone(),
-    };
+    let here =
+        ProcessScope { me: std::process::id(), group: own_group(), others: children.clone() };
     for stat in tree::snapshot().values() {
         if stat.is_dead() && here.is_adopted(stat) {
             let pid = i32::try_from(stat.pid).ok().and_then(Pid::from_raw);
@@ -260,44 +243,21 @@ mod tests {
 
     #[test]
     fn only_orphans_are_adopted() {
-        let here = ProcessScope {
-            me: 10,
-            group: 10,
-            others: [(20, "other".to_owned())].into(),
-        };
-        let stat = |pid, parent, group| Stat {
-            pid,
-            state: b'S',
-            parent,
-            group,
-            start: 5,
-        };
+        let here = ProcessScope { me: 10, group: 10, others: [(20, "other".to_owned())].into() };
+        let stat = |pid, parent, group| Stat { pid, state: b'S', parent, group, start: 5 };
         assert!(here.is_adopted(&stat(30, 10, 30)));
         assert!(!here.is_adopted(&stat(20, 10, 20)), "another run's child");
         assert!(!here.is_adopted(&stat(31, 10, 10)), "a plain child of ours");
         assert!(!here.is_adopted(&stat(32, 11, 32)), "somebody else's child");
-        assert!(
-            !here.adopted_since(&stat(30, 10, 30), 5),
-            "another run is still there"
-        );
-        let alone = ProcessScope {
-            others: BTreeMap::new(),
-            ..here
-        };
+        assert!(!here.adopted_since(&stat(30, 10, 30), 5), "another run is still there");
+        let alone = ProcessScope { others: BTreeMap::new(), ..here };
         assert!(alone.adopted_since(&stat(30, 10, 30), 5));
-        assert!(
-            !alone.adopted_since(&stat(30, 10, 30), 6),
-            "older than the child"
-        );
+        assert!(!alone.adopted_since(&stat(30, 10, 30), 6), "older than the child");
     }
     #[test]
     fn a_marker_belongs_to_the_closest_child() {
         let others = [(20, "run/2".to_owned()), (21, "run".to_owned())].into();
-        let here = ProcessScope {
-            me: 10,
-            group: 10,
-            others,
-        };
+        let here = ProcessScope { me: 10, group: 10, others };
         let whose = |found: &str, ours| here.whose(Some(found.as_bytes().to_vec()), ours);
         assert_eq!(whose("run/1", "run/1"), ProcessOwnership::Ours);
         assert_eq!(whose("run/1/x", "run/1"), ProcessOwnership::Ours);

@@ -63,10 +63,7 @@ pub fn kill_marked(marker: &str) -> Killed {
         return Killed::default();
     }
     sweep(&mut BTreeSet::new(), |all| {
-        let seeds = all
-            .values()
-            .filter(|stat| carries(stat.pid, marker))
-            .map(|stat| stat.pid);
+        let seeds = all.values().filter(|stat| carries(stat.pid, marker)).map(|stat| stat.pid);
         with_descendants(all, seeds.collect())
     })
 }
@@ -80,9 +77,7 @@ pub(crate) fn is_there(pid: u32) -> bool {
 pub(crate) fn descendants_alive() -> Vec<u32> {
     let all = snapshot();
     let alive = descendants(&all).into_iter();
-    alive
-        .filter(|pid| all.get(pid).is_some_and(|stat| !stat.is_dead()))
-        .collect()
+    alive.filter(|pid| all.get(pid).is_some_and(|stat| !stat.is_dead())).collect()
 }
 
 /// Kills everything below this process, which must be a subreaper, until nothing is alive.
@@ -94,9 +89,7 @@ pub(crate) fn kill_descendants() -> Killed {
 pub(crate) fn others_alive() -> usize {
     let me = std::process::id();
     let all = snapshot();
-    all.values()
-        .filter(|stat| stat.pid != me && !stat.is_dead())
-        .count()
+    all.values().filter(|stat| stat.pid != me && !stat.is_dead()).count()
 }
 
 /// Waits until these processes have ended, within a limit.
@@ -172,20 +165,15 @@ pub(super) fn marker_of(pid: u32) -> Option<Vec<u8>> {
         std::thread::yield_now();
     }
     let mut entries = environ.split(|byte| *byte == 0);
-    let value = entries.find_map(|entry| {
-        entry
-            .strip_prefix(MARKER_VARIABLE.as_bytes())?
-            .strip_prefix(b"=")
-    })?;
+    let value = entries
+        .find_map(|entry| entry.strip_prefix(MARKER_VARIABLE.as_bytes())?.strip_prefix(b"="))?;
     Some(value.to_owned())
 }
 
 fn environ(pid: u32) -> Option<Vec<u8>> {
     let file = open_host(format!("/proc/{pid}/environ")).ok()?;
     let mut environ = Vec::new();
-    file.take(LARGEST_ENVIRONMENT)
-        .read_to_end(&mut environ)
-        .ok()?;
+    file.take(LARGEST_ENVIRONMENT).read_to_end(&mut environ).ok()?;
     Some(environ)
 }
 
@@ -239,17 +227,11 @@ pub(super) fn sweep(
         let round = kill_round(seen, &members);
         count += round.fresh;
         if round.alive == 0 {
-            return Killed {
-                count,
-                survivors: 0,
-            };
+            return Killed { count, survivors: 0 };
         }
         wait_for_all(&round.dying, end.saturating_sub(boot_time()));
         if boot_time() >= end {
-            return Killed {
-                count,
-                survivors: round.alive,
-            };
+            return Killed { count, survivors: round.alive };
         }
     }
 }
@@ -270,11 +252,7 @@ pub(super) fn kill_round(
     members: impl Fn(&Snapshot) -> BTreeSet<u32>,
 ) -> Round {
     let all = snapshot();
-    let mut round = Round {
-        alive: 0,
-        fresh: 0,
-        dying: Vec::new(),
-    };
+    let mut round = Round { alive: 0, fresh: 0, dying: Vec::new() };
     for pid in members(&all) {
         let Some(stat) = all.get(&pid).filter(|stat| !stat.is_dead()) else {
             continue;
@@ -322,26 +300,14 @@ fn ourselves_and_ancestors(all: &Snapshot) -> BTreeSet<u32> {
 fn parse(line: &[u8]) -> Option<Stat> {
     let open = line.iter().position(|byte| *byte == b'(')?;
     let close = line.iter().rposition(|byte| *byte == b')')?;
-    let pid = std::str::from_utf8(line.get(..open)?)
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
-    let mut fields = std::str::from_utf8(line.get(close + 1..)?)
-        .ok()?
-        .split_ascii_whitespace();
+    let pid = std::str::from_utf8(line.get(..open)?).ok()?.trim().parse().ok()?;
+    let mut fields = std::str::from_utf8(line.get(close + 1..)?).ok()?.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
     // Field 22 of proc_pid_stat(5); the group is field 5.
     let start = fields.nth(16)?.parse().ok()?;
-    Some(Stat {
-        pid,
-        state,
-        parent,
-        group,
-        start,
-    })
+    Some(Stat { pid, state, parent, group, start })
 }
 
 #[cfg(test)]
@@ -355,13 +321,7 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_anything() {
-        let expected = Stat {
-            pid: 42,
-            state: b'S',
-            parent: 7,
-            group: 8,
-            start: 123_456,
-        };
+        let expected = Stat { pid: 42, state: b'S', parent: 7, group: 8, start: 123_456 };
         for comm in ["sh", "a) R 1 1 1 (b", ")))", "", "x\n1 (y"] {
             assert_eq!(parse(line(comm).as_bytes()), Some(expected), "{comm:?}");
         }
@@ -409,9 +369,7 @@ mod tests {
         for number in 0..300 {
             let marker = format!("test-first-moment-{}-{number}", std::process::id());
             let mut child = std::process::Command::new("/bin/sh");
-            child
-                .args(["-c", "read line"])
-                .env(MARKER_VARIABLE, &marker);
+            child.args(["-c", "read line"]).env(MARKER_VARIABLE, &marker);
             let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
             becomes_its_program(child.id());
             let found = marker_of(child.id());
@@ -425,34 +383,12 @@ mod tests {
     fn descendants_are_found_in_any_order_and_loops_end() {
         // Beyond the largest number that Linux gives out, so that none of them is us.
         const A: u32 = 5_000_000;
-        let entry = |pid, parent| {
-            (
-                pid,
-                Stat {
-                    pid,
-                    state: b'S',
-                    parent,
-                    group: 1,
-                    start: 0,
-                },
-            )
-        };
-        let all: Snapshot = [
-            entry(A + 9, A + 5),
-            entry(A + 5, A + 7),
-            entry(A + 7, 1),
-            entry(A + 8, A + 8),
-        ]
-        .into();
-        assert_eq!(
-            with_descendants(&all, [A + 7].into()),
-            [A + 5, A + 7, A + 9].into()
-        );
+        let entry = |pid, parent| (pid, Stat { pid, state: b'S', parent, group: 1, start: 0 });
+        let all: Snapshot =
+            [entry(A + 9, A + 5), entry(A + 5, A + 7), entry(A + 7, 1), entry(A + 8, A + 8)].into();
+        assert_eq!(with_descendants(&all, [A + 7].into()), [A + 5, A + 7, A + 9].into());
         assert_eq!(with_descendants(&all, [A + 8].into()), [A + 8].into());
-        assert_eq!(
-            with_descendants(&all, [std::process::id()].into()),
-            BTreeSet::new()
-        );
+        assert_eq!(with_descendants(&all, [std::process::id()].into()), BTreeSet::new());
         assert_eq!(with_descendants(&all, BTreeSet::new()), BTreeSet::new());
     }
 

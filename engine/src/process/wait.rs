@@ -26,10 +26,7 @@ pub(super) struct Alarm {
 impl Alarm {
     pub(super) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        Ok(Self {
-            timer: timerfd_create(TimerfdClockId::Boottime, flags)?,
-            set: None,
-        })
+        Ok(Self { timer: timerfd_create(TimerfdClockId::Boottime, flags)?, set: None })
     }
 
     /// Sets the alarm to ring at `at` on the boot-time clock; `None` never. A time in the past
@@ -40,10 +37,7 @@ impl Alarm {
         }
         // A zero value would disarm the timer.
         let value = at.map_or(Duration::ZERO, |at| at.max(Duration::from_nanos(1)));
-        let once = Itimerspec {
-            it_interval: timespec(Duration::ZERO),
-            it_value: timespec(value),
-        };
+        let once = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(value) };
         timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
         self.set = at;
         Ok(())

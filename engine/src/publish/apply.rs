@@ -67,35 +67,22 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         if trusting || self.faults.has(InjectedFault::TargetDirUnsynced) {
             return Ok(());
         }
-        let folders: BTreeSet<_> = self
-            .manifest
-            .entries
-            .iter()
-            .map(|entry| entry.target.parent())
-            .collect();
-        folders
-            .into_iter()
-            .try_for_each(|folder| self.sync_folder(folder))
+        let folders: BTreeSet<_> =
+            self.manifest.entries.iter().map(|entry| entry.target.parent()).collect();
+        folders.into_iter().try_for_each(|folder| self.sync_folder(folder))
     }
 
     /// Creates the folders durably. A folder has to last before something moves into it, or that
     /// file would be lost with it.
     fn make_folders(&self) -> Result<(), FsError> {
-        let puts = self
-            .manifest
-            .entries
-            .iter()
-            .filter(|entry| entry.after.is_some());
+        let puts = self.manifest.entries.iter().filter(|entry| entry.after.is_some());
         let mut done = BTreeSet::new();
         for entry in puts {
             if !done.insert(entry.target.parent()) {
                 continue;
             }
             if self.faults.has(InjectedFault::NewParentUnsynced) {
-                entry
-                    .target
-                    .ancestors()
-                    .try_for_each(|dir| self.fs.create_dir(&dir))?;
+                entry.target.ancestors().try_for_each(|dir| self.fs.create_dir(&dir))?;
             } else {
                 make_parents(self.fs, &entry.target)?;
             }
@@ -287,8 +274,5 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
 }
 
 fn conflict<T>(target: &RelPath, found: PathState) -> Result<T, PublishError> {
-    Err(PublishError::Conflict(Conflict {
-        target: target.clone(),
-        found,
-    }))
+    Err(PublishError::Conflict(Conflict { target: target.clone(), found }))
 }

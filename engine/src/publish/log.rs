@@ -101,21 +101,14 @@ pub struct MemoryLog {
 impl MemoryLog {
     /// Creates a log whose job is at `fence`.
     pub fn new(fence: Fence) -> Self {
-        Self {
-            fence,
-            records: BTreeMap::new(),
-        }
+        Self { fence, records: BTreeMap::new() }
     }
 
     fn guard(&self, run: &RunId, held: Fence) -> Result<(), LogError> {
         if held == self.fence {
             return Ok(());
         }
-        Err(LogError::StaleFence {
-            run: run.clone(),
-            held,
-            current: self.fence,
-        })
+        Err(LogError::StaleFence { run: run.clone(), held, current: self.fence })
     }
 }
 
@@ -134,22 +127,15 @@ impl PublishLog for MemoryLog {
         if self.records.contains_key(run) {
             return Err(LogError::ManifestExists { run: run.clone() });
         }
-        self.records.insert(
-            run.clone(),
-            RecordedManifest {
-                manifest: manifest.clone(),
-                settled: false,
-            },
-        );
+        self.records
+            .insert(run.clone(), RecordedManifest { manifest: manifest.clone(), settled: false });
         Ok(())
     }
 
     fn commit_outcome(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
         self.guard(run, fence)?;
-        let record = self
-            .records
-            .get_mut(run)
-            .ok_or_else(|| LogError::NoManifest { run: run.clone() })?;
+        let record =
+            self.records.get_mut(run).ok_or_else(|| LogError::NoManifest { run: run.clone() })?;
         if record.settled {
             return Err(LogError::Settled { run: run.clone() });
         }

@@ -29,22 +29,12 @@ pub struct ManifestEntry {
 impl ManifestEntry {
     /// Creates an entry that puts new content at `target`, in place of `before` or of nothing.
     pub fn put(target: RelPath, staged: RelPath, before: Option<Digest>, after: Digest) -> Self {
-        Self {
-            target,
-            staged: Some(staged),
-            before,
-            after: Some(after),
-        }
+        Self { target, staged: Some(staged), before, after: Some(after) }
     }
 
     /// Creates an entry that removes `target`, which holds `before`.
     pub fn remove(target: RelPath, before: Digest) -> Self {
-        Self {
-            target,
-            staged: None,
-            before: Some(before),
-            after: None,
-        }
+        Self { target, staged: None, before: Some(before), after: None }
     }
 }
 
@@ -84,12 +74,7 @@ impl Manifest {
         // be compared with each other.
         let (mut targets, mut above) = (HashSet::new(), HashSet::new());
         for (index, entry) in self.entries.iter().enumerate() {
-            let refuse = |why| {
-                Err(BadManifest {
-                    target: entry.target.clone(),
-                    why,
-                })
-            };
+            let refuse = |why| Err(BadManifest { target: entry.target.clone(), why });
             if entry.before == entry.after {
                 return refuse("changes nothing");
             }
@@ -121,17 +106,13 @@ impl Manifest {
 
     /// Returns the path where a removed target waits until the outcome is committed.
     pub fn removed_name(&self, index: usize) -> RelPath {
-        self.staging
-            .join(&format!("removed-{index}"))
-            .expect("a word and a number are a name")
+        self.staging.join(&format!("removed-{index}")).expect("a word and a number are a name")
     }
 }
 
 /// Returns `<staging>/<index>`.
 pub(super) fn staged_name(staging: &RelPath, index: usize) -> RelPath {
-    staging
-        .join(&index.to_string())
-        .expect("a number is a name")
+    staging.join(&index.to_string()).expect("a number is a name")
 }
 
 #[cfg(test)]
@@ -158,18 +139,10 @@ mod tests {
     fn contradictions_are_refused() {
         let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
         let put = |target, index| {
-            ManifestEntry::put(
-                path(target),
-                path(&format!("d/.staging/r/{index}")),
-                None,
-                a,
-            )
+            ManifestEntry::put(path(target), path(&format!("d/.staging/r/{index}")), None, a)
         };
-        let good = manifest(vec![
-            put("d/x", 0),
-            put("d/y/z", 1),
-            ManifestEntry::remove(path("d/w"), b),
-        ]);
+        let good =
+            manifest(vec![put("d/x", 0), put("d/y/z", 1), ManifestEntry::remove(path("d/w"), b)]);
         assert_eq!(good.check(), Ok(()));
         let text = serde_json::to_string(&good).unwrap();
         assert_eq!(serde_json::from_str::<Manifest>(&text).unwrap(), good);
@@ -182,24 +155,9 @@ mod tests {
             vec![put("d/.staging/r/9", 0)],
             vec![put("d/.staging", 0)],
             vec![ManifestEntry::put(path("d/x"), path("elsewhere"), None, a)],
-            vec![ManifestEntry::put(
-                path("d/x"),
-                path("d/.staging/r/0"),
-                Some(a),
-                a,
-            )],
-            vec![ManifestEntry {
-                target: path("d/x"),
-                staged: None,
-                before: None,
-                after: Some(a),
-            }],
-            vec![ManifestEntry {
-                target: path("d/x"),
-                staged: None,
-                before: None,
-                after: None,
-            }],
+            vec![ManifestEntry::put(path("d/x"), path("d/.staging/r/0"), Some(a), a)],
+            vec![ManifestEntry { target: path("d/x"), staged: None, before: None, after: Some(a) }],
+            vec![ManifestEntry { target: path("d/x"), staged: None, before: None, after: None }],
         ];
         for entries in bad {
             let bad = manifest(entries);

@@ -88,12 +88,7 @@ impl<'a, F: MarkerFs> MarkerLog<'a, F> {
     /// Creates a log that writes the marker `path`, with the content of `draft` besides state and
     /// manifest.
     pub fn new(fs: &'a F, path: RelPath, draft: Marker, guard: &'a CommitGuard<'a>) -> Self {
-        Self {
-            fs,
-            path,
-            draft,
-            guard,
-        }
+        Self { fs, path, draft, guard }
     }
 
     fn write(&self, marker: &Marker) -> Result<(), LogError> {
@@ -118,13 +113,9 @@ impl<F: MarkerFs> PublishLog for MarkerLog<'_, F> {
         let Some(marker) = inspect(self.fs, &self.path).map_err(store)? else {
             return Ok(None);
         };
-        Ok(marker
-            .manifest
-            .filter(|manifest| manifest.run == *run)
-            .map(|manifest| RecordedManifest {
-                manifest,
-                settled: marker.state == MarkerState::Done,
-            }))
+        Ok(marker.manifest.filter(|manifest| manifest.run == *run).map(|manifest| {
+            RecordedManifest { manifest, settled: marker.state == MarkerState::Done }
+        }))
     }
 
     fn commit_manifest(
@@ -155,11 +146,7 @@ impl<F: MarkerFs> PublishLog for MarkerLog<'_, F> {
             return Err(LogError::Settled { run: run.clone() });
         }
         (self.guard)(run, fence)?;
-        self.write(&Marker {
-            state: MarkerState::Done,
-            manifest: None,
-            ..marker
-        })
+        self.write(&Marker { state: MarkerState::Done, manifest: None, ..marker })
     }
 }
 
@@ -181,9 +168,7 @@ pub enum MarkerOutcome {
 pub fn list(fs: &impl MarkerFs, folder: &RelPath) -> Result<Vec<RelPath>, FsError> {
     let mut found: Vec<(u64, RelPath)> = Vec::new();
     for name in fs.list(folder)?.unwrap_or_default() {
-        let number = name
-            .strip_prefix(PREFIX)
-            .and_then(|rest| rest.parse::<u64>().ok());
+        let number = name.strip_prefix(PREFIX).and_then(|rest| rest.parse::<u64>().ok());
         if let (Some(number), Ok(path)) = (number, folder.join(&name)) {
             found.push((number, path));
         }

@@ -154,12 +154,7 @@ pub fn place_with<F: Faults>(
     log: &mut impl PublishLog,
     manifest: &Manifest,
 ) -> Result<Published, PublishError> {
-    let Manifest {
-        run,
-        fence,
-        staging,
-        ..
-    } = manifest;
+    let Manifest { run, fence, staging, .. } = manifest;
     manifest.check()?;
     let recorded =
         check_all(fs, manifest).and_then(|()| Ok(log.commit_manifest(run, *fence, manifest)?));
@@ -172,19 +167,11 @@ pub fn place_with<F: Faults>(
     }
     if faults.has(InjectedFault::ManifestBeforeStaging) {
         for entry in &manifest.entries {
-            entry
-                .staged
-                .as_ref()
-                .map_or(Ok(()), |staged| fs.sync_file(staged))?;
+            entry.staged.as_ref().map_or(Ok(()), |staged| fs.sync_file(staged))?;
         }
         fs.sync_dir(Some(staging))?;
     }
-    let carrier = Publisher {
-        faults,
-        fs,
-        manifest,
-        recovering: false,
-    };
+    let carrier = Publisher { faults, fs, manifest, recovering: false };
     if faults.has(InjectedFault::OutcomeBeforeRenames) {
         log.commit_outcome(run, *fence)?;
         carrier.carry_out()?;
@@ -200,10 +187,7 @@ pub fn place_with<F: Faults>(
         }
     }
     let leftover = clean(fs, staging).err();
-    Ok(Published {
-        entries: manifest.entries.len(),
-        leftover,
-    })
+    Ok(Published { entries: manifest.entries.len(), leftover })
 }
 
 #[doc(hidden)]
@@ -227,12 +211,7 @@ pub fn recover_with<F: Faults>(
         clean(fs, &manifest.staging)?;
         return Ok(Recovery::Cleaned);
     }
-    let carrier = Publisher {
-        faults,
-        fs,
-        manifest: &manifest,
-        recovering: true,
-    };
+    let carrier = Publisher { faults, fs, manifest: &manifest, recovering: true };
     if let Err(error) = carrier.carry_out() {
         let conflict = matches!(error, PublishError::Conflict(_));
         if conflict && faults.has(InjectedFault::ConflictDropsStaging) {
@@ -240,11 +219,8 @@ pub fn recover_with<F: Faults>(
         }
         return Err(error);
     }
-    let held = if faults.has(InjectedFault::RecoveryUsesDeadFence) {
-        manifest.fence
-    } else {
-        fence
-    };
+    let held =
+        if faults.has(InjectedFault::RecoveryUsesDeadFence) { manifest.fence } else { fence };
     match log.commit_outcome(run, held) {
         Err(LogError::StaleFence { current, .. })
             if faults.has(InjectedFault::RecoveryIgnoresFence) =>
@@ -282,11 +258,7 @@ fn check_all(fs: &impl PublishFs, manifest: &Manifest) -> Result<(), PublishErro
         let found = fs.inspect(staged)?;
         if !found.is(entry.after) {
             let (target, staged) = (entry.target.clone(), staged.clone());
-            return Err(PublishError::Staged {
-                target,
-                staged,
-                found,
-            });
+            return Err(PublishError::Staged { target, staged, found });
         }
     }
     Ok(())

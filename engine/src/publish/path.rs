@@ -36,12 +36,7 @@ impl RelPath {
     /// When it is empty, absolute, too long, or has a component that is empty, `.` or `..`, or
     /// holds a control character.
     pub fn new(text: &str) -> Result<Self, BadPath> {
-        let refuse = |why| {
-            Err(BadPath {
-                path: text.to_owned(),
-                why,
-            })
-        };
+        let refuse = |why| Err(BadPath { path: text.to_owned(), why });
         if text.is_empty() {
             return refuse("it is empty");
         }
@@ -82,16 +77,12 @@ impl RelPath {
 
     /// Returns the folder that holds the path; `None` is the root itself.
     pub fn parent(&self) -> Option<Self> {
-        self.0
-            .rsplit_once('/')
-            .map(|(folder, _)| Self(folder.to_owned()))
+        self.0.rsplit_once('/').map(|(folder, _)| Self(folder.to_owned()))
     }
 
     /// Returns the folders above the path, the outermost first, without the root.
     pub fn ancestors(&self) -> impl Iterator<Item = Self> + '_ {
-        self.0
-            .match_indices('/')
-            .map(|(at, _)| Self(self.0[..at].to_owned()))
+        self.0.match_indices('/').map(|(at, _)| Self(self.0[..at].to_owned()))
     }
 
     /// Returns the path of one name beneath this one.
@@ -100,10 +91,7 @@ impl RelPath {
     /// Returns an error if `name` is not one good component.
     pub fn join(&self, name: &str) -> Result<Self, BadPath> {
         if name.contains('/') {
-            return Err(BadPath {
-                path: name.to_owned(),
-                why: "it is more than one name",
-            });
+            return Err(BadPath { path: name.to_owned(), why: "it is more than one name" });
         }
         Self::new(&format!("{}/{name}", self.0))
     }

@@ -59,10 +59,7 @@ impl Regular {
         use std::os::unix::fs::MetadataExt as _;
         let data = self.file.metadata()?;
         let modified = data.mtime().saturating_mul(1_000_000_000);
-        Ok(FileLook {
-            mode: self.mode,
-            modified: modified.saturating_add(data.mtime_nsec()),
-        })
+        Ok(FileLook { mode: self.mode, modified: modified.saturating_add(data.mtime_nsec()) })
     }
 }
 
@@ -93,13 +90,7 @@ impl RealFs {
         const ACT: &str = "open the folder";
         let walk = |flags: OFlags| {
             let flags = flags | OFlags::NOFOLLOW;
-            walk_to(
-                &self.root,
-                Path::new(path.as_str()),
-                flags,
-                Mode::empty(),
-                WALK,
-            )
+            walk_to(&self.root, Path::new(path.as_str()), flags, Mode::empty(), WALK)
         };
         let handle = match walk(OFlags::PATH) {
             Ok(handle) => handle,
@@ -180,18 +171,12 @@ impl RealFs {
         let Some(regular) = self.regular(path)? else {
             return Err(fail(ACT, path)(Errno::NOENT));
         };
-        let kept = Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        };
+        let kept = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         let modified = Timespec {
             tv_sec: nanos.div_euclid(1_000_000_000),
             tv_nsec: nanos.rem_euclid(1_000_000_000),
         };
-        let times = Timestamps {
-            last_access: kept,
-            last_modification: modified,
-        };
+        let times = Timestamps { last_access: kept, last_modification: modified };
         futimens(&regular.file, &times)
             .and_then(|()| rustix::fs::fsync(&regular.file))
             .map_err(fail(ACT, path))
@@ -230,12 +215,11 @@ impl RealFs {
         flags: OFlags,
     ) -> Result<OwnedFd, FsError> {
         let path = dir.map_or(".", RelPath::as_str);
-        self.openat2(path, flags | OFlags::DIRECTORY, Mode::empty())
-            .map_err(|errno| FsError {
-                act,
-                path: path.to_owned(),
-                trouble: trouble(errno),
-            })
+        self.openat2(path, flags | OFlags::DIRECTORY, Mode::empty()).map_err(|errno| FsError {
+            act,
+            path: path.to_owned(),
+            trouble: trouble(errno),
+        })
     }
 
     /// Opens the folder that holds `path`.
@@ -275,18 +259,14 @@ impl PublishFs for RealFs {
         match self.regular(path) {
             Ok(None) => Ok(PathState::Absent),
             Ok(Some(mut regular)) => {
-                let (digest, _) =
-                    Digest::of_reader(&mut regular.file).map_err(|error| FsError {
-                        act: "read",
-                        path: path.to_string(),
-                        trouble: error.into(),
-                    })?;
+                let (digest, _) = Digest::of_reader(&mut regular.file).map_err(|error| {
+                    FsError { act: "read", path: path.to_string(), trouble: error.into() }
+                })?;
                 Ok(PathState::Content(digest))
             }
-            Err(FsError {
-                trouble: FsFailure::NotAFile(what),
-                ..
-            }) => Ok(PathState::NotAFile(what)),
+            Err(FsError { trouble: FsFailure::NotAFile(what), .. }) => {
+                Ok(PathState::NotAFile(what))
+            }
             Err(error) => Err(error),
         }
     }
@@ -296,9 +276,7 @@ impl PublishFs for RealFs {
         const ACT: &str = "write";
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let private = Mode::RUSR | Mode::WUSR;
-        let handle = self
-            .openat2(path.as_str(), flags, private)
-            .map_err(fail(ACT, path))?;
+        let handle = self.openat2(path.as_str(), flags, private).map_err(fail(ACT, path))?;
         let mut file = File::from(handle);
         let written = file
             .write_all(bytes)
@@ -307,11 +285,7 @@ impl PublishFs for RealFs {
         written.map_err(|trouble| {
             // Half a file helps nobody; if even this fails, staging is discarded as a whole.
             let _ = self.remove_file(path);
-            FsError {
-                act: ACT,
-                path: path.to_string(),
-                trouble,
-            }
+            FsError { act: ACT, path: path.to_string(), trouble }
         })
     }
 
@@ -410,11 +384,7 @@ impl super::marker::MarkerFs for RealFs {
 }
 
 fn fail<'a>(act: &'static str, path: &'a RelPath) -> impl FnOnce(Errno) -> FsError + 'a {
-    move |errno| FsError {
-        act,
-        path: path.to_string(),
-        trouble: trouble(errno),
-    }
+    move |errno| FsError { act, path: path.to_string(), trouble: trouble(errno) }
 }
 
 fn trouble(errno: Errno) -> FsFailure {

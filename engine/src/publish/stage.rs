@@ -39,12 +39,7 @@ impl Draft {
 impl<F: Faults> Draft<F> {
     #[doc(hidden)]
     pub fn with(faults: F, staging: RelPath) -> Self {
-        Self {
-            staging,
-            entries: Vec::new(),
-            opened: false,
-            faults,
-        }
+        Self { staging, entries: Vec::new(), opened: false, faults }
     }
 
     /// Writes `bytes` to staging, for `target`, which holds `before`. Content that is there
@@ -71,8 +66,7 @@ impl<F: Faults> Draft<F> {
         if !later && !self.faults.has(InjectedFault::StagedFileUnsynced) {
             fs.sync_file(&staged)?;
         }
-        self.entries
-            .push(ManifestEntry::put(target, staged, before, after));
+        self.entries.push(ManifestEntry::put(target, staged, before, after));
         Ok(after)
     }
 
@@ -111,16 +105,8 @@ impl<F: Faults> Draft<F> {
         if self.opened && !later && !self.faults.has(InjectedFault::StagingDirUnsynced) {
             fs.sync_dir(Some(&self.staging))?;
         }
-        let Self {
-            staging, entries, ..
-        } = self;
-        Ok(Manifest {
-            run,
-            fence,
-            staging,
-            entries,
-            outcome,
-        })
+        let Self { staging, entries, .. } = self;
+        Ok(Manifest { run, fence, staging, entries, outcome })
     }
 
     fn open(&mut self, fs: &impl PublishFs) -> Result<(), FsError> {

@@ -26,11 +26,7 @@ impl Disk {
             fs::write(path, content).unwrap();
         }
         let fs = RealFs::open(folder.path()).unwrap();
-        Self {
-            folder,
-            fs,
-            log: MemoryLog::new(Fence(1)),
-        }
+        Self { folder, fs, log: MemoryLog::new(Fence(1)) }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -48,16 +44,12 @@ impl Disk {
             let before = self.text(name).map(|text| Digest::of(text.as_bytes()));
             match content {
                 Some(text) => {
-                    draft
-                        .put(&self.fs, rel(name), before, text.as_bytes(), 0o644)
-                        .unwrap();
+                    draft.put(&self.fs, rel(name), before, text.as_bytes(), 0o644).unwrap();
                 }
                 None => draft.remove(&self.fs, rel(name), before.unwrap()).unwrap(),
             }
         }
-        draft
-            .seal(&self.fs, run(), Fence(1), Outcome::Succeeded)
-            .unwrap()
+        draft.seal(&self.fs, run(), Fence(1), Outcome::Succeeded).unwrap()
     }
 
     fn recover(&mut self) -> Result<Recovery, PublishError> {
@@ -81,12 +73,8 @@ fn found(text: &str) -> PathState {
 #[test]
 fn puts_and_removals_end_as_the_manifest_says() {
     let mut disk = Disk::new(&[("d/old", "1"), ("d/gone", "g"), ("keep", "k")]);
-    let changes = [
-        ("d/old", Some("2")),
-        ("d/new", Some("n")),
-        ("e/f/deep", Some("x")),
-        ("d/gone", None),
-    ];
+    let changes =
+        [("d/old", Some("2")), ("d/new", Some("n")), ("e/f/deep", Some("x")), ("d/gone", None)];
     let manifest = disk.draft(&changes);
     assert_eq!(disk.text("d/old").as_deref(), Some("1"));
     let published = publish(&disk.fs, &mut disk.log, &manifest).unwrap();
@@ -121,19 +109,11 @@ fn a_run_without_a_manifest_leaves_nothing() {
 fn recovery_rolls_forward_with_the_new_fence_only() {
     let mut disk = Disk::new(&[("d/old", "1"), ("d/gone", "g")]);
     let manifest = disk.draft(&[("d/old", Some("2")), ("d/gone", None), ("d/new", Some("n"))]);
-    disk.log
-        .commit_manifest(&run(), Fence(1), &manifest)
-        .unwrap();
+    disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
     disk.log.fence = Fence(2);
     let stale = recover(&disk.fs, &mut disk.log, &run(), Fence(1), &rel(STAGING));
-    assert!(matches!(
-        stale,
-        Err(PublishError::Log(LogError::StaleFence { .. }))
-    ));
-    assert_eq!(
-        disk.recover().unwrap(),
-        Recovery::RolledForward(Outcome::Succeeded)
-    );
+    assert!(matches!(stale, Err(PublishError::Log(LogError::StaleFence { .. }))));
+    assert_eq!(disk.recover().unwrap(), Recovery::RolledForward(Outcome::Succeeded));
     assert_eq!(disk.recover().unwrap(), Recovery::Cleaned);
     assert_eq!(disk.text("d/old").as_deref(), Some("2"));
     assert_eq!(disk.text("d/new").as_deref(), Some("n"));
@@ -147,10 +127,7 @@ fn a_stale_run_places_nothing_and_leaves_no_staging() {
     let manifest = disk.draft(&[("d/old", Some("2"))]);
     disk.log.fence = Fence(2);
     let error = publish(&disk.fs, &mut disk.log, &manifest).unwrap_err();
-    assert!(
-        matches!(error, PublishError::Log(LogError::StaleFence { .. })),
-        "{error}"
-    );
+    assert!(matches!(error, PublishError::Log(LogError::StaleFence { .. })), "{error}");
     assert_eq!(disk.text("d/old").as_deref(), Some("1"));
     assert!(!disk.at(STAGING).exists());
 }
@@ -159,29 +136,16 @@ fn a_stale_run_places_nothing_and_leaves_no_staging() {
 fn a_conflict_stands_until_it_is_mended() {
     let mut disk = Disk::new(&[("d/a", "1"), ("d/b", "1")]);
     let manifest = disk.draft(&[("d/a", Some("2")), ("d/b", Some("2"))]);
-    disk.log
-        .commit_manifest(&run(), Fence(1), &manifest)
-        .unwrap();
+    disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
     fs::write(disk.at("d/b"), "theirs").unwrap();
     for _ in 0..3 {
-        let Err(PublishError::Conflict(conflict)) = disk.recover() else {
-            panic!("no conflict")
-        };
-        assert_eq!(
-            conflict,
-            Conflict {
-                target: rel("d/b"),
-                found: found("theirs")
-            }
-        );
+        let Err(PublishError::Conflict(conflict)) = disk.recover() else { panic!("no conflict") };
+        assert_eq!(conflict, Conflict { target: rel("d/b"), found: found("theirs") });
         assert_eq!(disk.text("d/b").as_deref(), Some("theirs"));
         assert!(disk.at(STAGING).exists());
     }
     fs::write(disk.at("d/b"), "1").unwrap();
-    assert_eq!(
-        disk.recover().unwrap(),
-        Recovery::RolledForward(Outcome::Succeeded)
-    );
+    assert_eq!(disk.recover().unwrap(), Recovery::RolledForward(Outcome::Succeeded));
     assert_eq!(disk.text("d/b").as_deref(), Some("2"));
 }
 
@@ -189,37 +153,21 @@ fn a_conflict_stands_until_it_is_mended() {
 fn what_an_exchange_displaced_goes_back() {
     let mut disk = Disk::new(&[("d/a", "1"), ("d/gone", "g")]);
     let manifest = disk.draft(&[("d/a", Some("2")), ("d/gone", None)]);
-    disk.log
-        .commit_manifest(&run(), Fence(1), &manifest)
-        .unwrap();
+    disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
     // The dead run looked, somebody wrote, the run exchanged, and died.
     fs::write(disk.at("d/a"), "theirs").unwrap();
-    disk.fs
-        .exchange(&manifest.staged_name(0), &rel("d/a"))
-        .unwrap();
+    disk.fs.exchange(&manifest.staged_name(0), &rel("d/a")).unwrap();
     assert_eq!(disk.text("d/a").as_deref(), Some("2"));
-    let Err(PublishError::Conflict(conflict)) = disk.recover() else {
-        panic!("no conflict")
-    };
+    let Err(PublishError::Conflict(conflict)) = disk.recover() else { panic!("no conflict") };
     assert_eq!(conflict.found, found("theirs"));
     assert_eq!(disk.text("d/a").as_deref(), Some("theirs"));
 
     // The same for a removal.
     fs::write(disk.at("d/a"), "1").unwrap();
     fs::write(disk.at("d/gone"), "theirs too").unwrap();
-    disk.fs
-        .rename_noreplace(&rel("d/gone"), &manifest.removed_name(1))
-        .unwrap();
-    let Err(PublishError::Conflict(conflict)) = disk.recover() else {
-        panic!("no conflict")
-    };
-    assert_eq!(
-        conflict,
-        Conflict {
-            target: rel("d/gone"),
-            found: found("theirs too")
-        }
-    );
+    disk.fs.rename_noreplace(&rel("d/gone"), &manifest.removed_name(1)).unwrap();
+    let Err(PublishError::Conflict(conflict)) = disk.recover() else { panic!("no conflict") };
+    assert_eq!(conflict, Conflict { target: rel("d/gone"), found: found("theirs too") });
     assert_eq!(disk.text("d/gone").as_deref(), Some("theirs too"));
     fs::write(disk.at("d/gone"), "g").unwrap();
     disk.recover().unwrap();
@@ -231,9 +179,7 @@ fn a_target_that_became_something_else_is_a_conflict() {
     type Make = fn(&Path);
     let replace: [(&str, Make); 3] = [
         ("a folder", |path| fs::create_dir(path).unwrap()),
-        ("a symbolic link", |path| {
-            symlink("/etc/passwd", path).unwrap()
-        }),
+        ("a symbolic link", |path| symlink("/etc/passwd", path).unwrap()),
         ("a FIFO", |path| {
             let mode = rustix::fs::Mode::RUSR;
             rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0)
@@ -243,31 +189,15 @@ fn a_target_that_became_something_else_is_a_conflict() {
     for (what, make) in replace {
         let mut disk = Disk::new(&[("d/a", "1")]);
         let manifest = disk.draft(&[("d/a", Some("2"))]);
-        disk.log
-            .commit_manifest(&run(), Fence(1), &manifest)
-            .unwrap();
+        disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
         fs::remove_file(disk.at("d/a")).unwrap();
         make(&disk.at("d/a"));
-        let Err(PublishError::Conflict(conflict)) = disk.recover() else {
-            panic!("{what}")
-        };
-        assert!(
-            matches!(conflict.found, PathState::NotAFile(_)),
-            "{what}: {conflict}"
-        );
+        let Err(PublishError::Conflict(conflict)) = disk.recover() else { panic!("{what}") };
+        assert!(matches!(conflict.found, PathState::NotAFile(_)), "{what}: {conflict}");
         // In the window, too: it is displaced and put back.
-        disk.fs
-            .exchange(&manifest.staged_name(0), &rel("d/a"))
-            .unwrap();
-        assert!(
-            matches!(disk.recover(), Err(PublishError::Conflict(_))),
-            "{what}"
-        );
-        assert_eq!(
-            disk.fs.inspect(&rel("d/a")).unwrap(),
-            conflict.found,
-            "{what}"
-        );
+        disk.fs.exchange(&manifest.staged_name(0), &rel("d/a")).unwrap();
+        assert!(matches!(disk.recover(), Err(PublishError::Conflict(_))), "{what}");
+        assert_eq!(disk.fs.inspect(&rel("d/a")).unwrap(), conflict.found, "{what}");
     }
 }
 
@@ -275,14 +205,9 @@ fn a_target_that_became_something_else_is_a_conflict() {
 fn a_removal_ends_although_its_folder_is_gone() {
     let mut disk = Disk::new(&[("d/a", "1"), ("e/f/gone", "g")]);
     let manifest = disk.draft(&[("e/f/gone", None)]);
-    disk.log
-        .commit_manifest(&run(), Fence(1), &manifest)
-        .unwrap();
+    disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
     fs::remove_dir_all(disk.at("e")).unwrap();
-    assert_eq!(
-        disk.recover().unwrap(),
-        Recovery::RolledForward(Outcome::Succeeded)
-    );
+    assert_eq!(disk.recover().unwrap(), Recovery::RolledForward(Outcome::Succeeded));
 }
 
 #[test]
@@ -290,13 +215,8 @@ fn errors_name_the_target_and_what_it_holds() {
     let mut disk = Disk::new(&[("d/a", "1")]);
     let manifest = disk.draft(&[("d/a", Some("2"))]);
     fs::remove_file(disk.at("d/a")).unwrap();
-    let error = publish(&disk.fs, &mut disk.log, &manifest)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.starts_with("nothing was published: d/a was changed"),
-        "{error}"
-    );
+    let error = publish(&disk.fs, &mut disk.log, &manifest).unwrap_err().to_string();
+    assert!(error.starts_with("nothing was published: d/a was changed"), "{error}");
     assert!(error.contains("it holds nothing"), "{error}");
     let error = disk.fs.sync_file(&rel("d/a")).unwrap_err().to_string();
     assert_eq!(error, "cannot sync d/a: it is not there");
@@ -306,16 +226,12 @@ fn errors_name_the_target_and_what_it_holds() {
 fn damaged_staging_is_never_placed() {
     let mut disk = Disk::new(&[("d/a", "1")]);
     let manifest = disk.draft(&[("d/a", Some("2")), ("d/b", Some("2"))]);
-    disk.log
-        .commit_manifest(&run(), Fence(1), &manifest)
-        .unwrap();
+    disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
     fs::write(disk.at(manifest.staged_name(1).as_str()), "").unwrap();
     for _ in 0..2 {
         let error = disk.recover().unwrap_err();
         assert!(
-            error
-                .to_string()
-                .contains("d/.staging/RUN/1, which was staged for d/b, is damaged"),
+            error.to_string().contains("d/.staging/RUN/1, which was staged for d/b, is damaged"),
             "{error}"
         );
         assert_eq!(disk.text("d/b"), None);
@@ -330,39 +246,19 @@ fn the_real_disk_keeps_the_traits_word() {
         let error = done.unwrap_err();
         assert!(wanted(&error.trouble), "{error}");
     };
-    is(fs.write_new(&rel("d/a"), b"x", 0o644), |why| {
-        matches!(why, FsFailure::Exists)
-    });
-    is(fs.rename_noreplace(&rel("d/a"), &rel("d/b")), |why| {
-        matches!(why, FsFailure::Exists)
-    });
-    is(fs.rename_noreplace(&rel("d/none"), &rel("d/c")), |why| {
-        matches!(why, FsFailure::Missing)
-    });
-    is(fs.exchange(&rel("d/a"), &rel("d/none")), |why| {
-        matches!(why, FsFailure::Missing)
-    });
-    is(fs.sync_file(&rel("d/none")), |why| {
-        matches!(why, FsFailure::Missing)
-    });
-    is(fs.sync_dir(Some(&rel("none"))), |why| {
-        matches!(why, FsFailure::Missing)
-    });
-    is(fs.create_dir(&rel("d/a")), |why| {
-        matches!(why, FsFailure::NotAFile(_))
-    });
+    is(fs.write_new(&rel("d/a"), b"x", 0o644), |why| matches!(why, FsFailure::Exists));
+    is(fs.rename_noreplace(&rel("d/a"), &rel("d/b")), |why| matches!(why, FsFailure::Exists));
+    is(fs.rename_noreplace(&rel("d/none"), &rel("d/c")), |why| matches!(why, FsFailure::Missing));
+    is(fs.exchange(&rel("d/a"), &rel("d/none")), |why| matches!(why, FsFailure::Missing));
+    is(fs.sync_file(&rel("d/none")), |why| matches!(why, FsFailure::Missing));
+    is(fs.sync_dir(Some(&rel("none"))), |why| matches!(why, FsFailure::Missing));
+    is(fs.create_dir(&rel("d/a")), |why| matches!(why, FsFailure::NotAFile(_)));
     fs.exchange(&rel("d/a"), &rel("d/b")).unwrap();
     assert_eq!(fs.inspect(&rel("d/a")).unwrap(), found("2"));
     fs.rename_replace(&rel("d/a"), &rel("d/b")).unwrap();
     assert_eq!(fs.inspect(&rel("d/b")).unwrap(), found("2"));
-    assert_eq!(
-        fs.inspect(&rel("d/a/below/nothing")).unwrap(),
-        PathState::Absent
-    );
-    assert!(matches!(
-        fs.inspect(&rel("d/b/below/a/file")).unwrap(),
-        PathState::NotAFile(_)
-    ));
+    assert_eq!(fs.inspect(&rel("d/a/below/nothing")).unwrap(), PathState::Absent);
+    assert!(matches!(fs.inspect(&rel("d/b/below/a/file")).unwrap(), PathState::NotAFile(_)));
     assert_eq!(fs.list(&rel("none")).unwrap(), None);
     assert_eq!(fs.list(&rel("d")).unwrap(), Some(vec!["b".to_owned()]));
     fs.create_dir(&rel("d")).unwrap();

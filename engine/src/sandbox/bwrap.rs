@@ -68,11 +68,7 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
     // Deeper paths are laid over higher ones; a protected path comes last at its own path.
     let mut mounts: BTreeMap<&Path, Mount> = BTreeMap::new();
     for place in &view.real.hide {
-        let hidden = if place.folder {
-            Mount::Empty
-        } else {
-            Mount::Null
-        };
+        let hidden = if place.folder { Mount::Empty } else { Mount::Null };
         mounts.insert(&place.path, hidden);
     }
     for place in &view.real.write {
@@ -147,12 +143,8 @@ mod tests {
 
     #[test]
     fn what_is_kept_lies_over_what_may_be_written() {
-        let place = |path: &str| ResolvedPath {
-            path: path.into(),
-            folder: true,
-            device: 0,
-            inode: 0,
-        };
+        let place =
+            |path: &str| ResolvedPath { path: path.into(), folder: true, device: 0, inode: 0 };
         let real = ResolvedSandbox {
             write: vec![place("/tree")],
             keep: vec![place("/tree/.git/hooks")],
@@ -165,15 +157,10 @@ mod tests {
             visible: &["/tmp/x/program".into(), "/usr/bin".into()],
             network: false,
         };
-        let line: Vec<String> = options(&view)
-            .into_iter()
-            .map(|word| word.into_string().unwrap())
-            .collect();
+        let line: Vec<String> =
+            options(&view).into_iter().map(|word| word.into_string().unwrap()).collect();
         let line = line.join(" ");
-        let at = |part: &str| {
-            line.find(part)
-                .unwrap_or_else(|| panic!("no {part} in {line}"))
-        };
+        let at = |part: &str| line.find(part).unwrap_or_else(|| panic!("no {part} in {line}"));
         let order = [
             "--ro-bind / /",
             "--bind /private /tmp",
@@ -184,10 +171,7 @@ mod tests {
             "--bind /tree/.git /tree/.git",
             "--ro-bind /tree/.git/hooks /tree/.git/hooks",
         ];
-        assert!(
-            order.windows(2).all(|pair| at(pair[0]) < at(pair[1])),
-            "{line}"
-        );
+        assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{line}");
         assert!(line.contains("--unshare-net") && !line.contains("/usr/bin /usr/bin"));
     }
 }

@@ -40,9 +40,7 @@ pub(crate) fn spawn(command: &mut Command, program: &Path, inert: &Inert) -> io:
     };
     std::thread::scope(|scope| {
         let thread = scope.spawn(start);
-        thread
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
     })
 }
 
@@ -53,11 +51,7 @@ fn restrict(program: &Path, inert: &Inert) -> Result<(), SandboxError> {
     if landlock::is_there() {
         landlock::restrict_to(&executables(program), &inert.write)?;
     }
-    syscalls::refuse(syscalls::SyscallRules {
-        network: false,
-        sockets: false,
-        processes: false,
-    })
+    syscalls::refuse(syscalls::SyscallRules { network: false, sockets: false, processes: false })
 }
 
 /// Returns the files that the kernel opens to start `program`; empty for a script, whose
@@ -87,10 +81,7 @@ fn loader(program: &Path) -> io::Result<Option<PathBuf>> {
     }
     let number = |at: usize, bytes: usize| -> io::Result<usize> {
         let field = head.get(at..at + bytes).ok_or_else(bad)?;
-        let number = field
-            .iter()
-            .rev()
-            .fold(0u64, |sum, byte| (sum << 8) | u64::from(*byte));
+        let number = field.iter().rev().fold(0u64, |sum, byte| (sum << 8) | u64::from(*byte));
         usize::try_from(number).map_err(|_| bad())
     };
     let (table, entry, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
@@ -123,10 +114,7 @@ mod tests {
         let child = spawn(&mut command, Path::new(program), inert).unwrap();
         let output = child.wait_with_output().unwrap();
         let text = [output.stdout, output.stderr].concat();
-        (
-            output.status.code(),
-            String::from_utf8_lossy(&text).into_owned(),
-        )
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
     }
 
     #[test]
@@ -136,10 +124,7 @@ mod tests {
         fs::write(&file, "content").unwrap();
         let file = file.to_str().unwrap();
         let nothing = Inert::default();
-        assert_eq!(
-            output("/bin/cat", &[file], &nothing),
-            (Some(0), "content".into())
-        );
+        assert_eq!(output("/bin/cat", &[file], &nothing), (Some(0), "content".into()));
         let (code, text) = output("/bin/sh", &["-c", "/bin/true"], &nothing);
         assert_ne!(code, Some(0), "another program started: {text}");
         let (code, text) = output("/bin/sh", &["-c", "exec /bin/cat /dev/null"], &nothing);
@@ -150,9 +135,7 @@ mod tests {
         let beside = folder.path().join("beside");
         let (code, _) = output("/usr/bin/touch", &[beside.to_str().unwrap()], &nothing);
         assert!(!landlock::is_there() || (code != Some(0) && !beside.exists()));
-        let write = Inert {
-            write: vec![folder.path().to_owned()],
-        };
+        let write = Inert { write: vec![folder.path().to_owned()] };
         let (code, text) = output("/usr/bin/touch", &[beside.to_str().unwrap()], &write);
         assert_eq!(code, Some(0), "{text}");
     }

@@ -26,21 +26,9 @@ use super::SandboxError;
 use super::resolve::ResolvedSandbox;
 
 /// Devices that every program needs and that keep nothing.
-const DEVICES: [&str; 5] = [
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-];
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 /// Also these where the child has a `/dev` of its own.
-const OWN_DEVICES: [&str; 5] = [
-    "/dev/shm",
-    "/dev/pts",
-    "/dev/ptmx",
-    "/dev/tty",
-    "/dev/mqueue",
-];
+const OWN_DEVICES: [&str; 5] = ["/dev/shm", "/dev/pts", "/dev/ptmx", "/dev/tty", "/dev/mqueue"];
 
 /// The restrictions to enforce.
 #[derive(Clone, Copy, Debug)]
@@ -59,15 +47,7 @@ pub fn is_there() -> bool {
 }
 
 fn known() -> Option<ABI> {
-    let all = [
-        ABI::V9,
-        ABI::V8,
-        ABI::V7,
-        ABI::V6,
-        ABI::V5,
-        ABI::V4,
-        ABI::V3,
-    ];
+    let all = [ABI::V9, ABI::V8, ABI::V7, ABI::V6, ABI::V5, ABI::V4, ABI::V3];
     all.into_iter().find(|abi| ruleset(*abi, true).is_ok())
 }
 
@@ -106,26 +86,19 @@ fn ruleset(abi: ABI, network: bool) -> Result<RulesetCreated, landlock::RulesetE
 /// [`SandboxError::Nothing`] below ABI 3, [`SandboxError::Kernel`] when it is not enforced in full.
 pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
     let kernel = |error: &dyn std::fmt::Display| SandboxError::Kernel(format!("landlock: {error}"));
-    let abi = known().ok_or_else(|| SandboxError::Nothing {
-        why: "no Landlock of ABI 3 or later".to_owned(),
-    })?;
+    let abi = known()
+        .ok_or_else(|| SandboxError::Nothing { why: "no Landlock of ABI 3 or later".to_owned() })?;
     let mut set = ruleset(abi, wanted.network).map_err(|error| kernel(&error))?;
     for (path, rights) in rules(wanted, abi) {
         // A path that vanished meanwhile needs no rule.
         let Ok(handle) = PathFd::new(&path) else {
             continue;
         };
-        let rights = if path.is_dir() {
-            rights
-        } else {
-            rights & AccessFs::from_file(abi)
-        };
+        let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(abi) };
         if rights.is_empty() {
             continue;
         }
-        set = set
-            .add_rule(PathBeneath::new(handle, rights))
-            .map_err(|error| kernel(&error))?;
+        set = set.add_rule(PathBeneath::new(handle, rights)).map_err(|error| kernel(&error))?;
     }
     let status = set.restrict_self().map_err(|error| kernel(&error))?;
     if status.ruleset != RulesetStatus::FullyEnforced || !status.no_new_privs {
@@ -145,9 +118,8 @@ pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
 /// [`SandboxError::Nothing`] below ABI 3, [`SandboxError::Kernel`] when it is not enforced in full.
 pub(super) fn restrict_to(executables: &[PathBuf], write: &[PathBuf]) -> Result<(), SandboxError> {
     let kernel = |error: &dyn std::fmt::Display| SandboxError::Kernel(format!("landlock: {error}"));
-    let abi = known().ok_or_else(|| SandboxError::Nothing {
-        why: "no Landlock of ABI 3 or later".to_owned(),
-    })?;
+    let abi = known()
+        .ok_or_else(|| SandboxError::Nothing { why: "no Landlock of ABI 3 or later".to_owned() })?;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let everywhere = match executables {
         [] => read | AccessFs::Execute,
@@ -155,10 +127,7 @@ pub(super) fn restrict_to(executables: &[PathBuf], write: &[PathBuf]) -> Result<
     };
     let changes = AccessFs::from_write(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let null = read | AccessFs::WriteFile;
-    let mut rules = vec![
-        (PathBuf::from("/"), everywhere),
-        (PathBuf::from("/dev/null"), null),
-    ];
+    let mut rules = vec![(PathBuf::from("/"), everywhere), (PathBuf::from("/dev/null"), null)];
     let run = AccessFs::ReadFile | AccessFs::Execute;
     rules.extend(executables.iter().map(|path| (path.clone(), run)));
     rules.extend(write.iter().map(|path| (path.clone(), changes | read)));
@@ -169,9 +138,7 @@ pub(super) fn restrict_to(executables: &[PathBuf], write: &[PathBuf]) -> Result<
             true => rights,
             false => rights & AccessFs::from_file(abi),
         };
-        set = set
-            .add_rule(PathBeneath::new(handle, rights))
-            .map_err(|error| kernel(&error))?;
+        set = set.add_rule(PathBeneath::new(handle, rights)).map_err(|error| kernel(&error))?;
     }
     let status = set.restrict_self().map_err(|error| kernel(&error))?;
     match status.ruleset {
@@ -197,11 +164,7 @@ fn rules(wanted: &LandlockRules<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessF
             rules.push((path, read));
         }
     }
-    let devices: &[&[&str]] = if wanted.held {
-        &[&DEVICES, &OWN_DEVICES]
-    } else {
-        &[&DEVICES]
-    };
+    let devices: &[&[&str]] = if wanted.held { &[&DEVICES, &OWN_DEVICES] } else { &[&DEVICES] };
     for device in devices.iter().copied().flatten() {
         rules.push((PathBuf::from(device), write | read));
     }
@@ -257,10 +220,8 @@ mod tests {
         std::os::unix::fs::symlink("/etc", root.join("a/link")).unwrap();
         let (keep, gone) = (root.join("a/b/keep"), root.join("a/b/gone"));
         let found = around(root, &[&keep, &gone]);
-        let names: Vec<_> = found
-            .iter()
-            .map(|path| path.strip_prefix(root).unwrap().to_str().unwrap())
-            .collect();
+        let names: Vec<_> =
+            found.iter().map(|path| path.strip_prefix(root).unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["a/b/free", "a/c", "d"]);
         assert_eq!(around(&keep, &[&keep]), BTreeSet::new());
     }

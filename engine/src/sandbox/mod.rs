@@ -99,11 +99,7 @@ pub struct ResourceLimits {
 
 impl Default for ResourceLimits {
     fn default() -> Self {
-        Self {
-            file_bytes: 1 << 30,
-            open_files: 4096,
-            processes: None,
-        }
+        Self { file_bytes: 1 << 30, open_files: 4096, processes: None }
     }
 }
 
@@ -302,26 +298,14 @@ mod tests {
             parts: parts.iter().map(|part| (*part).to_owned()).collect(),
             refused: None,
         };
-        assert_eq!(
-            level_of(Some(works), true),
-            full(&["bubblewrap", "landlock"])
-        );
+        assert_eq!(level_of(Some(works), true), full(&["bubblewrap", "landlock"]));
         assert_eq!(level_of(Some(works), false), full(&["bubblewrap"]));
-        let files_only = Available {
-            level: Some(SandboxLevel::FilesOnly),
-            ..full(&["landlock"])
-        };
+        let files_only = Available { level: Some(SandboxLevel::FilesOnly), ..full(&["landlock"]) };
         assert_eq!(level_of(None, true), files_only);
         let forbidden = level_of(Some(fails), true);
         assert!(forbidden.refused.is_some());
         let refused = None;
-        assert_eq!(
-            Available {
-                refused,
-                ..forbidden
-            },
-            files_only
-        );
+        assert_eq!(Available { refused, ..forbidden }, files_only);
         let nothing = level_of(Some(fails), false);
         assert_eq!((nothing.level, nothing.parts.len()), (None, 0));
         assert_eq!(level_of(None, false).level, None);

@@ -61,13 +61,11 @@ pub fn create(sandbox: &Sandbox) -> Result<(ResolvedSandbox, Placeholders), Sand
     held.folder = Some(folder.clone());
     let there = real.keep.iter().map(|place| &place.path);
     for path in there.filter(|path| entry(folder, path).exists()) {
-        held.join(folder, path)
-            .map_err(|error| cannot(path, &error))?;
+        held.join(folder, path).map_err(|error| cannot(path, &error))?;
     }
     for path in &real.missing {
         // Registered first: what dies in between leaves no more than an entry.
-        held.join(folder, path)
-            .map_err(|error| cannot(path, &error))?;
+        held.join(folder, path).map_err(|error| cannot(path, &error))?;
         put(path).map_err(|error| cannot(path, &error))?;
     }
     Ok((real, held))
@@ -141,11 +139,7 @@ fn end(folder: &Path, file: &File) {
 }
 
 fn put(path: &Path) -> io::Result<()> {
-    let done = if is_common(path) {
-        whole_file(path)
-    } else {
-        fs::create_dir(path)
-    };
+    let done = if is_common(path) { whole_file(path) } else { fs::create_dir(path) };
     match done {
         // Made by somebody else meanwhile: then it is there, and covered like the others.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -157,9 +151,7 @@ fn put(path: &Path) -> io::Result<()> {
 fn whole_file(path: &Path) -> io::Result<()> {
     let half = path.with_extension(format!("runner-{}", std::process::id()));
     let mut file = File::create_new(&half)?;
-    let done = file
-        .write_all(COMMON)
-        .and_then(|()| fs::hard_link(&half, path));
+    let done = file.write_all(COMMON).and_then(|()| fs::hard_link(&half, path));
     fs::remove_file(&half)?;
     done
 }
@@ -173,11 +165,7 @@ fn lock(folder: &Path) -> io::Result<File> {
 }
 
 fn entry(folder: &Path, path: &Path) -> PathBuf {
-    folder.join(
-        Digest::of(path.as_os_str().as_bytes())
-            .to_string()
-            .replace(':', "-"),
-    )
+    folder.join(Digest::of(path.as_os_str().as_bytes()).to_string().replace(':', "-"))
 }
 
 fn is_common(path: &Path) -> bool {
@@ -185,10 +173,7 @@ fn is_common(path: &Path) -> bool {
 }
 
 fn cannot(path: &Path, why: &dyn std::fmt::Display) -> SandboxError {
-    SandboxError::Path {
-        path: path.to_owned(),
-        why: format!("it cannot be protected: {why}"),
-    }
+    SandboxError::Path { path: path.to_owned(), why: format!("it cannot be protected: {why}") }
 }
 
 #[cfg(test)]

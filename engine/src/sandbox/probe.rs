@@ -37,9 +37,7 @@ pub fn probe(bwrap: &Path) -> Result<(), String> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .map_err(|error| format!("it cannot be started: {error}"))?;
+    let mut child = command.spawn().map_err(|error| format!("it cannot be started: {error}"))?;
     if !over_in_time(&child) {
         let _it_may_just_have_ended = child.kill();
         let _it_was_killed = child.wait();
@@ -77,10 +75,7 @@ fn stderr_text(child: &mut Child) -> String {
     if fcntl_setfl(&stderr, OFlags::NONBLOCK).is_ok() {
         let _as_much_as_is_there = stderr.take(WORDS).read_to_end(&mut said);
     }
-    String::from_utf8_lossy(&said)
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
+    String::from_utf8_lossy(&said).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -96,10 +91,7 @@ mod tests {
             let path = folder.path().join(name);
             // By another process: a file that this one has open for writing cannot be started.
             let made = Command::new("/bin/sh")
-                .args([
-                    "-c",
-                    r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod +x "$0""#,
-                ])
+                .args(["-c", r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod +x "$0""#])
                 .arg(&path)
                 .arg(text)
                 .status();
@@ -117,19 +109,13 @@ mod tests {
         let silent = probe(&fake("silent", "exit 3")).unwrap_err();
         assert!(silent.contains('3'), "{silent}");
         // The probe does not wait for a process that keeps its end of the pipe open.
-        let held = fake(
-            "held",
-            r#"mkfifo "$0.fifo"; (read x < "$0.fifo") & echo no >&2; exit 1"#,
-        );
+        let held = fake("held", r#"mkfifo "$0.fifo"; (read x < "$0.fifo") & echo no >&2; exit 1"#);
         assert_eq!(probe(&held).unwrap_err(), "no");
         fs::write(folder.path().join("held.fifo"), "end\n").unwrap();
         let none = probe(&folder.path().join("none")).unwrap_err();
         assert!(none.contains("cannot be started"), "{none}");
         // This fake starts the command that it is given, as the real bubblewrap does.
-        let works = fake(
-            "works",
-            r#"while [ "$1" != -- ]; do shift; done; shift; exec "$@""#,
-        );
+        let works = fake("works", r#"while [ "$1" != -- ]; do shift; done; shift; exec "$@""#);
         assert_eq!(probe(&works), Ok(()));
     }
 }

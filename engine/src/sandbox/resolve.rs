@@ -62,12 +62,8 @@ pub fn resolve(sandbox: &Sandbox) -> Result<ResolvedSandbox, SandboxError> {
         }
     }
     // A path outside every writable folder needs no protection.
-    real.keep
-        .retain(|place| within_any(&place.path, &real.write));
-    real.missing = missing
-        .into_iter()
-        .filter(|path| within_any(path, &real.write))
-        .collect();
+    real.keep.retain(|place| within_any(&place.path, &real.write));
+    real.missing = missing.into_iter().filter(|path| within_any(path, &real.write)).collect();
     for places in [&mut real.write, &mut real.keep, &mut real.hide] {
         places.sort();
         places.dedup();
@@ -85,13 +81,9 @@ pub fn within_any(path: &Path, places: &[ResolvedPath]) -> bool {
 
 /// Resolves the file or folder at `path`; returns `None` when nothing exists there.
 pub fn resolve_path(path: &Path) -> Result<Option<ResolvedPath>, SandboxError> {
-    let refuse = |why: String| SandboxError::Path {
-        path: path.to_owned(),
-        why,
-    };
-    let plain = path
-        .components()
-        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    let refuse = |why: String| SandboxError::Path { path: path.to_owned(), why };
+    let plain =
+        path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !path.is_absolute() || !plain {
         return Err(refuse("it is not a plain absolute path".to_owned()));
     }
@@ -108,18 +100,14 @@ pub fn resolve_path(path: &Path) -> Result<Option<ResolvedPath>, SandboxError> {
         Err(Errno::LOOP) => {
             let real = fs::canonicalize(path);
             let real = real.map_or_else(|_| String::new(), |real| format!(": {}", real.display()));
-            return Err(refuse(format!(
-                "a symbolic link leads there; name the real path{real}"
-            )));
+            return Err(refuse(format!("a symbolic link leads there; name the real path{real}")));
         }
         Err(error) => return Err(refuse(error.to_string())),
     };
     let stat = fstat(&handle).map_err(|error| refuse(error.to_string()))?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     if kind == FileType::Symlink {
-        return Err(refuse(
-            "it is a symbolic link; name the real path".to_owned(),
-        ));
+        return Err(refuse("it is a symbolic link; name the real path".to_owned()));
     }
     Ok(Some(ResolvedPath {
         path: path.to_owned(),
@@ -180,26 +168,18 @@ mod tests {
             keep: keep.iter().map(|path| root.join(path)).collect(),
             ..Sandbox::default()
         };
-        let real = resolve(&sandbox(
-            "work",
-            &["work/.git/config", "work/.claude/settings.json", "other"],
-        ))
-        .unwrap();
+        let real =
+            resolve(&sandbox("work", &["work/.git/config", "work/.claude/settings.json", "other"]))
+                .unwrap();
         assert_eq!(real.write.len(), 1);
         assert_eq!(real.keep[0].path, root.join("work/.git/config"));
         assert_eq!(real.missing, [root.join("work/.claude")]);
-        assert_eq!(
-            on_the_way(&real),
-            [root.join("work"), root.join("work/.git")].into()
-        );
+        assert_eq!(on_the_way(&real), [root.join("work"), root.join("work/.git")].into());
         for bad in ["work/link", "work/link/passwd", "work/../work"] {
             assert!(resolve(&sandbox(bad, &[])).is_err(), "{bad}");
         }
         assert!(resolve(&sandbox("work", &["work/link"])).is_err());
-        assert_eq!(
-            resolve(&sandbox("nothing", &[])).unwrap(),
-            ResolvedSandbox::default()
-        );
+        assert_eq!(resolve(&sandbox("nothing", &[])).unwrap(), ResolvedSandbox::default());
         // A kept folder is not opened again by naming a place inside it.
         let mut inside = sandbox("work/.git", &["work/.git"]);
         inside.write.push(root.join("work/.git/config"));

@@ -132,9 +132,7 @@ fn programs(wanted: SyscallRules) -> Result<Vec<BpfProgram>, seccompiler::Error>
     };
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
         REFUSED.iter().map(|call| (*call, Vec::new())).collect();
-    let flags = NAMESPACES
-        .iter()
-        .map(|flag| when(0, SeccompCmpOp::MaskedEq(*flag), *flag));
+    let flags = NAMESPACES.iter().map(|flag| when(0, SeccompCmpOp::MaskedEq(*flag), *flag));
     let mut clones: Vec<SeccompRule> = flags.collect::<Result<_, _>>()?;
     if !wanted.processes {
         // The one start that is still to come, of the program itself, is made with `CLONE_VFORK`.
@@ -144,9 +142,7 @@ fn programs(wanted: SyscallRules) -> Result<Vec<BpfProgram>, seccompiler::Error>
         refused.extend([libc::SYS_fork, libc::SYS_vfork].map(|call| (call, Vec::new())));
     }
     refused.insert(libc::SYS_clone, clones);
-    let requests = TERMINAL
-        .iter()
-        .map(|request| when(1, SeccompCmpOp::Eq, *request));
+    let requests = TERMINAL.iter().map(|request| when(1, SeccompCmpOp::Eq, *request));
     refused.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
     let absent = ABSENT.iter().map(|call| (*call, Vec::new())).collect();
     let mut all = vec![
@@ -169,9 +165,8 @@ fn families(wanted: SyscallRules) -> Result<BTreeMap<i64, Vec<SeccompRule>>, sec
     if wanted.network {
         open.extend([libc::AF_INET, libc::AF_INET6]);
     }
-    let not = open
-        .iter()
-        .map(|family| condition(0, SeccompCmpOp::Ne, family.unsigned_abs().into()));
+    let not =
+        open.iter().map(|family| condition(0, SeccompCmpOp::Ne, family.unsigned_abs().into()));
     let closed = SeccompRule::new(not.collect::<Result<_, _>>()?)?;
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = [(libc::SYS_socket, vec![closed])].into();
     if !wanted.sockets {
@@ -198,9 +193,7 @@ fn when(
     operator: SeccompCmpOp,
     value: u64,
 ) -> Result<SeccompRule, seccompiler::Error> {
-    Ok(SeccompRule::new(vec![condition(
-        argument, operator, value,
-    )?])?)
+    Ok(SeccompRule::new(vec![condition(argument, operator, value)?])?)
 }
 
 /// Builds a filter that refuses x32 calls. They share the architecture, and their numbers overlap

@@ -97,10 +97,7 @@ impl CronPlan {
         // One byte a year up to the year 5000, of which nothing is used.
         pattern.years = CronComponent::new(0, 0, 0, 0);
         let bits = |component: &CronComponent| {
-            component
-                .values()
-                .iter()
-                .fold(0_u64, |bits, value| bits | 1 << value)
+            component.values().iter().fold(0_u64, |bits, value| bits | 1 << value)
         };
         let plan = Self {
             minutes: bits(&pattern.minutes),
@@ -171,12 +168,7 @@ impl CronPlan {
         let below = |bits: u64, end: i8| u64::from((bits & ((1 << end) - 1)).count_ones());
         let whole = below(self.hours.into(), hour) * u64::from(self.minutes.count_ones());
         let begun = self.hours >> hour & 1 == 1;
-        whole
-            + if begun {
-                below(self.minutes, minute)
-            } else {
-                0
-            }
+        whole + if begun { below(self.minutes, minute) } else { 0 }
     }
 
     /// Counts the scheduled times in the days from `from` on and before `until`.
@@ -242,14 +234,8 @@ impl FromStr for Cron {
     type Err = BadCron;
     fn from_str(text: &str) -> Result<Self, BadCron> {
         match CronPlan::read(text) {
-            Ok(plan) => Ok(Self {
-                text: text.to_owned(),
-                plan: Arc::new(plan),
-            }),
-            Err(why) => Err(BadCron {
-                text: text.to_owned(),
-                why,
-            }),
+            Ok(plan) => Ok(Self { text: text.to_owned(), plan: Arc::new(plan) }),
+            Err(why) => Err(BadCron { text: text.to_owned(), why }),
         }
     }
 }

@@ -14,15 +14,8 @@ use super::{After, On, Schedule, Trigger};
 const ONCE: &str =
     "a time that a spring gap swallows is due at its end, one that autumn repeats is due once";
 const ELAPSED: &str = "through clock changes it follows elapsed time: nothing extra after a gap, both passes of a repeated hour";
-const WEEKDAYS: [&str; 7] = [
-    "Sunday",
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-];
+const WEEKDAYS: [&str; 7] =
+    ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -55,20 +48,12 @@ impl Schedule {
             }
             Trigger::Daily(time) => (format!("at {} each day", time.strftime("%H:%M")), ONCE),
             Trigger::Cron(cron) => {
-                let rule = if cron.follows_elapsed_time() {
-                    ELAPSED
-                } else {
-                    ONCE
-                };
+                let rule = if cron.follows_elapsed_time() { ELAPSED } else { ONCE };
                 (cron.describe(), rule)
             }
         };
         let zone = &self.zone;
-        if moves {
-            format!("{what}, in {zone}; {rule}")
-        } else {
-            format!("{what}, in {zone}")
-        }
+        if moves { format!("{what}, in {zone}; {rule}") } else { format!("{what}, in {zone}") }
     }
 }
 
@@ -110,11 +95,9 @@ fn time(fields: &Fields) -> (String, bool) {
             values.sort_unstable();
             values.dedup();
         }
-        let times = hours.iter().flat_map(|hour| {
-            minutes
-                .iter()
-                .map(move |minute| format!("{hour:02}:{minute:02}"))
-        });
+        let times = hours
+            .iter()
+            .flat_map(|hour| minutes.iter().map(move |minute| format!("{hour:02}:{minute:02}")));
         return (format!("at {}", joined(times.collect(), "and")), true);
     }
     let minutes = match minute.as_slice() {
@@ -122,11 +105,7 @@ fn time(fields: &Fields) -> (String, bool) {
         [FieldItem::All { step }] if 60 % step == 0 => format!("every {step} minutes"),
         items => format!("at {}", clock("minute", items)),
     };
-    let word = if minutes.starts_with("every") {
-        "of"
-    } else {
-        "past"
-    };
+    let word = if minutes.starts_with("every") { "of" } else { "past" };
     let hours = match hour.as_slice() {
         [FieldItem::All { step: 1 }] if word == "of" => String::new(),
         [FieldItem::All { step: 1 }] => " past every hour".to_owned(),
@@ -168,9 +147,7 @@ fn clock(unit: &str, items: &[FieldItem]) -> String {
 }
 
 fn month(item: &FieldItem) -> String {
-    spans(item, " month", 1, |value| {
-        name(&MONTHS, value.saturating_sub(1))
-    })
+    spans(item, " month", 1, |value| name(&MONTHS, value.saturating_sub(1)))
 }
 
 fn of_month(item: &FieldItem) -> String {
@@ -199,12 +176,7 @@ fn spans(item: &FieldItem, unit: &str, low: u16, value: impl Fn(u16) -> String) 
         FieldItem::One(one) => value(*one),
         FieldItem::Range { from, to, step: 1 } => format!("{} to {}", value(*from), value(*to)),
         FieldItem::Range { from, to, step } => {
-            format!(
-                "each {}{unit} from {} to {}",
-                nth(*step),
-                value(*from),
-                value(*to)
-            )
+            format!("each {}{unit} from {} to {}", nth(*step), value(*from), value(*to))
         }
         FieldItem::All { step: 1 } => format!("each{unit}"),
         FieldItem::All { step } => format!("each {}{unit} from {}", nth(*step), value(low)),
@@ -229,9 +201,7 @@ fn joined(mut parts: Vec<String>, last: &str) -> String {
 }
 
 fn name(names: &[&str], at: u16) -> String {
-    names
-        .get(usize::from(at))
-        .map_or_else(|| at.to_string(), |name| (*name).to_owned())
+    names.get(usize::from(at)).map_or_else(|| at.to_string(), |name| (*name).to_owned())
 }
 
 fn nth(value: u16) -> String {
@@ -258,32 +228,14 @@ mod tests {
             ("30 2 * * *", "at 02:30 each day"),
             ("@daily", "at 00:00 each day"),
             ("@hourly", "at minute 0 past every hour"),
-            (
-                "0,30 9-17 * * MON-FRI",
-                "at minutes 0 and 30 past hours 9 to 17 on Monday to Friday",
-            ),
+            ("0,30 9-17 * * MON-FRI", "at minutes 0 and 30 past hours 9 to 17 on Monday to Friday"),
             ("*/5 9-17 * * *", "every 5 minutes of hours 9 to 17"),
-            (
-                "23 0-20/2 * * *",
-                "at minute 23 past each 2nd hour from 0 to 20",
-            ),
-            (
-                "0 0,12 1 */2 *",
-                "at 00:00 and 12:00 on the 1st, in each 2nd month from January",
-            ),
-            (
-                "1,10-20/5 3 * * *",
-                "at minutes 1 and each 5th from 10 to 20 past hour 3",
-            ),
+            ("23 0-20/2 * * *", "at minute 23 past each 2nd hour from 0 to 20"),
+            ("0 0,12 1 */2 *", "at 00:00 and 12:00 on the 1st, in each 2nd month from January"),
+            ("1,10-20/5 3 * * *", "at minutes 1 and each 5th from 10 to 20 past hour 3"),
             ("0 0 13 * 5", "at 00:00 on the 13th, and also on Friday"),
-            (
-                "0 0 */2 * 5",
-                "at 00:00 on each 2nd day from the 1st when that is also Friday",
-            ),
-            (
-                "0 0 13 * */2",
-                "at 00:00 on the 13th when that is also each 2nd day from Sunday",
-            ),
+            ("0 0 */2 * 5", "at 00:00 on each 2nd day from the 1st when that is also Friday"),
+            ("0 0 13 * */2", "at 00:00 on the 13th when that is also each 2nd day from Sunday"),
             (
                 "0 12 L,15W * *",
                 "at 12:00 on the last day of the month and the Monday to Friday nearest to the 15th",
@@ -309,12 +261,7 @@ mod tests {
         let words = |trigger, zone: &str| {
             let night = None;
             let zone = zone.to_owned();
-            Schedule {
-                trigger,
-                zone,
-                night,
-            }
-            .describe()
+            Schedule { trigger, zone, night }.describe()
         };
         let daily = || Trigger::Daily(jiff::civil::time(2, 30, 0, 0));
         assert_eq!(
@@ -325,13 +272,7 @@ mod tests {
         let cron = Trigger::Cron("*/5 * * * *".parse().unwrap());
         assert!(words(cron, "Europe/Berlin").contains("follows elapsed time"));
         let every = Trigger::Every(jiff::SignedDuration::from_mins(90));
-        assert_eq!(
-            words(every, "UTC"),
-            "each time 1h 30m have passed, whatever the clock shows"
-        );
-        assert_eq!(
-            words(Trigger::Manual, "UTC"),
-            "only when somebody asks for it"
-        );
+        assert_eq!(words(every, "UTC"), "each time 1h 30m have passed, whatever the clock shows");
+        assert_eq!(words(Trigger::Manual, "UTC"), "only when somebody asks for it");
     }
 }

@@ -33,12 +33,7 @@ impl Schedule {
         let times = self.times(watermark)?;
         let next = times.next_after(watermark);
         let Some(first) = next.filter(|first| *first <= now) else {
-            return Ok(Due {
-                fire: Vec::new(),
-                missed: None,
-                watermark,
-                next,
-            });
+            return Ok(Due { fire: Vec::new(), missed: None, watermark, next });
         };
         let opens = now.checked_sub(window).map_or(watermark, just_before);
         let fire = times.newest(opens.max(watermark), now, most);
@@ -73,21 +68,12 @@ mod tests {
 
     fn daily(hour: i8, minute: i8) -> Schedule {
         let time = Time::constant(hour, minute, 0, 0);
-        Schedule {
-            trigger: Trigger::Daily(time),
-            zone: "Europe/Berlin".into(),
-            night: None,
-        }
+        Schedule { trigger: Trigger::Daily(time), zone: "Europe/Berlin".into(), night: None }
     }
 
     #[test]
     fn a_gap_ends_early_and_a_fold_counts_once() {
-        let next = |after| {
-            daily(2, 30)
-                .next_after(at(after), at(after))
-                .unwrap()
-                .unwrap()
-        };
+        let next = |after| daily(2, 30).next_after(at(after), at(after)).unwrap().unwrap();
         // 29 March 2026, 02:00 -> 03:00: the swallowed 02:30 is due at 03:00 summer time.
         assert_eq!(next("2026-03-28T12:00:00Z"), at("2026-03-29T01:00:00Z"));
         assert_eq!(next("2026-03-29T01:00:00Z"), at("2026-03-30T00:30:00Z"));
@@ -100,34 +86,20 @@ mod tests {
     fn a_weekend_asleep_is_one_run_and_one_stretch() {
         let catch_up = CatchUp::default();
         let due = daily(2, 30)
-            .due(
-                at("2026-11-06T12:00:00Z"),
-                at("2026-11-09T08:00:00Z"),
-                &catch_up,
-            )
+            .due(at("2026-11-06T12:00:00Z"), at("2026-11-09T08:00:00Z"), &catch_up)
             .unwrap();
         assert_eq!(due.fire, [at("2026-11-09T01:30:00Z")]);
         let missed = due.missed.unwrap();
-        assert_eq!(
-            (missed.first, missed.count),
-            (at("2026-11-07T01:30:00Z"), 2)
-        );
+        assert_eq!((missed.first, missed.count), (at("2026-11-07T01:30:00Z"), 2));
         assert_eq!(due.watermark, at("2026-11-09T01:30:00Z"));
         assert_eq!(due.next, Some(at("2026-11-10T01:30:00Z")));
     }
 
     #[test]
     fn nothing_in_the_window_is_all_missed() {
-        let catch_up = CatchUp {
-            window: SignedDuration::from_hours(1),
-            ..CatchUp::default()
-        };
+        let catch_up = CatchUp { window: SignedDuration::from_hours(1), ..CatchUp::default() };
         let due = daily(2, 30)
-            .due(
-                at("2026-11-06T12:00:00Z"),
-                at("2026-11-07T08:00:00Z"),
-                &catch_up,
-            )
+            .due(at("2026-11-06T12:00:00Z"), at("2026-11-07T08:00:00Z"), &catch_up)
             .unwrap();
         assert!(due.fire.is_empty());
         assert_eq!(due.missed.unwrap().count, 1);
@@ -140,20 +112,12 @@ mod tests {
             ..Schedule::manual()
         };
         let start = at("2026-01-01T00:00:30Z");
-        assert_eq!(
-            every.next_after(start, start).unwrap(),
-            Some(at("2026-01-01T00:01:30Z"))
-        );
-        let due = every
-            .due(start, at("2028-01-01T00:00:00Z"), &CatchUp::default())
-            .unwrap();
+        assert_eq!(every.next_after(start, start).unwrap(), Some(at("2026-01-01T00:01:30Z")));
+        let due = every.due(start, at("2028-01-01T00:00:00Z"), &CatchUp::default()).unwrap();
         assert_eq!(due.fire, [at("2027-12-31T23:59:30Z")]);
         assert_eq!(due.next, Some(at("2028-01-01T00:00:30Z")));
         let missed = due.missed.unwrap();
-        assert_eq!(
-            (missed.first, missed.count),
-            (at("2026-01-01T00:01:30Z"), 730 * 1_440 - 2)
-        );
+        assert_eq!((missed.first, missed.count), (at("2026-01-01T00:01:30Z"), 730 * 1_440 - 2));
         assert_eq!(missed.last, at("2027-12-31T23:58:30Z"));
         assert!(
             Schedule::manual()

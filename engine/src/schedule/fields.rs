@@ -56,18 +56,15 @@ const NICKNAMES: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
 ];
 
-const MONTHS: [&str; 12] = [
-    "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
-];
+const MONTHS: [&str; 12] =
+    ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
 /// Returns the five fields of an expression in upper case, with nicknames expanded.
 pub(super) fn spelled(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.starts_with('@') {
-        let known = NICKNAMES
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case(text));
+        let known = NICKNAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
         return match known {
             Some((_, fields)) => Ok((*fields).to_owned()),
             None if text.eq_ignore_ascii_case("@reboot") => {
@@ -136,10 +133,7 @@ fn read(kind: FieldKind, text: &str) -> Result<Vec<FieldItem>, String> {
         })
         .collect::<Result<_, _>>()?;
     if items.contains(&FieldItem::Last) && items.contains(&FieldItem::LastWorking) {
-        return Err(format!(
-            "{text:?} in the {} field: L and LW do not go together",
-            kind.name()
-        ));
+        return Err(format!("{text:?} in the {} field: L and LW do not go together", kind.name()));
     }
     Ok(items)
 }
@@ -213,15 +207,11 @@ fn value(kind: FieldKind, text: &str) -> Result<u16, String> {
         _ => None,
     };
     let value = value.or_else(|| number(text));
-    value
-        .filter(|value| (low..=high).contains(value))
-        .ok_or_else(|| match kind {
-            FieldKind::Month => "a month is 1 to 12 or JAN to DEC".to_owned(),
-            FieldKind::Weekday => {
-                "a weekday is 0 to 7 (0 and 7 are Sunday) or SUN to SAT".to_owned()
-            }
-            _ => format!("{text:?} is not {low} to {high}"),
-        })
+    value.filter(|value| (low..=high).contains(value)).ok_or_else(|| match kind {
+        FieldKind::Month => "a month is 1 to 12 or JAN to DEC".to_owned(),
+        FieldKind::Weekday => "a weekday is 0 to 7 (0 and 7 are Sunday) or SUN to SAT".to_owned(),
+        _ => format!("{text:?} is not {low} to {high}"),
+    })
 }
 
 /// Digits only: no sign, no spaces, no more than a field can hold.

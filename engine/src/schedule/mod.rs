@@ -105,11 +105,7 @@ pub struct Missed {
 impl Schedule {
     /// Returns the schedule of a job that only a person starts.
     pub fn manual() -> Self {
-        Self {
-            trigger: Trigger::Manual,
-            zone: "UTC".to_owned(),
-            night: None,
-        }
+        Self { trigger: Trigger::Manual, zone: "UTC".to_owned(), night: None }
     }
 
     /// Returns the first time strictly after `after` at which the trigger is due. An interval

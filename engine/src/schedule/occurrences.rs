@@ -104,11 +104,7 @@ impl DailyTime {
 impl Calendar for DailyTime {
     fn next(&self, after: DateTime) -> Option<DateTime> {
         let day = after.date();
-        let day = if after.time() < self.0 {
-            day
-        } else {
-            day.tomorrow().ok()?
-        };
+        let day = if after.time() < self.0 { day } else { day.tomorrow().ok()? };
         Some(day.to_datetime(self.0))
     }
 

@@ -125,18 +125,11 @@ fn clock(
         }
         let due = job.schedule.due(watermark, tick, &job.catch_up)?;
         let name = || job.name.clone();
-        events.extend(
-            due.missed
-                .map(|Missed { first, last, count }| SimulatedEvent {
-                    job: name(),
-                    due: first,
-                    fate: Fate::Missed {
-                        last,
-                        count,
-                        found: tick,
-                    },
-                }),
-        );
+        events.extend(due.missed.map(|Missed { first, last, count }| SimulatedEvent {
+            job: name(),
+            due: first,
+            fate: Fate::Missed { last, count, found: tick },
+        }));
         events.extend(due.fire.iter().map(|at| SimulatedEvent {
             job: name(),
             due: *at,
@@ -183,10 +176,8 @@ impl Stretch {
         let late = SignedDuration::from_millis(i64::try_from(late).unwrap_or(0));
         let mut tick = at.checked_add(late).unwrap_or(Timestamp::MAX);
         // Stretches may overlap and come in any order.
-        while let Some((_, wakes)) = self
-            .asleep
-            .iter()
-            .find(|(sleeps, wakes)| (*sleeps..*wakes).contains(&tick))
+        while let Some((_, wakes)) =
+            self.asleep.iter().find(|(sleeps, wakes)| (*sleeps..*wakes).contains(&tick))
         {
             tick = *wakes;
         }
@@ -197,11 +188,7 @@ impl Stretch {
                 |(sleeps, wakes): &(Timestamp, Timestamp)| (*sleeps..*wakes).contains(at);
             !self.asleep.iter().any(sleeping)
         };
-        earlier
-            .filter(|wakes| (at..tick).contains(wakes))
-            .filter(awake)
-            .min()
-            .unwrap_or(tick)
+        earlier.filter(|wakes| (at..tick).contains(wakes)).filter(awake).min().unwrap_or(tick)
     }
 }
 
@@ -218,14 +205,8 @@ mod tests {
     fn job(name: &str, trigger: Trigger, which: CatchUpScope) -> Simulated {
         Simulated {
             name: name.into(),
-            schedule: Schedule {
-                trigger,
-                ..Schedule::manual()
-            },
-            catch_up: CatchUp {
-                which,
-                ..CatchUp::default()
-            },
+            schedule: Schedule { trigger, ..Schedule::manual() },
+            catch_up: CatchUp { which, ..CatchUp::default() },
         }
     }
 
@@ -275,28 +256,16 @@ mod tests {
 
     #[test]
     fn what_follows_another_job_runs_when_it_does() {
-        let after = |job: &str| {
-            Trigger::After(After {
-                job: job.into(),
-                on: On::Success,
-            })
-        };
+        let after = |job: &str| Trigger::After(After { job: job.into(), on: On::Success });
         let jobs = [
             job("third", after("second"), CatchUpScope::Last),
             job("second", after("first"), CatchUpScope::Last),
-            job(
-                "first",
-                Trigger::Daily(jiff::civil::time(9, 0, 0, 0)),
-                CatchUpScope::Last,
-            ),
+            job("first", Trigger::Daily(jiff::civil::time(9, 0, 0, 0)), CatchUpScope::Last),
             job("circle", after("circle"), CatchUpScope::Last),
         ];
         let events = simulate(&jobs, &weekend()).unwrap();
         let of = |name: &str| events.iter().filter(|event| event.job == name).count();
-        assert_eq!(
-            (of("first"), of("second"), of("third"), of("circle")),
-            (4, 3, 3, 0)
-        );
+        assert_eq!((of("first"), of("second"), of("third"), of("circle")), (4, 3, 3, 0));
     }
 
     #[test]

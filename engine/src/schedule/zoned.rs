@@ -51,9 +51,7 @@ pub(super) fn count_fixed(
             break;
         }
         // All times that this transition skips are due at the transition and count as one.
-        let before = at
-            .saturating_sub(1.nanosecond())
-            .map_or(after, |t| t.max(after));
+        let before = at.saturating_sub(1.nanosecond()).map_or(after, |t| t.max(after));
         let (low, high) = (furthest(zone, before), furthest(zone, at));
         count = count.saturating_sub(calendar.count(low, high).saturating_sub(1));
     }
@@ -81,11 +79,7 @@ pub(super) fn next_elapsed(
         // before what was found, need not be walked one by one.
         let passed = passed.timestamp();
         let far = passed.duration_since(after) > REACH && at.duration_since(passed) > REACH + REACH;
-        let from = if far {
-            at.checked_sub(REACH).ok()?
-        } else {
-            passed
-        };
+        let from = if far { at.checked_sub(REACH).ok()? } else { passed };
         offset = zone.to_offset(from);
         local = offset.to_datetime(from).checked_sub(1.nanosecond()).ok()?;
         if far {

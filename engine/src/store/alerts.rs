@@ -77,10 +77,7 @@ pub(super) fn note(
 }
 
 fn failed(outcome: &Outcome) -> bool {
-    matches!(
-        outcome,
-        Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. }
-    )
+    matches!(outcome, Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. })
 }
 
 impl Store {
@@ -107,8 +104,7 @@ impl Store {
             for (project, rules) in rules {
                 for item in items(tx, project)? {
                     digest(tx, &item, rules, now)?;
-                    tx.prepare_cached("DELETE FROM news WHERE id = ?1")?
-                        .execute([item.id])?;
+                    tx.prepare_cached("DELETE FROM news WHERE id = ?1")?.execute([item.id])?;
                     digested += 1;
                 }
             }
@@ -149,11 +145,8 @@ impl Store {
             )?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
-                let (job, project, name) = (
-                    JobId(row.get(0)?),
-                    row.get::<_, String>(1)?,
-                    row.get::<_, String>(2)?,
-                );
+                let (job, project, name) =
+                    (JobId(row.get(0)?), row.get::<_, String>(1)?, row.get::<_, String>(2)?);
                 let since = timestamp(row.get(3)?)?;
                 let Some(rules) = rules.get(&id::<ProjectId>(project)?) else {
                     continue;
@@ -329,21 +322,15 @@ fn digest(
     let news = match &item.outcome {
         outcome if outcome.published() => News::Placed,
         Outcome::Missed { .. } => News::Missed,
-        outcome if failed(outcome) => News::Failed {
-            by_hand: item.by_hand,
-            stopped: stopped(breaker::streak(tx, item.job)?),
-        },
+        outcome if failed(outcome) => {
+            News::Failed { by_hand: item.by_hand, stopped: stopped(breaker::streak(tx, item.job)?) }
+        }
         _ => return Ok(()),
     };
     let reported = AlertEvent {
         run: item.run.clone(),
         why: match &item.outcome {
-            Outcome::Missed {
-                first,
-                last,
-                count,
-                why,
-            } if *count > 1 => {
+            Outcome::Missed { first, last, count, why } if *count > 1 => {
                 format!("{count} times from {first} to {last}: {why}")
             }
             Outcome::Missed { first, why, .. } => format!("{first}: {why}"),
@@ -444,16 +431,11 @@ fn open(db: &Connection, job: JobId) -> Result<Vec<OpenAlert>, Fault> {
         "SELECT kind, told, silenced IS NOT NULL FROM alerts
          WHERE job = ?1 AND ended IS NULL ORDER BY raised, id",
     )?;
-    let rows = statement.query_map([job.0], |row| {
-        Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?))
-    })?;
+    let rows = statement
+        .query_map([job.0], |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?)))?;
     rows.map(|row| {
         let (word, reported, silenced) = row?;
-        Ok(OpenAlert {
-            kind: kind(&word)?,
-            reported: timestamp(reported)?,
-            silenced,
-        })
+        Ok(OpenAlert { kind: kind(&word)?, reported: timestamp(reported)?, silenced })
     })
     .collect()
 }
@@ -462,9 +444,8 @@ fn open_ids(db: &Connection, job: JobId) -> Result<Vec<(AlertId, AlertKind)>, Fa
     let mut statement = db.prepare_cached(
         "SELECT id, kind FROM alerts WHERE job = ?1 AND ended IS NULL ORDER BY raised, id",
     )?;
-    let rows = statement.query_map([job.0], |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
-    })?;
+    let rows = statement
+        .query_map([job.0], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
     rows.map(|row| {
         let (alert, word) = row?;
         Ok((id(alert)?, kind(&word)?))
@@ -488,20 +469,8 @@ type AlertColumns = (
 
 fn raw(row: &Row<'_>) -> rusqlite::Result<AlertColumns> {
     Ok((
-        (
-            row.get(0)?,
-            row.get(1)?,
-            row.get(2)?,
-            row.get(3)?,
-            row.get(4)?,
-        ),
-        (
-            row.get(5)?,
-            row.get(6)?,
-            row.get(7)?,
-            row.get(8)?,
-            row.get(9)?,
-        ),
+        (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?),
+        (row.get(5)?, row.get(6)?, row.get(7)?, row.get(8)?, row.get(9)?),
         (row.get(10)?, row.get(11)?, row.get(12)?, row.get(13)?),
     ))
 }

@@ -17,19 +17,13 @@ use crate::files::{open_host, sync_folder};
 /// Writes a copy of an open database to `target`, which must not be there, and makes it durable. The
 /// name is not yet: see [`sync_folder_of`].
 pub(super) fn copy_into(db: &Connection, path: &Path, target: &Path) -> Result<()> {
-    let cannot = |why: String| StoreError::CannotWrite {
-        path: target.to_owned(),
-        why,
-    };
-    let name = target
-        .to_str()
-        .ok_or_else(|| cannot("the path is not UTF-8".to_owned()))?;
+    let cannot = |why: String| StoreError::CannotWrite { path: target.to_owned(), why };
+    let name = target.to_str().ok_or_else(|| cannot("the path is not UTF-8".to_owned()))?;
     // The copy holds whole pages of a consistent view, so writers go on.
-    db.execute("VACUUM INTO ?1", [name])
-        .map_err(|error| match Fault::Sql(error).at(path) {
-            StoreError::CannotWrite { why, .. } => cannot(why),
-            other => other,
-        })?;
+    db.execute("VACUUM INTO ?1", [name]).map_err(|error| match Fault::Sql(error).at(path) {
+        StoreError::CannotWrite { why, .. } => cannot(why),
+        other => other,
+    })?;
     private(target)
         .and_then(|()| open_host(target)?.sync_all())
         .map_err(|error| cannot(error.to_string()))
@@ -65,10 +59,8 @@ pub struct BackupCopy {
 /// # Errors
 /// [`StoreError::Damaged`], [`StoreError::Newer`], [`StoreError::Stranger`], each about the copy.
 pub fn inspect_copy(path: &Path) -> Result<BackupCopy> {
-    let cannot = |error: io::Error| StoreError::NoBackup {
-        path: path.to_owned(),
-        why: error.to_string(),
-    };
+    let cannot =
+        |error: io::Error| StoreError::NoBackup { path: path.to_owned(), why: error.to_string() };
     let data = fs::metadata(path).map_err(cannot)?;
     if !data.is_file() {
         return Err(cannot(io::Error::other("it is no file")));
@@ -79,9 +71,7 @@ pub fn inspect_copy(path: &Path) -> Result<BackupCopy> {
     format::recognise(&db, path, format)?;
     whole(&db, path)?;
     let made: Option<i64> = db
-        .query_row("SELECT done FROM care WHERE task = 'copied'", [], |row| {
-            row.get(0)
-        })
+        .query_row("SELECT done FROM care WHERE task = 'copied'", [], |row| row.get(0))
         .optional()
         .map_err(|error| Fault::Sql(error).at(path))?;
     Ok(BackupCopy {
@@ -100,10 +90,7 @@ pub(super) fn whole(db: &Connection, path: &Path) -> Result<()> {
     if finding == "ok" {
         return Ok(());
     }
-    Err(StoreError::Damaged {
-        path: path.to_owned(),
-        why: finding,
-    })
+    Err(StoreError::Damaged { path: path.to_owned(), why: finding })
 }
 
 impl Store {
@@ -126,9 +113,8 @@ impl Store {
         if target.symlink_metadata().is_ok() {
             return Err(cannot(io::Error::other("it is there already")));
         }
-        let name = target
-            .file_name()
-            .ok_or_else(|| cannot(io::Error::other("the path names no file")))?;
+        let name =
+            target.file_name().ok_or_else(|| cannot(io::Error::other("the path names no file")))?;
         // The copy itself records the time whose state it holds.
         dying.before("note the moment of the copy");
         self.record_maintenance("copied", "", now)?;
@@ -142,10 +128,9 @@ impl Store {
             .and_then(|()| inspect_copy(&draft))
             .map_err(|error| match error {
                 // Damage in the copy means that the original is damaged.
-                StoreError::Damaged { why, .. } => StoreError::Damaged {
-                    path: self.path.clone(),
-                    why,
-                },
+                StoreError::Damaged { why, .. } => {
+                    StoreError::Damaged { path: self.path.clone(), why }
+                }
                 error => error,
             })
             .and_then(|copy| {
@@ -160,9 +145,6 @@ impl Store {
         sync_folder_of(target).map_err(cannot)?;
         dying.before("note the copy");
         self.record_maintenance("backup", &target.to_string_lossy(), now)?;
-        Ok(BackupCopy {
-            path: target.to_owned(),
-            ..copy
-        })
+        Ok(BackupCopy { path: target.to_owned(), ..copy })
     }
 }

@@ -46,12 +46,10 @@ impl Store {
         })?;
         let Some(open) = open else {
             let outcome = self.occurrence(&occurrence)?.outcome;
-            return outcome
-                .map(Cancelled::Over)
-                .ok_or_else(|| StoreError::NotFound {
-                    what: "open run of the occurrence of",
-                    name: run.to_string(),
-                });
+            return outcome.map(Cancelled::Over).ok_or_else(|| StoreError::NotFound {
+                what: "open run of the occurrence of",
+                name: run.to_string(),
+            });
         };
         let row = self.run(&open)?;
         match row.outcome {
@@ -70,10 +68,7 @@ impl Store {
         }
         self.write(|tx| {
             tx.prepare_cached("UPDATE runs SET deadline = ?2 WHERE id = ?1 AND state = 'running'")?
-                .execute(params![
-                    run.id.as_str(),
-                    i64::try_from(by).unwrap_or(i64::MAX)
-                ])?;
+                .execute(params![run.id.as_str(), i64::try_from(by).unwrap_or(i64::MAX)])?;
             Ok(())
         })
     }

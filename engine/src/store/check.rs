@@ -143,12 +143,7 @@ type ColumnReader = fn(&str) -> Result<(), Fault>;
 /// Columns that hold more than SQLite can judge, with the types that must make sense of them.
 const TEXTS: &[(&str, &str, &str, ColumnReader)] = &[
     ("occurrences", "id", "outcome", reads::<Outcome>),
-    (
-        "occurrences",
-        "id",
-        "settings",
-        reads::<Vec<(String, String)>>,
-    ),
+    ("occurrences", "id", "settings", reads::<Vec<(String, String)>>),
     ("runs", "id", "outcome", reads::<Outcome>),
     ("runs", "id", "summary", reads::<RunSummary>),
     ("runs", "id", "starter", reads::<ProcessIdentity>),
@@ -215,10 +210,7 @@ fn pages(db: &Connection) -> Result<Vec<StoreFinding>, Fault> {
     let mut statement = db.prepare("PRAGMA foreign_key_check")?;
     let lines = statement.query_map([], |row| {
         let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
-        Ok((
-            format!("{table} row {:?}", row.get::<_, Option<i64>>(1)?),
-            parent,
-        ))
+        Ok((format!("{table} row {:?}", row.get::<_, Option<i64>>(1)?), parent))
     })?;
     for line in lines.take(NAMED) {
         let (place, parent) = line?;
@@ -235,10 +227,7 @@ fn between_rows(db: &Connection, findings: &mut Vec<StoreFinding>) -> Result<(),
         let mut statement = db.prepare(&format!("{sql} LIMIT {NAMED}"))?;
         let places = statement.query_map([], |row| row.get::<_, String>(0))?;
         for place in places {
-            findings.push(StoreFinding {
-                what: (*what).to_owned(),
-                place: place?,
-            });
+            findings.push(StoreFinding { what: (*what).to_owned(), place: place? });
         }
     }
     for (table, key, column, read) in TEXTS {
@@ -267,14 +256,11 @@ fn count(db: &Connection) -> Result<BTreeMap<String, u64>, Fault> {
     let mut tables = db.prepare(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
     )?;
-    let tables: Vec<String> = tables
-        .query_map([], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
+    let tables: Vec<String> = tables.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     let mut rows = BTreeMap::new();
     for table in tables {
-        let count: i64 = db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {
-            row.get(0)
-        })?;
+        let count: i64 =
+            db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))?;
         rows.insert(table, count.max(0).cast_unsigned());
     }
     Ok(rows)

@@ -16,10 +16,7 @@ impl Store {
     pub fn degrade(&mut self, run: &RunId, outcome: &Outcome, summary: &RunSummary) -> Result<()> {
         debug_assert!(matches!(outcome, Outcome::Degraded { .. }));
         let row = self.run(run)?;
-        if !matches!(
-            row.outcome,
-            Some(Outcome::Succeeded | Outcome::Degraded { .. })
-        ) {
+        if !matches!(row.outcome, Some(Outcome::Succeeded | Outcome::Degraded { .. })) {
             return Err(StoreError::NotFound {
                 what: "run that achieved something",
                 name: run.to_string(),

@@ -144,9 +144,7 @@ fn live(db: &Connection, project: &ProjectId) -> Result<Vec<RunId>, Fault> {
 
 fn plan(db: &Connection, project: &ProjectId) -> Result<ProjectDeletion, Fault> {
     let count = |sql: &str| -> Result<u64, Fault> {
-        let count: i64 = db
-            .prepare_cached(sql)?
-            .query_row([project.as_str()], |row| row.get(0))?;
+        let count: i64 = db.prepare_cached(sql)?.query_row([project.as_str()], |row| row.get(0))?;
         Ok(count.max(0).cast_unsigned())
     };
     Ok(ProjectDeletion {

@@ -32,9 +32,7 @@ impl Store {
     pub fn dry_run_copy(path: &Path) -> Result<Self> {
         // The file that is there is not the one that will be.
         if restore::is_half_done(path) {
-            return Err(StoreError::HalfRestored {
-                path: path.to_owned(),
-            });
+            return Err(StoreError::HalfRestored { path: path.to_owned() });
         }
         for turn in 1.. {
             let Some(before) = stamp(path) else {
@@ -99,10 +97,7 @@ fn connect(path: &Path, found: SideFiles) -> rusqlite::Result<Connection> {
 fn copy(path: &Path, found: SideFiles) -> Result<Store> {
     let at = |error| Fault::Sql(error).at(path);
     if fs::metadata(path).is_ok_and(|data| data.len() == 0) {
-        return Err(StoreError::Damaged {
-            path: path.to_owned(),
-            why: "it is empty".to_owned(),
-        });
+        return Err(StoreError::Damaged { path: path.to_owned(), why: "it is empty".to_owned() });
     }
     let from = connect(path, found).map_err(at)?;
     if found == SideFiles::Journal && from.is_readonly("main").map_err(at)? {
@@ -122,12 +117,7 @@ fn copy(path: &Path, found: SideFiles) -> Result<Store> {
     db.pragma_update(None, "foreign_keys", true).map_err(at)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     migrate(&mut db, path, STEPS)?;
-    Ok(Store {
-        db,
-        path: path.to_owned(),
-        _open: None,
-        fuse: None,
-    })
+    Ok(Store { db, path: path.to_owned(), _open: None, fuse: None })
 }
 
 /// Returns the metadata that changes when the file changes.
@@ -187,13 +177,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("odd ?#%40 name/database.sqlite");
         let now = Timestamp::UNIX_EPOCH;
-        assert!(
-            Store::dry_run_copy(&path)
-                .unwrap()
-                .projects()
-                .unwrap()
-                .is_empty()
-        );
+        assert!(Store::dry_run_copy(&path).unwrap().projects().unwrap().is_empty());
         assert!(!path.parent().unwrap().exists());
         let mut real = Store::open(&path).unwrap();
         real.register(&project(now), now).unwrap();
@@ -211,11 +195,7 @@ mod tests {
         drop(copy);
         assert!(beside(&path, "-wal").exists());
         assert_eq!(but_shared(), before);
-        assert_eq!(
-            real.projects().unwrap().len(),
-            1,
-            "the real one is as it was"
-        );
+        assert_eq!(real.projects().unwrap().len(), 1, "the real one is as it was");
         drop(real);
         // Closed: the file alone.
         let before = listing(path.parent().unwrap());

@@ -34,12 +34,7 @@ impl Store {
                 "SELECT at, project, kind, detail FROM events WHERE run = ?1 ORDER BY id",
             )?;
             let rows = statement.query_map([run.as_str()], |row| {
-                Ok((
-                    row.get(0)?,
-                    row.get::<_, Option<String>>(1)?,
-                    row.get(2)?,
-                    row.get(3)?,
-                ))
+                Ok((row.get(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?, row.get(3)?))
             })?;
             rows.map(|row| {
                 let (at, project, kind, detail) = row?;

@@ -64,16 +64,11 @@ impl Store {
         self.view(|db| {
             let first = reserve::resolve(db, &levels, now)?;
             let fits = reserve::fit(db, admit::timed(want, total, &first), &first, now)?;
-            let mut chained = FallbackReservation {
-                want,
-                levels,
-                short: Vec::with_capacity(fallbacks.len()),
-            };
+            let mut chained =
+                FallbackReservation { want, levels, short: Vec::with_capacity(fallbacks.len()) };
             for accounts in fallbacks {
-                let more: Vec<BudgetLevel> = accounts
-                    .into_iter()
-                    .filter(|one| !chained.levels.contains(one))
-                    .collect();
+                let more: Vec<BudgetLevel> =
+                    accounts.into_iter().filter(|one| !chained.levels.contains(one)).collect();
                 // If the first backend has too little left as well, the admission reports it.
                 let short = match (&fits, more.is_empty()) {
                     (_, true) => None,
@@ -81,13 +76,7 @@ impl Store {
                     (Ok(amounts), false) => {
                         let all = amounts.array().map(Some);
                         let [calls, tokens, micros, seconds, ideas] = all;
-                        let all = Budget {
-                            calls,
-                            tokens,
-                            micros,
-                            seconds,
-                            ideas,
-                        };
+                        let all = Budget { calls, tokens, micros, seconds, ideas };
                         let here = reserve::resolve(db, &more, now)?;
                         let short = reserve::fit(db, all, &here, now)?.err();
                         if short.is_none() {

@@ -42,10 +42,7 @@ pub(super) fn lengths(path: &Path) -> io::Result<FileLengths> {
     };
     let mut header = [0_u8; 32];
     if file.read_exact_at(&mut header, 0).is_err() {
-        return Ok(FileLengths {
-            found: file.metadata()?.len(),
-            said: u64::MAX,
-        });
+        return Ok(FileLengths { found: file.metadata()?.len(), said: u64::MAX });
     }
     // https://www.sqlite.org/fileformat2.html: the page size at 16, the number of pages at 28.
     let page = match u16::from_be_bytes([header[16], header[17]]) {
@@ -53,8 +50,5 @@ pub(super) fn lengths(path: &Path) -> io::Result<FileLengths> {
         size => u64::from(size),
     };
     let pages = u32::from_be_bytes([header[28], header[29], header[30], header[31]]);
-    Ok(FileLengths {
-        found: file.metadata()?.len(),
-        said: page * u64::from(pages),
-    })
+    Ok(FileLengths { found: file.metadata()?.len(), said: page * u64::from(pages) })
 }

@@ -54,27 +54,18 @@ pub(super) fn read(db: &Connection, path: &Path) -> Result<i64> {
     }
     let format = pragma("user_version")?;
     if format > PRESENT {
-        return Err(StoreError::Newer {
-            path: path.to_owned(),
-            found: format,
-            known: PRESENT,
-        });
+        return Err(StoreError::Newer { path: path.to_owned(), found: format, known: PRESENT });
     }
     Ok(format)
 }
 
 /// Makes sure that a file of a known format was made by the steps that we know.
 pub(super) fn recognise(db: &Connection, path: &Path, format: i64) -> Result<()> {
-    let stranger = || StoreError::Stranger {
-        path: path.to_owned(),
-        format,
-    };
+    let stranger = || StoreError::Stranger { path: path.to_owned(), format };
     let steps = usize::try_from(format).ok().filter(|steps| *steps > 0);
     let steps = steps.ok_or_else(stranger)?;
     let said = db
-        .query_row("SELECT said FROM care WHERE task = 'shape'", [], |row| {
-            row.get::<_, String>(0)
-        })
+        .query_row("SELECT said FROM care WHERE task = 'shape'", [], |row| row.get::<_, String>(0))
         .optional();
     match said {
         Ok(Some(said)) if said == shape(STEPS, steps) => Ok(()),
@@ -87,8 +78,7 @@ pub(super) fn recognise(db: &Connection, path: &Path, format: i64) -> Result<()>
 pub(super) fn migrate(db: &mut Connection, path: &Path, steps: &[&str]) -> Result<()> {
     // A step may make a table anew, which must not take what refers to it along; each step is checked
     // as a whole at its end.
-    db.pragma_update(None, "foreign_keys", false)
-        .map_err(|error| Fault::Sql(error).at(path))?;
+    db.pragma_update(None, "foreign_keys", false).map_err(|error| Fault::Sql(error).at(path))?;
     let record = |shape: String| {
         move |tx: &Transaction<'_>| {
             tx.execute(
@@ -105,13 +95,9 @@ pub(super) fn migrate(db: &mut Connection, path: &Path, steps: &[&str]) -> Resul
         .collect();
     all.to_latest(db).map_err(|error| match error {
         rusqlite_migration::Error::RusqliteError { err, .. } => Fault::Sql(err).at(path),
-        other => StoreError::Damaged {
-            path: path.to_owned(),
-            why: other.to_string(),
-        },
+        other => StoreError::Damaged { path: path.to_owned(), why: other.to_string() },
     })?;
-    db.pragma_update(None, "foreign_keys", true)
-        .map_err(|error| Fault::Sql(error).at(path))
+    db.pragma_update(None, "foreign_keys", true).map_err(|error| Fault::Sql(error).at(path))
 }
 
 /// Brings a file of an older format to the last of `steps`. The caller has it alone. The file as it

@@ -53,9 +53,7 @@ impl BudgetStanding {
         let (used, held) = (self.used.array(), self.reserved.array());
         std::array::from_fn(|unit| {
             cap[unit].map(|cap| {
-                cap.saturating_add(more[unit])
-                    .saturating_sub(used[unit])
-                    .saturating_sub(held[unit])
+                cap.saturating_add(more[unit]).saturating_sub(used[unit]).saturating_sub(held[unit])
             })
         })
     }
@@ -125,13 +123,7 @@ impl Store {
                  FROM grants WHERE level = ?1 AND key = ?2 ORDER BY id",
             )?;
             let rows = statement.query_map([level, key], |line| {
-                Ok((
-                    row(line)?,
-                    line.get(5)?,
-                    line.get(6)?,
-                    line.get(7)?,
-                    line.get(8)?,
-                ))
+                Ok((row(line)?, line.get(5)?, line.get(6)?, line.get(7)?, line.get(8)?))
             })?;
             rows.map(|line| {
                 let (amounts, made, until, reason, who) = line?;

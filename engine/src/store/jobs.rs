@@ -231,10 +231,7 @@ impl Store {
         })?;
         found
             .map(|due| due.job)
-            .ok_or_else(|| StoreError::NotFound {
-                what: "job",
-                name: name.to_owned(),
-            })
+            .ok_or_else(|| StoreError::NotFound { what: "job", name: name.to_owned() })
     }
 
     /// Returns one job by row.
@@ -287,10 +284,8 @@ fn next_due(job: &NewJob, now: Timestamp) -> Result<Option<i64>, Fault> {
     if !job.enabled {
         return Ok(None);
     }
-    let next = job
-        .schedule
-        .next_after(now, now)
-        .map_err(|error| Fault::Nonsense(error.to_string()))?;
+    let next =
+        job.schedule.next_after(now, now).map_err(|error| Fault::Nonsense(error.to_string()))?;
     Ok(next.map(millis))
 }
 

@@ -78,12 +78,7 @@ impl Store {
                  ON CONFLICT (pool) DO UPDATE SET until = ?2, streak = ?3, noted = ?4, why = ?5",
             )?
             .execute(params![pool, millis(wake.until), streak, millis(now), why])?;
-            Ok(ProviderLimit {
-                pool: pool.to_owned(),
-                until: wake.until,
-                streak,
-                why,
-            })
+            Ok(ProviderLimit { pool: pool.to_owned(), until: wake.until, streak, why })
         })
     }
 
@@ -104,17 +99,10 @@ impl Store {
 
 fn noted(db: &Connection, pool: &str) -> Result<Option<ProviderLimit>, Fault> {
     db.prepare_cached("SELECT until, streak, why FROM limits WHERE pool = ?1")?
-        .query_row([pool], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?))
-        })
+        .query_row([pool], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?)))
         .optional()?
         .map(|(until, streak, why)| {
-            Ok(ProviderLimit {
-                pool: pool.to_owned(),
-                until: timestamp(until)?,
-                streak,
-                why,
-            })
+            Ok(ProviderLimit { pool: pool.to_owned(), until: timestamp(until)?, streak, why })
         })
         .transpose()
 }

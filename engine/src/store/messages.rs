@@ -207,13 +207,7 @@ fn detail(tx: &Transaction<'_>, alerts: &[AlertId]) -> Result<MessageDetail, Fau
         let (word, raised, count, run, why): (String, i64, u32, Option<String>, String) = tx
             .prepare_cached("SELECT kind, raised, count, run, why FROM alerts WHERE id = ?1")?
             .query_row([alert.as_str()], |row| {
-                Ok((
-                    row.get(0)?,
-                    row.get(1)?,
-                    row.get(2)?,
-                    row.get(3)?,
-                    row.get(4)?,
-                ))
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
             })?;
         let (kind, raised) = (kind(&word)?, timestamp(raised)?);
         match &mut whole {
@@ -278,13 +272,7 @@ impl Store {
                 };
                 if found.tries > MOST_TRIES {
                     // The last try was begun and never ended.
-                    settle(
-                        tx,
-                        &found.id,
-                        "given-up",
-                        "its last try was interrupted",
-                        now,
-                    )?;
+                    settle(tx, &found.id, "given-up", "its last try was interrupted", now)?;
                     continue;
                 }
                 let next = next_try(found.tries, now).unwrap_or(now);
@@ -378,10 +366,8 @@ fn due(
     without: &[(ProjectId, String)],
     now: Timestamp,
 ) -> Result<Option<Delivery>, Fault> {
-    let not: Vec<String> = without
-        .iter()
-        .map(|(project, channel)| format!("{project} {channel}"))
-        .collect();
+    let not: Vec<String> =
+        without.iter().map(|(project, channel)| format!("{project} {channel}")).collect();
     let found = tx
         .prepare_cached(
             "SELECT m.id, m.alert, m.channel, m.what, m.made, j.project, j.name, m.detail, m.tries
@@ -393,19 +379,8 @@ fn due(
         )?
         .query_row(params![millis(now), to_json(&not)], |row| {
             Ok((
-                (
-                    row.get(0)?,
-                    row.get(1)?,
-                    row.get(2)?,
-                    row.get(3)?,
-                    row.get(4)?,
-                ),
-                (
-                    row.get(5)?,
-                    row.get(6)?,
-                    row.get::<_, String>(7)?,
-                    row.get::<_, u32>(8)?,
-                ),
+                (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?),
+                (row.get(5)?, row.get(6)?, row.get::<_, String>(7)?, row.get::<_, u32>(8)?),
             ))
         })
         .optional()?;

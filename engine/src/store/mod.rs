@@ -270,9 +270,7 @@ impl Store {
             None => {}
         }
         let run = || -> Result<T, Fault> {
-            let tx = self
-                .db
-                .transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let value = work(&tx)?;
             tx.commit()?;
             Ok(value)
@@ -306,24 +304,19 @@ impl Fault {
             Self::Known(error) => error,
             Self::Nonsense(why) => StoreError::Nonsense { path, why },
             Self::Sql(source) => match source.sqlite_error_code() {
-                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Damaged {
-                    path,
-                    why: source.to_string(),
-                },
+                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                    StoreError::Damaged { path, why: source.to_string() }
+                }
                 Some(
                     ErrorCode::ReadOnly
                     | ErrorCode::DiskFull
                     | ErrorCode::CannotOpen
                     | ErrorCode::PermissionDenied
                     | ErrorCode::SystemIoFailure,
-                ) => StoreError::CannotWrite {
-                    path,
-                    why: source.to_string(),
-                },
-                Some(ErrorCode::Unknown) if other_tables(&source) => StoreError::Stranger {
-                    path,
-                    format: format::PRESENT,
-                },
+                ) => StoreError::CannotWrite { path, why: source.to_string() },
+                Some(ErrorCode::Unknown) if other_tables(&source) => {
+                    StoreError::Stranger { path, format: format::PRESENT }
+                }
                 _ => StoreError::Sql { path, source },
             },
         }
@@ -333,14 +326,9 @@ impl Fault {
 /// Returns whether the error means that one of our statements does not fit the existing tables.
 fn other_tables(error: &rusqlite::Error) -> bool {
     let text = error.to_string();
-    [
-        "no such table",
-        "no such column",
-        "no such index",
-        "has no column named",
-    ]
-    .iter()
-    .any(|what| text.contains(what))
+    ["no such table", "no such column", "no such index", "has no column named"]
+        .iter()
+        .any(|what| text.contains(what))
 }
 
 /// Milliseconds since the epoch, as the tables hold them.
@@ -369,8 +357,7 @@ fn id<T: std::str::FromStr>(text: String) -> Result<T, Fault>
 where
     T::Err: std::fmt::Display,
 {
-    text.parse()
-        .map_err(|error: T::Err| Fault::Nonsense(error.to_string()))
+    text.parse().map_err(|error: T::Err| Fault::Nonsense(error.to_string()))
 }
 
 #[cfg(test)]

@@ -109,13 +109,7 @@ pub(super) fn reported(
            (SELECT o.night FROM occurrences o JOIN jobs j ON j.id = o.job
             WHERE o.id = ?1 AND j.name = ?5)",
     )?
-    .execute(params![
-        occurrence,
-        summary.headline,
-        worst,
-        folder,
-        REPORT_JOB
-    ])?;
+    .execute(params![occurrence, summary.headline, worst, folder, REPORT_JOB])?;
     Ok(())
 }
 
@@ -129,31 +123,15 @@ pub(super) fn open(
     let taken: i64 = tx.prepare_cached("SELECT count(*) FROM nights WHERE project = ?1 AND (name = ?2 OR name GLOB ?2 || '-[0-9]*')")?.query_row(params![project.as_str(), date],
         |row| row.get(0),
     )?;
-    let name = if taken == 0 {
-        date.to_owned()
-    } else {
-        format!("{date}-{}", taken + 1)
-    };
+    let name = if taken == 0 { date.to_owned() } else { format!("{date}-{}", taken + 1) };
     tx.prepare_cached("INSERT INTO nights (project, name, opens, closes) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![
-            project.as_str(),
-            name,
-            millis(opens),
-            millis(closes)
-        ])?;
+        .execute(params![project.as_str(), name, millis(opens), millis(closes)])?;
     let id = NightId(tx.last_insert_rowid());
     // Nothing can be granted to a night before it opens: what is there was for one that is forgotten,
     // whose number this one has been given.
     tx.prepare_cached("DELETE FROM grants WHERE level = 'night' AND key = ?1")?
         .execute([id.0.to_string()])?;
-    Ok(Night {
-        id,
-        project: project.clone(),
-        name,
-        opens,
-        closes,
-        closed: None,
-    })
+    Ok(Night { id, project: project.clone(), name, opens, closes, closed: None })
 }
 
 /// Returns the night of `project` that is open at `opens`, or opens a new one.
@@ -178,14 +156,7 @@ pub(super) fn open_or_join(
 type NightColumns = (i64, String, String, i64, i64, Option<i64>);
 
 fn raw(row: &Row<'_>) -> rusqlite::Result<NightColumns> {
-    Ok((
-        row.get(0)?,
-        row.get(1)?,
-        row.get(2)?,
-        row.get(3)?,
-        row.get(4)?,
-        row.get(5)?,
-    ))
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
 }
 
 fn night((row, project, name, opens, closes, closed): NightColumns) -> Result<Night, Fault> {

@@ -128,21 +128,11 @@ impl Store {
                 missed(tx, job.id, None, PAUSED, paused, now)?;
             }
             if let Some(lost) = &due.missed {
-                missed(
-                    tx,
-                    job.id,
-                    night,
-                    "nothing was running to start it",
-                    lost,
-                    now,
-                )?;
+                missed(tx, job.id, night, "nothing was running to start it", lost, now)?;
             }
             // Scheduled times that are found together also wait together. The first one decides how
             // late they are, so that one that is still on time does not start before an older one.
-            let late = due
-                .fire
-                .first()
-                .is_some_and(|first| now.duration_since(*first) > ON_TIME);
+            let late = due.fire.first().is_some_and(|first| now.duration_since(*first) > ON_TIME);
             let wait = if late {
                 let salt = format!("{} {}", job.project, job.name);
                 job.policy.catch_up.stagger_of(&salt)

@@ -33,30 +33,19 @@ impl Store {
             "built with an SQLite that can corrupt its log; build with the bundled one"
         );
         let lock = lock_file(path)?;
-        lock.lock_shared()
-            .map_err(|error| StoreError::CannotWrite {
-                path: path.to_owned(),
-                why: error.to_string(),
-            })?;
+        lock.lock_shared().map_err(|error| StoreError::CannotWrite {
+            path: path.to_owned(),
+            why: error.to_string(),
+        })?;
         if path.exists() && !restore::is_half_done(path) {
             let (db, found) = connect_existing(path)?;
             if found == PRESENT {
-                return Ok(Self {
-                    db,
-                    path: path.to_owned(),
-                    _open: Some(lock),
-                    fuse: None,
-                });
+                return Ok(Self { db, path: path.to_owned(), _open: Some(lock), fuse: None });
             }
         }
         alone(&lock, path, || make_or_migrate(path))?;
         let (db, _) = connect_existing(path)?;
-        Ok(Self {
-            db,
-            path: path.to_owned(),
-            _open: Some(lock),
-            fuse: None,
-        })
+        Ok(Self { db, path: path.to_owned(), _open: Some(lock), fuse: None })
     }
 
     /// Opens the database for reading only; never makes or changes anything.
@@ -65,16 +54,12 @@ impl Store {
     /// See [`StoreError`]; [`StoreError::Missing`] when there is none.
     pub fn read(path: &Path) -> Result<Self> {
         if restore::is_half_done(path) {
-            return Err(StoreError::HalfRestored {
-                path: path.to_owned(),
-            });
+            return Err(StoreError::HalfRestored { path: path.to_owned() });
         }
         match path.try_exists() {
             Ok(true) => {}
             Ok(false) => {
-                return Err(StoreError::Missing {
-                    path: path.to_owned(),
-                });
+                return Err(StoreError::Missing { path: path.to_owned() });
             }
             // A folder that cannot be read does not mean that the file is missing.
             Err(error) => {
@@ -89,18 +74,9 @@ impl Store {
         format::recognise(&db, path, found)?;
         not_short(&db, path)?;
         if found < PRESENT {
-            return Err(StoreError::Older {
-                path: path.to_owned(),
-                found,
-                known: PRESENT,
-            });
+            return Err(StoreError::Older { path: path.to_owned(), found, known: PRESENT });
         }
-        Ok(Self {
-            db,
-            path: path.to_owned(),
-            _open: None,
-            fuse: None,
-        })
+        Ok(Self { db, path: path.to_owned(), _open: None, fuse: None })
     }
 
     /// Creates a database in memory, for simulations.
@@ -117,12 +93,7 @@ impl Store {
         db.pragma_update(None, "foreign_keys", true).map_err(sql)?;
         db.set_prepared_statement_cache_capacity(STATEMENTS);
         format::migrate(&mut db, path, STEPS)?;
-        Ok(Self {
-            db,
-            path: path.to_owned(),
-            _open: None,
-            fuse: None,
-        })
+        Ok(Self { db, path: path.to_owned(), _open: None, fuse: None })
     }
 
     /// Lets the simulated process that uses this database die after `commits` further transactions:
@@ -174,10 +145,7 @@ fn quick_check(db: &Connection, path: &Path) -> Result<()> {
     if finding == "ok" {
         return Ok(());
     }
-    Err(StoreError::Damaged {
-        path: path.to_owned(),
-        why: finding,
-    })
+    Err(StoreError::Damaged { path: path.to_owned(), why: finding })
 }
 
 /// Checks a file that is shorter than its header states: pages may be missing, or may still be on
@@ -251,9 +219,7 @@ fn alone(lock: &File, path: &Path, work: impl FnOnce() -> Result<()>) -> Result<
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(StoreError::InUse {
-                    path: path.to_owned(),
-                });
+                return Err(StoreError::InUse { path: path.to_owned() });
             }
             Err(TryLockError::Error(error)) => return Err(cannot(error)),
         }
@@ -293,8 +259,7 @@ fn make_or_migrate(path: &Path) -> Result<()> {
     db.pragma_update(None, "application_id", APPLICATION_ID)
         .map_err(|error| Fault::Sql(error).at(path))?;
     format::migrate(&mut db, path, STEPS)?;
-    db.close()
-        .map_err(|(_, error)| Fault::Sql(error).at(path))?;
+    db.close().map_err(|(_, error)| Fault::Sql(error).at(path))?;
     // A log of an earlier database that was moved away must not be replayed onto this one.
     for ending in ["-wal", "-shm"] {
         let mut stale = path.as_os_str().to_owned();
@@ -330,10 +295,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
 fn connect_existing(path: &Path) -> Result<(Connection, i64)> {
     let size = fs::metadata(path).map(|data| data.len()).unwrap_or(0);
     if size == 0 {
-        return Err(StoreError::Damaged {
-            path: path.to_owned(),
-            why: "it is empty".to_owned(),
-        });
+        return Err(StoreError::Damaged { path: path.to_owned(), why: "it is empty".to_owned() });
     }
     let db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|fault| fault.at(path))?;
     let format = format::read(&db, path)?;

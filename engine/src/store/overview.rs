@@ -114,10 +114,7 @@ impl Store {
                 let at = at.parse().map_err(|_| {
                     Fault::Nonsense(format!("{at:?} is no moment at which {job} is due"))
                 })?;
-                let next = NextDue {
-                    job: job.to_owned(),
-                    at: timestamp(at)?,
-                };
+                let next = NextDue { job: job.to_owned(), at: timestamp(at)? };
                 found.insert(id(project)?, next);
             }
             Ok(found)
@@ -262,10 +259,8 @@ impl Store {
             let mut rows = statement.query(params![level, to_json(&keys)])?;
             let mut found: BTreeMap<String, Amounts> = BTreeMap::new();
             while let Some(row) = rows.next()? {
-                let unit = |column| {
-                    row.get::<_, i64>(column)
-                        .map(|n| u64::try_from(n).unwrap_or(0))
-                };
+                let unit =
+                    |column| row.get::<_, i64>(column).map(|n| u64::try_from(n).unwrap_or(0));
                 let some = Amounts {
                     calls: unit(1)?,
                     tokens: unit(2)?,
@@ -315,11 +310,9 @@ fn last_night(row: &Row<'_>) -> Result<LastNight, Fault> {
     let (headline, worst): (Option<String>, Option<String>) = (row.get(6)?, row.get(7)?);
     let summary: Option<String> = row.get(9)?;
     let reported = match (headline, worst, summary) {
-        (Some(headline), Some(worst), _) => Some(NightRunReport {
-            headline,
-            worst,
-            folder: row.get(8)?,
-        }),
+        (Some(headline), Some(worst), _) => {
+            Some(NightRunReport { headline, worst, folder: row.get(8)? })
+        }
         (_, _, Some(summary)) => {
             let summary: RunSummary = from_json(&summary)?;
             let worst = summary.facts.get("worst").and_then(|worst| worst.as_str());

@@ -44,11 +44,7 @@ pub struct Node {
 impl Node {
     /// Returns the folder of this inode, whenever it was made.
     pub const fn new(device: u64, inode: u64) -> Self {
-        Self {
-            device,
-            inode,
-            born: None,
-        }
+        Self { device, inode, born: None }
     }
 
     /// Returns the folder that `data` describes.
@@ -211,15 +207,7 @@ impl Store {
 type ProjectColumns = (String, String, i64, i64, String, bool, Option<i64>);
 
 fn raw(row: &Row<'_>) -> rusqlite::Result<ProjectColumns> {
-    Ok((
-        row.get(0)?,
-        row.get(1)?,
-        row.get(2)?,
-        row.get(3)?,
-        row.get(4)?,
-        row.get(5)?,
-        row.get(6)?,
-    ))
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?))
 }
 
 fn project(
@@ -228,11 +216,7 @@ fn project(
     Ok(Project {
         id: id(name)?,
         path: PathBuf::from(path),
-        node: Node {
-            device: device.cast_unsigned(),
-            inode: inode.cast_unsigned(),
-            born,
-        },
+        node: Node { device: device.cast_unsigned(), inode: inode.cast_unsigned(), born },
         config_stamp,
         own,
     })
@@ -251,10 +235,7 @@ mod tests {
 
     #[test]
     fn an_inode_given_again_is_another_folder() {
-        let born = |born| Node {
-            born,
-            ..Node::new(1, 2)
-        };
+        let born = |born| Node { born, ..Node::new(1, 2) };
         assert!(born(Some(5)).is(&born(Some(5))));
         assert!(!born(Some(5)).is(&born(Some(6))));
         // A birth time that is unknown on one side does not decide the comparison.

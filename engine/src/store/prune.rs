@@ -108,8 +108,7 @@ impl Store {
                            (SELECT 1 FROM reservations INDEXED BY reservations_by_account
                             WHERE level = ?1 AND key = ?2)"
                     );
-                    tx.prepare_cached(&sql)?
-                        .execute(params![old.level, old.key])?;
+                    tx.prepare_cached(&sql)?.execute(params![old.level, old.key])?;
                 }
             }
             Ok(())
@@ -197,10 +196,7 @@ fn reason(why: &str) -> &'static str {
         "its staging folder is not swept",
         "its night is open",
     ];
-    REASONS
-        .iter()
-        .find(|known| **known == why)
-        .unwrap_or(&"not over")
+    REASONS.iter().find(|known| **known == why).unwrap_or(&"not over")
 }
 
 fn deferrals(db: &Connection) -> Result<Vec<Deferral>, Fault> {
@@ -212,15 +208,11 @@ fn deferrals(db: &Connection) -> Result<Vec<Deferral>, Fault> {
            AND EXISTS (SELECT 1 FROM runs n INDEXED BY runs_deferred WHERE n.occurrence = r.occurrence
              AND n.attempt > r.attempt AND n.outcome ->> 'outcome' = 'deferred')",
     )?;
-    let rows = statement.query_map([], |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
-    })?;
+    let rows =
+        statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
     rows.map(|row| {
         let (run, finished) = row?;
-        Ok(Deferral {
-            run: id(run)?,
-            finished: timestamp(finished)?,
-        })
+        Ok(Deferral { run: id(run)?, finished: timestamp(finished)? })
     })
     .collect()
 }
@@ -233,11 +225,7 @@ fn old_nights(db: &Connection, limit: Timestamp) -> Result<Vec<OldNight>, Fault>
          FROM nights n WHERE n.closed IS NOT NULL AND n.closed < ?1",
     )?;
     let rows = statement.query_map([millis(limit)], |row| {
-        Ok((
-            row.get(0)?,
-            row.get(1)?,
-            row.get::<_, Option<String>>(2)?.unwrap_or_default(),
-        ))
+        Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?.unwrap_or_default()))
     })?;
     rows.map(|row| {
         let (night, newest, occurrences): (i64, bool, String) = row?;
@@ -291,9 +279,7 @@ fn accounts(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
         let occurrences = occurrences.split(',').filter(|one| !one.is_empty());
         found.push(OldUsage {
             date,
-            occurrences: occurrences
-                .map(|one| id(one.to_owned()))
-                .collect::<Result<_, _>>()?,
+            occurrences: occurrences.map(|one| id(one.to_owned())).collect::<Result<_, _>>()?,
             account: UsageKey { level, key },
         });
     }
@@ -358,8 +344,7 @@ fn remove_occurrence(
     for run in runs {
         remove_run(tx, &run)?;
     }
-    tx.prepare_cached("DELETE FROM occurrences WHERE id = ?1")?
-        .execute([occurrence.as_str()])?;
+    tx.prepare_cached("DELETE FROM occurrences WHERE id = ?1")?.execute([occurrence.as_str()])?;
     Ok(())
 }
 

@@ -23,11 +23,7 @@ impl Store {
         summary: Option<&'a RunSummary>,
         now: Timestamp,
     ) -> RunLog<'a> {
-        RunLog {
-            store: self,
-            summary,
-            now,
-        }
+        RunLog { store: self, summary, now }
     }
 
     /// Checks that a running run still holds its fence. This is checked at both commits of a
@@ -138,11 +134,7 @@ fn fenced(db: &Connection, run: &RunId, fence: Fence) -> Result<Result<(), LogEr
                     "SELECT j.fence FROM runs r JOIN jobs j ON j.id = r.job WHERE r.id = ?1",
                 )?
                 .query_row([run.as_str()], |row| row.get(0))?;
-            Ok(Err(LogError::StaleFence {
-                run: run.clone(),
-                held: fence,
-                current: Fence(current),
-            }))
+            Ok(Err(LogError::StaleFence { run: run.clone(), held: fence, current: Fence(current) }))
         }
         Err(fault) => Err(fault),
     }

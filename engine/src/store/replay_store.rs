@@ -86,11 +86,7 @@ impl Store {
         };
         store.write(|tx| {
             tx.prepare_cached("UPDATE runs SET id = ?2, seed = ?3 WHERE id = ?1")?
-                .execute(params![
-                    run.as_str(),
-                    again.run.as_str(),
-                    again.seed.cast_signed()
-                ])?;
+                .execute(params![run.as_str(), again.run.as_str(), again.seed.cast_signed()])?;
             Ok(())
         })?;
         let admission = store.admit(&Enter {
@@ -105,17 +101,13 @@ impl Store {
             levels: &[],
             total: again.total,
             staging: again.staging,
-            now: ClockReading {
-                wall: now,
-                boot: again.boot,
-            },
+            now: ClockReading { wall: now, boot: again.boot },
         })?;
         match admission {
             Admission::Admitted(admitted) => Ok((store, admitted)),
-            Admission::Declined(_) => Err(StoreError::NotFound {
-                what: "room for the run",
-                name: again.run.to_string(),
-            }),
+            Admission::Declined(_) => {
+                Err(StoreError::NotFound { what: "room for the run", name: again.run.to_string() })
+            }
         }
     }
 }
@@ -138,12 +130,7 @@ mod tests {
     fn it_is_the_same_run_again() {
         let started: Timestamp = "2026-11-21T22:00:00Z".parse().unwrap();
         let (run, project) = (RunId::new(started), ProjectId::new(started));
-        let reserved = Amounts {
-            calls: 1,
-            tokens: 1000,
-            seconds: 60,
-            ..Amounts::default()
-        };
+        let reserved = Amounts { calls: 1, tokens: 1000, seconds: 60, ..Amounts::default() };
         for by_hand in [true, false] {
             let again = ReplayRun {
                 run: &run,

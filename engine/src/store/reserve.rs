@@ -16,13 +16,8 @@ use crate::admission::Shortfall;
 use crate::ids::RunId;
 
 /// Amount of each unit that a run reserves when its own budget does not set it.
-pub const DEFAULT: Amounts = Amounts {
-    calls: 10,
-    tokens: 1_000_000,
-    micros: 1_000_000,
-    seconds: 3_600,
-    ideas: 1_000,
-};
+pub const DEFAULT: Amounts =
+    Amounts { calls: 10, tokens: 1_000_000, micros: 1_000_000, seconds: 3_600, ideas: 1_000 };
 
 /// Gives each window its key: that of the one that is open at `now`, else of the one that would
 /// open.
@@ -108,12 +103,7 @@ pub(super) fn fit(
             .filter_map(|(label, left)| left[unit].map(|left| (left, *label)))
             .min_by_key(|(left, _)| *left);
         let short = |wanted, left, label: &str| {
-            Ok(Err(Shortfall {
-                level: label.to_owned(),
-                unit: UNITS[unit],
-                wanted,
-                left,
-            }))
+            Ok(Err(Shortfall { level: label.to_owned(), unit: UNITS[unit], wanted, left }))
         };
         amounts[unit] = match (want.array()[unit], tightest) {
             (Some(wanted), Some((left, label))) if wanted > left => {
@@ -160,10 +150,7 @@ fn remainder(db: &Connection, run: &str, now: Timestamp) -> Result<Amounts, Faul
         return Ok(Amounts::default());
     };
     let passed = (millis(now) - started).max(0).cast_unsigned();
-    let used = Amounts {
-        seconds: passed.div_ceil(1000),
-        ..used_by(db, &run)?
-    };
+    let used = Amounts { seconds: passed.div_ceil(1000), ..used_by(db, &run)? };
     Ok(reserved.less(used))
 }
 
@@ -210,9 +197,7 @@ pub(super) fn reserve(
             && let Some((pool, opened)) = level.key.rsplit_once(' ')
         {
             // The same window again, or a new one.
-            let opened = opened
-                .parse()
-                .map_or(now, |at| timestamp(at).unwrap_or(now));
+            let opened = opened.parse().map_or(now, |at| timestamp(at).unwrap_or(now));
             let closes = opened.saturating_add(length).unwrap_or(opened);
             tx.prepare_cached(
                 "INSERT INTO windows (pool, opened, closes) VALUES (?1, ?2, ?3)
@@ -307,10 +292,7 @@ pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<
     let Some(reserved) = reserved_by(tx, run)? else {
         return Ok(());
     };
-    let used = Amounts {
-        seconds: elapsed.min(reserved.seconds),
-        ..used_by(tx, run)?
-    };
+    let used = Amounts { seconds: elapsed.min(reserved.seconds), ..used_by(tx, run)? };
     tx.prepare_cached(
         "INSERT INTO accounts (level, key, calls, tokens, micros, seconds, ideas)
          SELECT level, key, ?2, ?3, ?4, ?5, ?6 FROM reservations

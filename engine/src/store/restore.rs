@@ -98,9 +98,7 @@ pub fn plan_restore(store: &Path, copy: &Path, now: Timestamp) -> Result<Restore
 
 /// Returns whether the database file, its log or its index exists at this path.
 fn there(store: &Path) -> bool {
-    ["", "-wal", "-shm"]
-        .iter()
-        .any(|ending| beside(store, ending).symlink_metadata().is_ok())
+    ["", "-wal", "-shm"].iter().any(|ending| beside(store, ending).symlink_metadata().is_ok())
 }
 
 /// Returns a path that neither a database file nor its log has yet.
@@ -110,10 +108,7 @@ fn keep(store: &Path, now: Timestamp) -> PathBuf {
         0 => store.with_extension(format!("damaged-{stamp}")),
         n => store.with_extension(format!("damaged-{stamp}-{n}")),
     });
-    names
-        .into_iter()
-        .find(|name| !there(name))
-        .expect("there is no end of numbers")
+    names.into_iter().find(|name| !there(name)).expect("there is no end of numbers")
 }
 
 impl RestorePlan {
@@ -183,8 +178,7 @@ impl RestorePlan {
         })()
         .map_err(|fault| fault.at(draft))?;
         // Into one file, whatever journal the copy came with.
-        db.query_row("PRAGMA journal_mode = delete", [], |_| Ok(()))
-            .map_err(sql)?;
+        db.query_row("PRAGMA journal_mode = delete", [], |_| Ok(())).map_err(sql)?;
         whole(&db, draft)?;
         db.close().map_err(|(_, error)| sql(error))?;
         open_host(draft)
@@ -239,13 +233,7 @@ impl RestorePlan {
         );
         events::insert(
             tx,
-            &Event {
-                at: now,
-                project: None,
-                run: None,
-                kind: "restored".to_owned(),
-                detail,
-            },
+            &Event { at: now, project: None, run: None, kind: "restored".to_owned(), detail },
         )?;
         Ok(reported)
     }
@@ -286,10 +274,7 @@ fn close_nights(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, 
         .query_map([millis(now)], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
     for (night, project) in &over {
-        tx.execute(
-            "UPDATE nights SET closed = ?2 WHERE id = ?1",
-            params![night, millis(now)],
-        )?;
+        tx.execute("UPDATE nights SET closed = ?2 WHERE id = ?1", params![night, millis(now)])?;
         let reports: Vec<i64> = tx
             .prepare("SELECT id FROM jobs WHERE project = ?1 AND name = ?2")?
             .query_map(params![project, REPORT_JOB], |row| row.get(0))?
@@ -333,10 +318,7 @@ pub(super) fn finish(path: &Path, dying: &mut CrashPoints) -> Result<()> {
 }
 
 fn strings(tx: &Transaction<'_>, sql: &str, now: Timestamp) -> Result<Vec<String>, Fault> {
-    Ok(tx
-        .prepare(sql)?
-        .query_map([millis(now)], |row| row.get(0))?
-        .collect::<Result<_, _>>()?)
+    Ok(tx.prepare(sql)?.query_map([millis(now)], |row| row.get(0))?.collect::<Result<_, _>>()?)
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -348,8 +330,5 @@ fn remove(path: &Path) -> io::Result<()> {
 
 fn cannot(path: &Path) -> impl Fn(io::Error) -> StoreError + use<> {
     let path = path.to_owned();
-    move |error| StoreError::CannotWrite {
-        path: path.clone(),
-        why: error.to_string(),
-    }
+    move |error| StoreError::CannotWrite { path: path.clone(), why: error.to_string() }
 }

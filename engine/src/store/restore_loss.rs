@@ -50,11 +50,7 @@ pub(super) fn since(path: &Path, copy: &Path, now: Timestamp) -> Result<RestoreL
         };
         let held = pauses(db)?;
         let lasting = |until: &i64| *until > millis(now);
-        let pauses = held
-            .jobs
-            .iter()
-            .filter(|(.., until)| lasting(until))
-            .count()
+        let pauses = held.jobs.iter().filter(|(.., until)| lasting(until)).count()
             + held.all.iter().filter(|until| lasting(until)).count();
         Ok(RestoreLoss {
             runs: more("SELECT id FROM runs")?,
@@ -68,9 +64,7 @@ pub(super) fn since(path: &Path, copy: &Path, now: Timestamp) -> Result<RestoreL
 }
 
 fn keys(db: &Connection, sql: &str) -> Result<BTreeSet<String>, rusqlite::Error> {
-    db.prepare(sql)?
-        .query_map([], |row| row.get(0))?
-        .collect::<Result<_, _>>()
+    db.prepare(sql)?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()
 }
 
 /// Treats an unknown table or column as empty, because a copy of an older format does not have it.
@@ -95,10 +89,7 @@ impl RestoreLoss {
     /// Gives a database these pauses, and takes those away that ended since.
     pub(super) fn apply_pauses(&self, tx: &Transaction<'_>) -> Result<(), Fault> {
         tx.execute("DELETE FROM pause", [])?;
-        tx.execute(
-            "UPDATE jobs SET paused_until = NULL WHERE paused_until IS NOT NULL",
-            [],
-        )?;
+        tx.execute("UPDATE jobs SET paused_until = NULL WHERE paused_until IS NOT NULL", [])?;
         if let Some(until) = self.held.all {
             tx.execute("INSERT INTO pause VALUES (1, ?1)", [until])?;
         }

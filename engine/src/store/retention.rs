@@ -201,10 +201,7 @@ impl Retention {
     /// Decides what goes.
     pub fn plan(&self, facts: PruneFacts, now: Timestamp) -> PrunePlan {
         let mut kept: BTreeMap<&'static str, u64> = BTreeMap::new();
-        let mut rows = OldRows {
-            events: facts.events,
-            ..OldRows::default()
-        };
+        let mut rows = OldRows { events: facts.events, ..OldRows::default() };
         for old in facts.occurrences {
             if let Some(why) = old.needed {
                 *kept.entry(why).or_default() += 1;
@@ -216,11 +213,7 @@ impl Retention {
         rows.occurrences.sort();
         let fold = before(now, FOLDED_AFTER);
         rows.deferrals.extend(
-            facts
-                .deferrals
-                .into_iter()
-                .filter(|one| one.finished < fold)
-                .map(|one| one.run),
+            facts.deferrals.into_iter().filter(|one| one.finished < fold).map(|one| one.run),
         );
         let old = rows.occurrences.clone();
         // Budget usage is kept as long as an occurrence that drew on it.
@@ -234,9 +227,8 @@ impl Retention {
         }
         let limit = self.limit(now);
         // A day's date is that of its project's zone: two days of grace cover all of them.
-        let oldest = before(limit, SignedDuration::from_hours(48))
-            .to_zoned(jiff::tz::TimeZone::UTC)
-            .date();
+        let oldest =
+            before(limit, SignedDuration::from_hours(48)).to_zoned(jiff::tz::TimeZone::UTC).date();
         rows.accounts.extend(
             facts
                 .accounts
@@ -249,10 +241,7 @@ impl Retention {
             limit,
             rows,
             files,
-            kept: kept
-                .into_iter()
-                .map(|(why, count)| KeptRows { count, why })
-                .collect(),
+            kept: kept.into_iter().map(|(why, count)| KeptRows { count, why }).collect(),
         }
     }
 
@@ -271,12 +260,12 @@ impl Retention {
                 FileKind::Log => one.at < before(now, self.logs),
                 FileKind::Undo => one.at < before(now, self.rows),
                 FileKind::Staging | FileKind::Draft => one.at < before(now, STAGING_AFTER),
-                FileKind::Report => self
-                    .reports
-                    .is_some_and(|reports| one.at < before(now, reports)),
-                FileKind::Recording => self
-                    .recordings
-                    .is_none_or(|recordings| one.at < before(now, recordings)),
+                FileKind::Report => {
+                    self.reports.is_some_and(|reports| one.at < before(now, reports))
+                }
+                FileKind::Recording => {
+                    self.recordings.is_none_or(|recordings| one.at < before(now, recordings))
+                }
                 FileKind::Backup => {
                     backups += 1;
                     backups > self.backups
@@ -285,11 +274,7 @@ impl Retention {
             match one.needed {
                 _ if !old => {}
                 Some(why) => *kept.entry(why).or_default() += 1,
-                None => files.push(OldFile {
-                    kind: one.kind,
-                    root: one.root,
-                    below: one.below,
-                }),
+                None => files.push(OldFile { kind: one.kind, root: one.root, below: one.below }),
             }
         }
         files

@@ -125,9 +125,8 @@ pub(super) fn line_up(
 /// Returns a new run id, later than all others of its millisecond, and the seed that the id
 /// determines.
 fn fresh(tx: &Transaction<'_>, now: Timestamp) -> Result<(RunId, i64), Fault> {
-    let last: Option<String> = tx
-        .prepare_cached("SELECT max(id) FROM runs")?
-        .query_row([], |row| row.get(0))?;
+    let last: Option<String> =
+        tx.prepare_cached("SELECT max(id) FROM runs")?.query_row([], |row| row.get(0))?;
     let last: Option<RunId> = last.map(id).transpose()?;
     let run = RunId::new_after(last.as_ref(), now);
     let digest = Digest::of(run.as_str().as_bytes()).short();

@@ -163,10 +163,7 @@ impl Store {
                 .map(run_row)
                 .transpose()
         })?;
-        found.ok_or_else(|| StoreError::NotFound {
-            what: "run",
-            name: wanted.to_string(),
-        })
+        found.ok_or_else(|| StoreError::NotFound { what: "run", name: wanted.to_string() })
     }
 
     /// Runs, the last recorded first: ids begin with a time, and clocks are set back.
@@ -196,11 +193,7 @@ impl Store {
             values.push(format!("{prefix}~").into());
         }
         wheres.push("1");
-        let limit = if filter.limit == 0 {
-            -1
-        } else {
-            i64::from(filter.limit)
-        };
+        let limit = if filter.limit == 0 { -1 } else { i64::from(filter.limit) };
         self.view(|db| {
             let sql = format!(
                 "SELECT {COLUMNS} FROM {TABLES} WHERE {} ORDER BY r.rowid DESC LIMIT {limit}",
@@ -227,10 +220,7 @@ impl Store {
 
     /// Runs that somebody starts or runs, or did and died; the cost follows their number.
     pub fn live(&self) -> Result<Vec<RunRow>> {
-        self.listed(
-            "INDEXED BY runs_live",
-            "r.state IN ('requested', 'running')",
-        )
+        self.listed("INDEXED BY runs_live", "r.state IN ('requested', 'running')")
     }
 
     /// Runs of a job that wait, are about to begin or run, oldest first.
@@ -264,10 +254,7 @@ impl Store {
     /// Returns the settled runs whose staging folder still has to be removed. The cost is
     /// proportional to their number.
     pub fn unswept(&self) -> Result<Vec<RunRow>> {
-        self.listed(
-            "INDEXED BY runs_unswept",
-            "r.state = 'settled' AND r.staging IS NOT NULL",
-        )
+        self.listed("INDEXED BY runs_unswept", "r.state = 'settled' AND r.staging IS NOT NULL")
     }
 
     fn listed(&self, index: &str, wheres: &str) -> Result<Vec<RunRow>> {
@@ -398,9 +385,7 @@ pub(super) fn waiting(db: &Connection, run: &RunId) -> Result<Option<QueuedRow>,
         .prepare_cached(
             "SELECT occurrence, job, seed FROM runs WHERE id = ?1 AND state = 'requested'",
         )?
-        .query_row([run.as_str()], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })
+        .query_row([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
     found
         .map(|(occurrence, job, seed)| {
@@ -506,11 +491,7 @@ fn run_row(raw: RunColumns) -> Result<RunRow, Fault> {
         fence: raw.fence.map(Fence),
         ready_at: timestamp_opt(raw.ready_at)?,
         waits_for: raw.waits_for.map(id).transpose()?,
-        waits_for_run: match raw
-            .waits_for_run
-            .as_deref()
-            .and_then(|it| it.split_once(' '))
-        {
+        waits_for_run: match raw.waits_for_run.as_deref().and_then(|it| it.split_once(' ')) {
             Some((run, job)) => Some((id(run.to_owned())?, job.to_owned())),
             None => None,
         },
@@ -524,11 +505,6 @@ fn run_row(raw: RunColumns) -> Result<RunRow, Fault> {
         staging: raw.staging,
         model_calls: raw.model_calls,
         outcome: raw.outcome.as_deref().map(from_json).transpose()?,
-        summary: raw
-            .summary
-            .as_deref()
-            .map(from_json)
-            .transpose()?
-            .unwrap_or_default(),
+        summary: raw.summary.as_deref().map(from_json).transpose()?.unwrap_or_default(),
     })
 }

@@ -98,10 +98,7 @@ pub(super) fn close(
         super::nights::reported(tx, &occurrence, summary)?;
     }
     if let Some(started) = started {
-        let seconds = (millis(now) - started)
-            .max(0)
-            .cast_unsigned()
-            .div_ceil(1000);
+        let seconds = (millis(now) - started).max(0).cast_unsigned().div_ceil(1000);
         reserve::settle(tx, run, seconds)?;
     }
     Ok(EndedRun {
@@ -157,13 +154,7 @@ pub(super) fn skip(
     why: String,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    settle_row(
-        tx,
-        run,
-        &Outcome::Skipped { why },
-        &RunSummary::default(),
-        now,
-    )
+    settle_row(tx, run, &Outcome::Skipped { why }, &RunSummary::default(), now)
 }
 
 /// Gives an occurrence its outcome, by its last run; the runs that ended with it are returned, and
@@ -180,10 +171,7 @@ fn settle_occurrence(
             "UPDATE occurrences SET outcome = ?2, settled = ?3 WHERE id = ?1
              RETURNING (SELECT id FROM nights WHERE id = night AND closed IS NULL)",
         )?
-        .query_row(
-            params![occurrence.as_str(), to_json(outcome), millis(now)],
-            |row| row.get(0),
-        )?;
+        .query_row(params![occurrence.as_str(), to_json(outcome), millis(now)], |row| row.get(0))?;
     alerts::note(tx, occurrence, Some(run), outcome)?;
     follow(tx, over.job, run, outcome, night.map(NightId), now)?;
     release(tx, occurrence, outcome, now)
@@ -209,9 +197,7 @@ fn release(
             .execute(params![waiting, millis(now)])?;
         } else {
             let waiting: RunId = id(waiting)?;
-            let skipped = Outcome::Skipped {
-                why: not_followed(outcome),
-            };
+            let skipped = Outcome::Skipped { why: not_followed(outcome) };
             let over = close(tx, &waiting, &skipped, &RunSummary::default(), now)?;
             ended.push((waiting, over));
         }
@@ -281,10 +267,7 @@ pub(super) fn check_fence(db: &Connection, run: &RunId, fence: Option<Fence>) ->
     if current == Some(fence.0) {
         Ok(())
     } else {
-        Err(Fault::Known(StoreError::StaleFence {
-            run: run.to_string(),
-            fence: fence.0,
-        }))
+        Err(Fault::Known(StoreError::StaleFence { run: run.to_string(), fence: fence.0 }))
     }
 }
 
@@ -321,9 +304,7 @@ pub(super) fn await_turn(
              WHERE r.job = ?1 AND r.state <> 'settled'
                AND (r.state <> 'queued' OR o.origin IN ('clock', 'event')) ORDER BY r.rowid",
         )?
-        .query_map([new.job.0], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-        })?
+        .query_map([new.job.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
         .collect::<Result<_, _>>()?;
     let Some((first, state, due, _)) = ahead.first() else {
         return line_up(tx, new, ready_at, now);
@@ -335,10 +316,8 @@ pub(super) fn await_turn(
             skipped(tx, new, why, now)
         }
         Overlap::Queue if ahead.len() >= QUEUE as usize => {
-            let why = format!(
-                "as many wait as may: {}",
-                counted(ahead.len(), "earlier scheduled time")
-            );
+            let why =
+                format!("as many wait as may: {}", counted(ahead.len(), "earlier scheduled time"));
             skipped(tx, new, why, now)
         }
         Overlap::Queue => line_up(tx, new, ready_at, now),
@@ -369,9 +348,7 @@ pub(super) fn ask(
         )?
         .execute(params![run.as_str(), why])?;
     if asked == 0 {
-        let outcome = Outcome::Cancelled {
-            why: why.to_owned(),
-        };
+        let outcome = Outcome::Cancelled { why: why.to_owned() };
         settle_row(tx, run, &outcome, &RunSummary::default(), now)?;
     }
     Ok(())

@@ -88,13 +88,7 @@ pub(super) const RUN: &str = "run";
 impl BudgetLevel {
     /// Creates a budget level without a window.
     pub fn new(level: &'static str, key: String, label: String, cap: Budget) -> Self {
-        Self {
-            level,
-            key,
-            label,
-            cap,
-            window: None,
-        }
+        Self { level, key, label, cap, window: None }
     }
 
     /// Creates the budget level of a parent run's remaining amounts, for a run that it starts.
@@ -147,24 +141,12 @@ pub const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 impl Amounts {
     /// Returns the amounts in the order of [`UNITS`].
     pub fn array(self) -> [u64; 5] {
-        [
-            self.calls,
-            self.tokens,
-            self.micros,
-            self.seconds,
-            self.ideas,
-        ]
+        [self.calls, self.tokens, self.micros, self.seconds, self.ideas]
     }
 
     /// Builds the amounts from an array in the order of [`UNITS`].
     pub fn from_array([calls, tokens, micros, seconds, ideas]: [u64; 5]) -> Self {
-        Self {
-            calls,
-            tokens,
-            micros,
-            seconds,
-            ideas,
-        }
+        Self { calls, tokens, micros, seconds, ideas }
     }
 
     /// Adds two amounts unit by unit.
@@ -191,13 +173,7 @@ pub const MEASURE: u64 = 1_000_000_000_000_000;
 impl Budget {
     /// Returns the limits in the order of [`UNITS`].
     pub fn array(self) -> [Option<u64>; 5] {
-        [
-            self.calls,
-            self.tokens,
-            self.micros,
-            self.seconds,
-            self.ideas,
-        ]
+        [self.calls, self.tokens, self.micros, self.seconds, self.ideas]
     }
 }
 
@@ -232,21 +208,12 @@ impl Store {
                 }));
             };
             let used = used_by(tx, run)?.array();
-            for (unit, name) in UNITS
-                .iter()
-                .enumerate()
-                .filter(|(_, name)| **name != "seconds")
-            {
+            for (unit, name) in UNITS.iter().enumerate().filter(|(_, name)| **name != "seconds") {
                 let left = reserved.array()[unit].saturating_sub(used[unit]);
                 let wanted = want.array()[unit];
                 if wanted > left {
                     let level = format!("run {run}");
-                    return Ok(Err(Shortfall {
-                        level,
-                        unit: name,
-                        wanted,
-                        left,
-                    }));
+                    return Ok(Err(Shortfall { level, unit: name, wanted, left }));
                 }
             }
             tx.prepare_cached(
@@ -321,12 +288,9 @@ impl Store {
                         millis(now),
                         note
                     ])?,
-                RequestUsage::Known(_) | RequestUsage::AtLeast(_) => charged(
-                    tx,
-                    request,
-                    &format!("{note}, usage beyond all measure"),
-                    now,
-                )?,
+                RequestUsage::Known(_) | RequestUsage::AtLeast(_) => {
+                    charged(tx, request, &format!("{note}, usage beyond all measure"), now)?
+                }
                 RequestUsage::Unknown => charged(tx, request, note, now)?,
             };
             hold_what_was_used(tx, request)?;
@@ -382,11 +346,7 @@ fn hold_what_was_used(db: &Connection, request: RequestId) -> Result<(), Fault> 
     let run: RunId = id(run)?;
     let used = used_by(db, &run)?;
     // A sum of a thousand rows must still fit.
-    let held = |amount: u64| {
-        i64::try_from(amount)
-            .unwrap_or(i64::MAX)
-            .min(i64::MAX / 1024)
-    };
+    let held = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX).min(i64::MAX / 1024);
     db.prepare_cached(
         "UPDATE reservations SET calls = max(calls, ?2), tokens = max(tokens, ?3),
            micros = max(micros, ?4), ideas = max(ideas, ?5)

@@ -192,15 +192,9 @@ impl History {
             projects.push(id);
         }
         let mut caps = |calls: i64| Budget {
-            calls: random
-                .permille(800)
-                .then(|| random.spread(1, calls).unsigned_abs()),
-            tokens: random
-                .permille(600)
-                .then(|| random.spread(100, calls * 1_000).unsigned_abs()),
-            micros: random
-                .permille(600)
-                .then(|| random.spread(100, calls * 2_000).unsigned_abs()),
+            calls: random.permille(800).then(|| random.spread(1, calls).unsigned_abs()),
+            tokens: random.permille(600).then(|| random.spread(100, calls * 1_000).unsigned_abs()),
+            micros: random.permille(600).then(|| random.spread(100, calls * 2_000).unsigned_abs()),
             ..Budget::default()
         };
         let (pool, window, day) = (caps(100), caps(80), caps(150));
@@ -245,12 +239,7 @@ impl History {
             _ => "max".to_owned(),
         };
         let mut levels = vec![
-            BudgetLevel::new(
-                POOL_DAY,
-                format!("{pool} {date}"),
-                "pool".to_owned(),
-                self.pool,
-            ),
+            BudgetLevel::new(POOL_DAY, format!("{pool} {date}"), "pool".to_owned(), self.pool),
             BudgetLevel::new(
                 DAY,
                 format!("{} {date}", self.projects[project]),
@@ -305,10 +294,7 @@ impl History {
         }
         let holders: BTreeSet<RunId> = self.store.holders().unwrap().into_iter().collect();
         let runs: BTreeSet<RunId> = self.runs.iter().map(|run| run.id.clone()).collect();
-        assert_eq!(
-            holders, runs,
-            "a run that is over holds, or a live one holds nothing"
-        );
+        assert_eq!(holders, runs, "a run that is over holds, or a live one holds nothing");
     }
 
     fn in_use(&self, level: &str, key: &str) -> Amounts {
@@ -334,14 +320,8 @@ impl History {
             }
         }
         for ((level, key), sum) in sums {
-            let account = Amounts {
-                seconds: 0,
-                ..self.in_use(level, key)
-            };
-            assert_eq!(
-                account, sum,
-                "{level} {key}: its runs come to something else"
-            );
+            let account = Amounts { seconds: 0, ..self.in_use(level, key) };
+            assert_eq!(account, sum, "{level} {key}: its runs come to something else");
         }
         assert!(self.store.holders().unwrap().is_empty(), "held at rest");
     }

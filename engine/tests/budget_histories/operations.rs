@@ -27,10 +27,7 @@ impl History {
             94..97 => self.escalate(),
             97..99 => {
                 let minutes = self.random.spread(1, 400);
-                self.now = self
-                    .now
-                    .saturating_add(SignedDuration::from_mins(minutes))
-                    .unwrap();
+                self.now = self.now.saturating_add(SignedDuration::from_mins(minutes)).unwrap();
             }
             _ => self.reopen(),
         }
@@ -55,16 +52,9 @@ impl History {
 
     fn want(&mut self) -> Budget {
         let mut unit = |most: i64| {
-            self.random
-                .permille(700)
-                .then(|| self.random.spread(1, most).unsigned_abs())
+            self.random.permille(700).then(|| self.random.spread(1, most).unsigned_abs())
         };
-        Budget {
-            calls: unit(8),
-            tokens: unit(8_000),
-            micros: unit(16_000),
-            ..Budget::default()
-        }
+        Budget { calls: unit(8), tokens: unit(8_000), micros: unit(16_000), ..Budget::default() }
     }
 
     fn start(&mut self) {
@@ -73,9 +63,7 @@ impl History {
         {
             // The budget that was read is outdated by now.
             let mut levels = self.levels(self.jobs[job].project);
-            levels
-                .iter_mut()
-                .for_each(|level| level.cap = Budget::default());
+            levels.iter_mut().for_each(|level| level.cap = Budget::default());
             if self.is_free(job) {
                 self.enter(job, want, &levels, None);
             }
@@ -138,10 +126,7 @@ impl History {
         }
         let blown = self.random.permille(15);
         self.store.set_fuse(blown.then_some(0));
-        let facts = AdmissionFacts {
-            free_bytes: u64::MAX,
-            ..AdmissionFacts::default()
-        };
+        let facts = AdmissionFacts { free_bytes: u64::MAX, ..AdmissionFacts::default() };
         let admitted = self.store.admit(&Enter {
             run: &id,
             owner: &self.me,
@@ -150,10 +135,7 @@ impl History {
             levels,
             total: Duration::from_secs(3_600),
             staging: "s",
-            now: ClockReading {
-                wall: self.now,
-                boot: Duration::from_secs(100),
-            },
+            now: ClockReading { wall: self.now, boot: Duration::from_secs(100) },
         });
         self.store.set_fuse(None);
         match admitted {
@@ -167,9 +149,7 @@ impl History {
                 // It died before it was admitted: whoever started it notes that.
                 self.counts.blown += 1;
                 let why = "died".to_owned();
-                self.store
-                    .decline(&id, &Outcome::Lost { why }, self.now)
-                    .unwrap();
+                self.store.decline(&id, &Outcome::Lost { why }, self.now).unwrap();
                 return;
             }
             Err(error) => panic!("{error:?}"),
@@ -188,20 +168,11 @@ impl History {
             }
         }
         self.all_runs.insert(id.clone(), accounts.clone());
-        self.runs.push(Run {
-            id,
-            job,
-            accounts,
-            out: None,
-            dead: false,
-            stopped: false,
-        });
+        self.runs.push(Run { id, job, accounts, out: None, dead: false, stopped: false });
     }
 
     fn pick(&mut self, fit: impl Fn(&Run) -> bool) -> Option<usize> {
-        let fit: Vec<usize> = (0..self.runs.len())
-            .filter(|run| fit(&self.runs[*run]))
-            .collect();
+        let fit: Vec<usize> = (0..self.runs.len()).filter(|run| fit(&self.runs[*run])).collect();
         (!fit.is_empty()).then(|| *self.random.one_of(&fit))
     }
 
@@ -221,10 +192,7 @@ impl History {
             micros: part(left.micros),
             ..Amounts::default()
         };
-        let request = self
-            .store
-            .reserve_request(&id, "x", reserved, self.now)
-            .unwrap();
+        let request = self.store.reserve_request(&id, "x", reserved, self.now).unwrap();
         let fits =
             left.calls > 0 && reserved.tokens <= left.tokens && reserved.micros <= left.micros;
         let Ok(request) = request else {
@@ -237,10 +205,7 @@ impl History {
         let over = self.random.permille(60);
         let mut part = |most: u64| match over {
             true => most + self.random.between(1, 500).unsigned_abs(),
-            false => self
-                .random
-                .between(0, i64::try_from(most).unwrap() + 1)
-                .unsigned_abs(),
+            false => self.random.between(0, i64::try_from(most).unwrap() + 1).unsigned_abs(),
         };
         let truly = Amounts {
             calls: 1,
@@ -249,11 +214,7 @@ impl History {
             ..Amounts::default()
         };
         // Excess usage is known as soon as it is reported; a death before that is not modelled.
-        self.runs[run].out = Some(Out {
-            id: request,
-            reserved,
-            truly,
-        });
+        self.runs[run].out = Some(Out { id: request, reserved, truly });
         if over {
             self.counts.over += 1;
             self.report_usage(run, true);
@@ -286,10 +247,9 @@ impl History {
             (false, true) if self.bug == Some(Bug::UnknownIsFree) => {
                 RequestUsage::Known(Amounts::default())
             }
-            (false, true) if self.random.permille(300) => RequestUsage::Known(Amounts {
-                tokens: u64::MAX,
-                ..out.truly
-            }),
+            (false, true) if self.random.permille(300) => {
+                RequestUsage::Known(Amounts { tokens: u64::MAX, ..out.truly })
+            }
             (false, true) => RequestUsage::Unknown,
         };
         self.counts.unknown += u64::from(unknown);
@@ -325,27 +285,17 @@ impl History {
             && let Some(out) = &self.runs[run].out
         {
             let none = RequestUsage::Known(Amounts::default());
-            self.store
-                .settle_request(out.id, none, None, "", self.now)
-                .unwrap();
+            self.store.settle_request(out.id, none, None, "", self.now).unwrap();
         }
         let id = self.runs[run].id.clone();
         self.store
-            .settle(
-                &id,
-                None,
-                &Outcome::Succeeded,
-                &RunSummary::default(),
-                self.now,
-            )
+            .settle(&id, None, &Outcome::Succeeded, &RunSummary::default(), self.now)
             .unwrap();
         let run = self.runs.remove(run);
         // A late word of a request changes nothing any more.
         if let Some(out) = run.out {
             let none = RequestUsage::Known(Amounts::default());
-            self.store
-                .settle_request(out.id, none, None, "", self.now)
-                .unwrap();
+            self.store.settle_request(out.id, none, None, "", self.now).unwrap();
         }
     }
 
@@ -370,19 +320,13 @@ impl History {
             && let Some(out) = &self.runs[run].out
         {
             let none = RequestUsage::Known(Amounts::default());
-            self.store
-                .settle_request(out.id, none, None, "", self.now)
-                .unwrap();
+            self.store.settle_request(out.id, none, None, "", self.now).unwrap();
         }
         let id = self.runs[run].id.clone();
-        let outcome = Outcome::Lost {
-            why: "killed".to_owned(),
-        };
+        let outcome = Outcome::Lost { why: "killed".to_owned() };
         let blown = self.random.permille(100);
         self.store.set_fuse(blown.then_some(0));
-        let done = self
-            .store
-            .settle_dead(&id, &outcome, &RunSummary::default(), None, self.now);
+        let done = self.store.settle_dead(&id, &outcome, &RunSummary::default(), None, self.now);
         self.store.set_fuse(None);
         match done {
             Ok(_) => {
@@ -408,10 +352,7 @@ impl History {
         }
         let minutes = self.random.spread(1, 300);
         let ends = self.random.permille(500);
-        let until = self
-            .now
-            .saturating_add(SignedDuration::from_mins(minutes))
-            .unwrap();
+        let until = self.now.saturating_add(SignedDuration::from_mins(minutes)).unwrap();
         let amounts = Amounts {
             calls: self.random.spread(1, 20).unsigned_abs(),
             tokens: self.random.spread(1, 20_000).unsigned_abs(),
@@ -452,9 +393,7 @@ impl History {
         let mut levels = vec![BudgetLevel::of_parent(&id)];
         if self.bug == Some(Bug::ChildBeside) {
             levels = self.levels(project);
-            levels
-                .iter_mut()
-                .for_each(|level| level.cap = Budget::default());
+            levels.iter_mut().for_each(|level| level.cap = Budget::default());
         }
         let want = self.want();
         let before = self.store.left_of(&id).unwrap();

@@ -37,9 +37,7 @@ impl Trial<'_> {
                 for (damage, left) in damages(point, Order::Journaled, &mut random, trial.scale) {
                     trial.counts.cases += 1;
                     trial.counts.doubles += u64::from(!trail.is_empty());
-                    trial
-                        .live(&left)
-                        .map_err(|why| format!("{}: {why}", show(&damage)))?;
+                    trial.live(&left).map_err(|why| format!("{}: {why}", show(&damage)))?;
                     if seen.insert(fingerprint(&left)) {
                         let trail = trail.iter().cloned().chain([(at, damage)]).collect();
                         waiting.push_back((left, trail));
@@ -77,11 +75,7 @@ impl Trial<'_> {
         self.ended(&end)?;
         let changes = world.changes();
         let again = self.take_over(&world).map_err(|error| error.to_string())?;
-        let settled = if end.log.settled {
-            Recovery::Cleaned
-        } else {
-            Recovery::Nothing
-        };
+        let settled = if end.log.settled { Recovery::Cleaned } else { Recovery::Nothing };
         if again != settled || world.changes() != changes {
             return Err(format!("a second recovery is not idle: {again:?}"));
         }

@@ -19,16 +19,9 @@ pub enum Damage {
     /// A power cut that lost nothing.
     AllKept,
     /// A power cut that kept all names, and of one new file so many bytes (zeros, if so).
-    Torn {
-        file: usize,
-        length: usize,
-        zeros: bool,
-    },
+    Torn { file: usize, length: usize, zeros: bool },
     /// A power cut that kept these changes and the content of these files.
-    Subset {
-        units: Vec<usize>,
-        files: Vec<usize>,
-    },
+    Subset { units: Vec<usize>, files: Vec<usize> },
     /// A drawn subset; contents may be torn.
     Drawn(u64),
 }
@@ -83,40 +76,21 @@ pub fn damages(
         for (length, zeros) in lengths {
             let mut contents = files.clone();
             contents[at] = (*file, torn(content, length, zeros));
-            all.push((
-                Damage::Torn {
-                    file: at,
-                    length,
-                    zeros,
-                },
-                after(&every, &contents),
-            ));
+            all.push((Damage::Torn { file: at, length, zeros }, after(&every, &contents)));
         }
     }
     let items = units.len() + files.len();
     if items <= EXHAUSTIVE {
         for mask in 1..(1_usize << items) - 1 {
             let chosen = |from: usize, count: usize| -> Vec<usize> {
-                (0..count)
-                    .filter(|index| mask & (1 << (from + index)) != 0)
-                    .collect()
+                (0..count).filter(|index| mask & (1 << (from + index)) != 0).collect()
             };
             let (kept, full) = (chosen(0, units.len()), chosen(units.len(), files.len()));
-            let ids: Vec<u32> = kept
-                .iter()
-                .flat_map(|unit| &units[*unit])
-                .copied()
-                .collect();
+            let ids: Vec<u32> = kept.iter().flat_map(|unit| &units[*unit]).copied().collect();
             if disk.allows(&ids, order) {
                 let contents: Vec<_> = full.iter().map(|file| files[*file].clone()).collect();
                 let point = after(&ids, &contents);
-                all.push((
-                    Damage::Subset {
-                        units: kept,
-                        files: full,
-                    },
-                    point,
-                ));
+                all.push((Damage::Subset { units: kept, files: full }, point));
             }
         }
         return all;
@@ -124,12 +98,7 @@ pub fn damages(
     for _ in 0..(SAMPLES * scale).ceil() as usize {
         let seed = random.next();
         let mut random = Random(seed);
-        let mut ids: Vec<u32> = units
-            .iter()
-            .filter(|_| random.flip())
-            .flatten()
-            .copied()
-            .collect();
+        let mut ids: Vec<u32> = units.iter().filter(|_| random.flip()).flatten().copied().collect();
         if order == Order::Journaled {
             ids = disk.closure(ids);
         }

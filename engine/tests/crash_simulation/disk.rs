@@ -23,10 +23,7 @@ pub struct Content {
 pub type Blob = Rc<Content>;
 
 pub fn blob(bytes: &[u8]) -> Blob {
-    Rc::new(Content {
-        bytes: bytes.to_vec(),
-        digest: Digest::of(bytes),
-    })
+    Rc::new(Content { bytes: bytes.to_vec(), digest: Digest::of(bytes) })
 }
 
 type Names = BTreeMap<Rc<str>, usize>;
@@ -78,16 +75,8 @@ const ROOT: usize = 0;
 
 impl Disk {
     pub fn new(modern: bool) -> Self {
-        let root = Node::Dir {
-            live: Names::new(),
-            durable: Names::new(),
-        };
-        Self {
-            nodes: vec![root],
-            pending: Vec::new(),
-            next: 0,
-            modern,
-        }
+        let root = Node::Dir { live: Names::new(), durable: Names::new() };
+        Self { nodes: vec![root], pending: Vec::new(), next: 0, modern }
     }
 
     // Read operations: the content that programs see, durable or not.
@@ -113,10 +102,7 @@ impl Disk {
         if self.entry(dir, name).is_some() {
             return Err(Refusal::Exists);
         }
-        self.nodes.push(Node::File {
-            live: blob(bytes),
-            durable: blob(b""),
-        });
+        self.nodes.push(Node::File { live: blob(bytes), durable: blob(b"") });
         self.set(dir, name, Some(self.nodes.len() - 1), None, None);
         Ok(())
     }
@@ -136,18 +122,13 @@ impl Disk {
             Some(Node::File { .. }) => return Err(Refusal::Exists),
             None => {}
         }
-        self.nodes.push(Node::Dir {
-            live: Names::new(),
-            durable: Names::new(),
-        });
+        self.nodes.push(Node::Dir { live: Names::new(), durable: Names::new() });
         self.set(dir, name, Some(self.nodes.len() - 1), None, None);
         Ok(())
     }
 
     pub fn sync_dir(&mut self, path: Option<&str>) -> Result<(), Refusal> {
-        let dir = path
-            .map_or(Some(ROOT), |path| self.node(path))
-            .ok_or(Refusal::Missing)?;
+        let dir = path.map_or(Some(ROOT), |path| self.node(path)).ok_or(Refusal::Missing)?;
         let here: Vec<u32> = self
             .pending
             .iter()
@@ -217,10 +198,7 @@ impl Disk {
         }
         let (dir, name) = self.place(path).expect("its folders were just made");
         let content = blob(bytes);
-        self.nodes.push(Node::File {
-            live: content.clone(),
-            durable: content,
-        });
+        self.nodes.push(Node::File { live: content.clone(), durable: content });
         self.set(dir, name, Some(self.nodes.len() - 1), None, None);
         self.sync_above(path);
     }
@@ -231,10 +209,7 @@ impl Disk {
             return false;
         };
         let content = blob(bytes);
-        self.nodes[at] = Node::File {
-            live: content.clone(),
-            durable: content,
-        };
+        self.nodes[at] = Node::File { live: content.clone(), durable: content };
         self.sync_above(path);
         true
     }
@@ -280,10 +255,7 @@ impl Disk {
     pub fn units(&self) -> Vec<Vec<u32>> {
         let mut units: Vec<Vec<u32>> = Vec::new();
         for change in &self.pending {
-            match change
-                .with
-                .and_then(|with| units.iter_mut().find(|unit| unit.contains(&with)))
-            {
+            match change.with.and_then(|with| units.iter_mut().find(|unit| unit.contains(&with))) {
                 Some(unit) => unit.push(change.id),
                 None => units.push(vec![change.id]),
             }
@@ -309,15 +281,9 @@ impl Disk {
     pub fn allows(&self, kept: &[u32], order: Order) -> bool {
         let pending = |id: u32| self.pending.iter().any(|change| change.id == id);
         order == Order::Unjournaled
-            || self
-                .pending
-                .iter()
-                .filter(|change| kept.contains(&change.id))
-                .all(|change| {
-                    change
-                        .after
-                        .is_none_or(|first| kept.contains(&first) || !pending(first))
-                })
+            || self.pending.iter().filter(|change| kept.contains(&change.id)).all(|change| {
+                change.after.is_none_or(|first| kept.contains(&first) || !pending(first))
+            })
     }
 
     /// Returns the disk after a power cut that kept these changes, and this content of unsynced
@@ -378,8 +344,7 @@ impl Disk {
     }
 
     fn node(&self, path: &str) -> Option<usize> {
-        path.split('/')
-            .try_fold(ROOT, |dir, name| self.entry(dir, name))
+        path.split('/').try_fold(ROOT, |dir, name| self.entry(dir, name))
     }
 
     fn entry(&self, dir: usize, name: &str) -> Option<usize> {
@@ -413,14 +378,7 @@ impl Disk {
             };
         }
         self.next += 1;
-        self.pending.push(Change {
-            id: self.next,
-            dir,
-            name,
-            to,
-            with,
-            after,
-        });
+        self.pending.push(Change { id: self.next, dir, name, to, with, after });
         self.next
     }
 
@@ -432,11 +390,7 @@ impl Disk {
             next += 1;
             for change in &self.pending {
                 let bound = change.id == id && (change.after.is_some() || change.with.is_some());
-                let partners = if bound {
-                    [change.after, change.with]
-                } else {
-                    [None, None]
-                };
+                let partners = if bound { [change.after, change.with] } else { [None, None] };
                 let partner_of = (change.with == Some(id)).then_some(change.id);
                 for more in partners.into_iter().chain([partner_of]).flatten() {
                     if !kept.contains(&more) {

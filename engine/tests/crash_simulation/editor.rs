@@ -72,12 +72,7 @@ impl Trial<'_> {
         let total = world.operations();
         let snapshots = world.take();
         // Where another program writes the new content itself, it would undo the edit.
-        for target in self
-            .prepared
-            .targets
-            .iter()
-            .filter(|target| !target.already)
-        {
+        for target in self.prepared.targets.iter().filter(|target| !target.already) {
             for edit in [Edit::Replace, Edit::Rewrite, Edit::Delete] {
                 for at in 0..=total {
                     self.edit_in_place(target, edit, at).map_err(|why| {
@@ -120,12 +115,10 @@ impl Trial<'_> {
         self.answers(&points, target, &result)?;
         points.drain(..world.marked());
         let last = &points[points.len() - 1];
-        edit.survives(last, target)
-            .map_err(|why| format!("{result:?}; {why}"))?;
+        edit.survives(last, target).map_err(|why| format!("{result:?}; {why}"))?;
         let mut random = Random(self.seed ^ at as u64);
         for (damage, crashed) in few(last, &mut random) {
-            edit.survives(&crashed, target)
-                .map_err(|why| format!("{damage:?}: {why}"))?;
+            edit.survives(&crashed, target).map_err(|why| format!("{damage:?}: {why}"))?;
         }
         self.settles(&world, target, edit)?;
 
@@ -155,22 +148,15 @@ impl Trial<'_> {
     ) -> TrialFailure {
         match result {
             Ok(_) => {
-                let published = points
-                    .iter()
-                    .any(|now| held(&now.disk, target.path) == target.after);
-                ensure!(
-                    published,
-                    "it says done and {} was never published",
-                    target.path
-                );
+                let published =
+                    points.iter().any(|now| held(&now.disk, target.path) == target.after);
+                ensure!(published, "it says done and {} was never published", target.path);
             }
             Err(PublishError::Changed(_) | PublishError::Conflict(_)) => {}
             // A target that was published and deleted at once cannot be published again, and the
             // error states that.
-            Err(PublishError::Staged {
-                found: PathState::Absent,
-                ..
-            }) if target.before.is_none() => {}
+            Err(PublishError::Staged { found: PathState::Absent, .. })
+                if target.before.is_none() => {}
             Err(error) => return Err(format!("not a conflict: {}", error)),
         }
         Ok(())
@@ -213,31 +199,16 @@ impl Trial<'_> {
         let changes = world.changes();
         let second = self.take_over(world);
         edit.survives(&world.now(), target)?;
-        ensure!(
-            world.changes() == changes,
-            "a second recovery is not idle: {second:?}"
-        );
+        ensure!(world.changes() == changes, "a second recovery is not idle: {second:?}");
         let now = world.now();
         bystander(&now.disk)?;
-        for other in self
-            .prepared
-            .targets
-            .iter()
-            .filter(|other| other.path != target.path)
-        {
+        for other in self.prepared.targets.iter().filter(|other| other.path != target.path) {
             let held = held(&now.disk, other.path);
-            ensure!(
-                held == other.before || held == other.after,
-                "{} is torn",
-                other.path
-            );
+            ensure!(held == other.before || held == other.after, "{} is torn", other.path);
         }
         match (&first, &second) {
             (Ok(_), Ok(_)) => {
-                ensure!(
-                    now.disk.list(self.prepared.scenario.staging).is_none(),
-                    "staging is left"
-                );
+                ensure!(now.disk.list(self.prepared.scenario.staging).is_none(), "staging is left");
                 Ok(())
             }
             (Err(PublishError::Conflict(first)), Err(PublishError::Conflict(second))) => {

@@ -32,8 +32,7 @@ impl Trial<'_> {
             .map_err(|error| format!("undisturbed: {}", error))?;
         for at in 0..=world.operations() {
             for by in [Takeover::Later, Takeover::AtOnce, Takeover::WithNextRun] {
-                self.taken(at, by)
-                    .map_err(|why| format!("{by:?} before operation {at}: {why}"))?;
+                self.taken(at, by).map_err(|why| format!("{by:?} before operation {at}: {why}"))?;
             }
         }
         let world = World::recording(self.prepared.start.clone());
@@ -94,26 +93,11 @@ impl Trial<'_> {
         self.take_over(&world).map_err(|error| error.to_string())?;
         let now = world.now();
         let theirs = Some(Digest::of(b"the next run's"));
-        for target in self
-            .prepared
-            .targets
-            .iter()
-            .filter(|target| !target.already)
-        {
-            ensure!(
-                held(&now.disk, target.path) == theirs,
-                "the next run lost {}",
-                target.path
-            );
+        for target in self.prepared.targets.iter().filter(|target| !target.already) {
+            ensure!(held(&now.disk, target.path) == theirs, "the next run lost {}", target.path);
         }
-        ensure!(
-            now.disk.list(self.prepared.scenario.staging).is_none(),
-            "staging is left"
-        );
-        ensure!(
-            now.disk.list(OTHER_STAGING).is_none(),
-            "the next run's staging is left"
-        );
+        ensure!(now.disk.list(self.prepared.scenario.staging).is_none(), "staging is left");
+        ensure!(now.disk.list(OTHER_STAGING).is_none(), "the next run's staging is left");
         Ok(())
     }
 
@@ -135,10 +119,7 @@ impl Trial<'_> {
             };
             self.counts.fence += 1;
             let stale = matches!(&result, Err(PublishError::Log(LogError::StaleFence { .. })));
-            ensure!(
-                stale != was_settled,
-                "a stale recovery, before operation {at}: {result:?}"
-            );
+            ensure!(stale != was_settled, "a stale recovery, before operation {at}: {result:?}");
             self.take_over(&world).map_err(|error| error.to_string())?;
             self.ended(&world.now())?;
         }
@@ -155,8 +136,7 @@ impl Trial<'_> {
                 let world = World::new(self.prepared.start.clone());
                 world.fail(Some(failure));
                 let result = self.prepared.perform_in(self.faults, &world);
-                self.hints(&world, result.is_ok())
-                    .map_err(|why| format!("{failure:?}: {why}"))?;
+                self.hints(&world, result.is_ok()).map_err(|why| format!("{failure:?}: {why}"))?;
             }
         }
         let mut seen = HashSet::new();
@@ -200,8 +180,7 @@ impl Trial<'_> {
             let Some(manifest) = point.log.manifest.clone().filter(|_| !point.log.settled) else {
                 continue;
             };
-            self.vanished(&point)
-                .map_err(|why| format!("staging vanished at {at}: {why}"))?;
+            self.vanished(&point).map_err(|why| format!("staging vanished at {at}: {why}"))?;
             for (entry, target) in manifest.entries.iter().zip(&self.prepared.targets) {
                 let Some(staged) = entry.staged.as_ref().map(|staged| staged.as_str()) else {
                     continue;

@@ -51,11 +51,7 @@ fn start(modern: bool) -> CrashPoint {
     for (path, text) in FILES {
         disk.put_durably(path, text.as_bytes());
     }
-    let log = Log {
-        manifest: None,
-        settled: false,
-        fence: Fence(1),
-    };
+    let log = Log { manifest: None, settled: false, fence: Fence(1) };
     CrashPoint { disk, log }
 }
 
@@ -90,11 +86,7 @@ fn commit(world: &World) -> Result<(), PublishError> {
         let current = world.with(|now| now.log.fence);
         match held == current {
             true => Ok(()),
-            false => Err(LogError::StaleFence {
-                run: run.clone(),
-                held,
-                current,
-            }),
+            false => Err(LogError::StaleFence { run: run.clone(), held, current }),
         }
     };
     let draft = Marker {
@@ -151,10 +143,7 @@ fn reader(point: &CrashPoint) -> Result<TreeState, String> {
         Some(MarkerState::Ready) => Ok(TreeState::Between),
         _ if news == CHANGES.len() => Ok(TreeState::New),
         None if olds == CHANGES.len() => Ok(TreeState::Old),
-        state => Err(format!(
-            "{news} of {} are new and the marker is {state:?}",
-            CHANGES.len()
-        )),
+        state => Err(format!("{news} of {} are new and the marker is {state:?}", CHANGES.len())),
     }
 }
 
@@ -199,24 +188,15 @@ fn crash_everywhere(modern: bool, scale: f64, counts: &mut Counts) {
         let world = World::recording(left);
         let settled = next(&world).unwrap_or_else(|error| panic!("depth {depth}: {error}"));
         assert_eq!(
-            settled
-                .iter()
-                .any(|it| matches!(it, MarkerOutcome::RolledForward(_))),
+            settled.iter().any(|it| matches!(it, MarkerOutcome::RolledForward(_))),
             was == TreeState::Between
         );
         let end = world.now();
-        let wanted = if was == TreeState::Old {
-            TreeState::Old
-        } else {
-            TreeState::New
-        };
+        let wanted = if was == TreeState::Old { TreeState::Old } else { TreeState::New };
         assert_eq!(reader(&end), Ok(wanted), "depth {depth}");
         assert!(end.disk.read(MARKER).is_none() && end.disk.list(PREV).is_none());
         let changes = world.changes();
-        assert!(
-            next(&world).unwrap().is_empty() && world.changes() == changes,
-            "a second is idle"
-        );
+        assert!(next(&world).unwrap().is_empty() && world.changes() == changes, "a second is idle");
         crash(world.take(), depth, &mut waiting, counts);
     }
 }
@@ -281,10 +261,7 @@ fn a_marker_that_names_other_files_is_left_alone() {
         }
         let changes = world.changes();
         let settled = settle(&world.fs(), &rel(FOLDER), &[rel(".agents/learnings")]).unwrap();
-        assert!(
-            matches!(settled[..], [MarkerOutcome::Foreign(_)]),
-            "{settled:?}"
-        );
+        assert!(matches!(settled[..], [MarkerOutcome::Foreign(_)]), "{settled:?}");
         assert_eq!(world.changes(), changes);
         return;
     }

@@ -28,9 +28,7 @@ fn lay_out(prepared: &Prepared, root: &Path) {
 }
 
 fn held(root: &Path, path: &str) -> Option<Digest> {
-    fs::read(root.join(path))
-        .ok()
-        .map(|bytes| Digest::of(&bytes))
+    fs::read(root.join(path)).ok().map(|bytes| Digest::of(&bytes))
 }
 
 /// Returns whether all targets have their content from after the publication, or from before it if
@@ -56,9 +54,7 @@ fn every_scenario_ends_the_same_on_a_real_disk() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, content).unwrap();
         };
-        let published = prepared
-            .perform(OneFault(None), &disk, &mut log, write)
-            .unwrap();
+        let published = prepared.perform(OneFault(None), &disk, &mut log, write).unwrap();
         assert!(published.leftover.is_none(), "{}", scenario.name);
         assert!(is_all(&prepared, root, true), "{}", scenario.name);
         assert!(!root.join(scenario.staging).exists(), "{}", scenario.name);
@@ -84,11 +80,7 @@ fn every_scenario_stops_at_an_edit_on_a_real_disk() {
             fs::write(&path, "theirs").unwrap();
             for _ in 0..2 {
                 let result = recover(&disk, &mut log, &run(), Fence(1), &rel(scenario.staging));
-                assert!(
-                    matches!(result, Err(PublishError::Conflict(_))),
-                    "{}",
-                    scenario.name
-                );
+                assert!(matches!(result, Err(PublishError::Conflict(_))), "{}", scenario.name);
                 assert_eq!(fs::read(&path).unwrap(), b"theirs", "{}", scenario.name);
             }
             match edited.before {
@@ -114,9 +106,7 @@ impl SmallDisk {
     fn mount(options: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
-        mount
-            .args(["-t", "tmpfs", "-o", options, "none"])
-            .arg(folder.path());
+        mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(folder.path());
         let mounted = mount.output().is_ok_and(|output| output.status.success());
         mounted.then_some(Self { folder })
     }
@@ -137,8 +127,7 @@ fn fill_pages(path: &Path, room: usize) {
     let mut file = fs::File::create(path).unwrap();
     while file.write_all(&[1; 4096]).is_ok() {}
     let length = file.metadata().unwrap().len() / 4096;
-    file.set_len(length.saturating_sub(room as u64) * 4096)
-        .unwrap();
+    file.set_len(length.saturating_sub(room as u64) * 4096).unwrap();
 }
 
 /// Takes all inodes but so many.
@@ -186,16 +175,8 @@ fn a_full_disk_leaves_the_old_tree_or_the_new_one() {
                 // Some space is freed, and the next tick recovers.
                 fs::remove_dir_all(&ballast).unwrap();
                 recover(&disk, &mut log, &run(), Fence(1), &rel(scenario.staging)).unwrap();
-                assert!(
-                    is_all(&prepared, &root, recorded.is_some()),
-                    "{} {room}",
-                    scenario.name
-                );
-                assert!(
-                    !root.join(scenario.staging).exists(),
-                    "{} {room}",
-                    scenario.name
-                );
+                assert!(is_all(&prepared, &root, recorded.is_some()), "{} {room}", scenario.name);
+                assert!(!root.join(scenario.staging).exists(), "{} {room}", scenario.name);
             }
         }
     }

@@ -55,10 +55,7 @@ const fn plain(name: &'static str, files: Files, changes: Changes) -> Scenario {
 }
 
 const fn old_disk(name: &'static str, files: Files, changes: Changes) -> Scenario {
-    Scenario {
-        modern: false,
-        ..plain(name, files, changes)
-    }
+    Scenario { modern: false, ..plain(name, files, changes) }
 }
 
 const AB: Files = &[("d/a", "old a"), ("d/b", "old b")];
@@ -68,58 +65,21 @@ pub const ALL: &[Scenario] = &[
     plain("put new", &[], &[("d/a", Some("new a"))]),
     plain("put new at the root", &[], &[("a", Some("new a"))]),
     plain("put over", AB, &[("d/a", Some("new a"))]),
-    plain(
-        "put an empty file",
-        AB,
-        &[("d/a", Some("")), ("d/n", Some(""))],
-    ),
-    plain(
-        "put over an empty file",
-        &[("d/a", "")],
-        &[("d/a", Some("new a"))],
-    ),
+    plain("put an empty file", AB, &[("d/a", Some("")), ("d/n", Some(""))]),
+    plain("put over an empty file", &[("d/a", "")], &[("d/a", Some("new a"))]),
     plain("remove", AB, &[("d/a", None)]),
-    plain(
-        "put over, put new",
-        AB,
-        &[("d/a", Some("new a")), ("d/n", Some("new n"))],
-    ),
-    plain(
-        "put over two",
-        AB,
-        &[("d/a", Some("new a")), ("d/b", Some("new b"))],
-    ),
-    plain(
-        "put new two",
-        &[],
-        &[("d/a", Some("new a")), ("d/b", Some("new b"))],
-    ),
-    plain(
-        "several folders",
-        ABC,
-        &[("d/a", Some("new a")), ("e/c", Some("new c"))],
-    ),
+    plain("put over, put new", AB, &[("d/a", Some("new a")), ("d/n", Some("new n"))]),
+    plain("put over two", AB, &[("d/a", Some("new a")), ("d/b", Some("new b"))]),
+    plain("put new two", &[], &[("d/a", Some("new a")), ("d/b", Some("new b"))]),
+    plain("several folders", ABC, &[("d/a", Some("new a")), ("e/c", Some("new c"))]),
     plain("a new folder", &[], &[("n/a", Some("new a"))]),
-    plain(
-        "new folders",
-        &[],
-        &[("n/m/a", Some("new a")), ("n/o/b", Some("new b"))],
-    ),
-    plain(
-        "a new folder and an old one",
-        AB,
-        &[("n/m/x", Some("x")), ("d/a", Some("new a"))],
-    ),
+    plain("new folders", &[], &[("n/m/a", Some("new a")), ("n/o/b", Some("new b"))]),
+    plain("a new folder and an old one", AB, &[("n/m/x", Some("x")), ("d/a", Some("new a"))]),
     plain("remove two", AB, &[("d/a", None), ("d/b", None)]),
     plain("archive", AB, &[("d/old/a", Some("old a")), ("d/a", None)]),
     plain(
         "an accepted act: backup, merge, archive, state, decision",
-        &[
-            ("d/a", "idea"),
-            ("d/b", "other"),
-            ("e/state", "old"),
-            ("e/ledger", "- 1"),
-        ],
+        &[("d/a", "idea"), ("d/b", "other"), ("e/state", "old"), ("e/ledger", "- 1")],
         &[
             ("e/.undo/1/0", Some("other")),
             ("d/b", Some("other idea")),
@@ -129,34 +89,13 @@ pub const ALL: &[Scenario] = &[
             ("e/ledger", Some("- 1 - 2")),
         ],
     ),
-    plain(
-        "archive, remove first",
-        AB,
-        &[("d/a", None), ("d/old/a", Some("old a"))],
-    ),
-    plain(
-        "swap two contents",
-        AB,
-        &[("d/a", Some("old b")), ("d/b", Some("old a"))],
-    ),
-    plain(
-        "mixed",
-        ABC,
-        &[
-            ("d/a", Some("new a")),
-            ("d/n", Some("new n")),
-            ("e/c", None),
-        ],
-    ),
+    plain("archive, remove first", AB, &[("d/a", None), ("d/old/a", Some("old a"))]),
+    plain("swap two contents", AB, &[("d/a", Some("old b")), ("d/b", Some("old a"))]),
+    plain("mixed", ABC, &[("d/a", Some("new a")), ("d/n", Some("new n")), ("e/c", None)]),
     plain(
         "four entries",
         ABC,
-        &[
-            ("d/a", Some("new a")),
-            ("d/b", None),
-            ("e/c", Some("new c")),
-            ("e/n", Some("new n")),
-        ],
+        &[("d/a", Some("new a")), ("d/b", None), ("e/c", Some("new c")), ("e/n", Some("new n"))],
     ),
     plain(
         "five entries",
@@ -171,43 +110,23 @@ pub const ALL: &[Scenario] = &[
     ),
     Scenario {
         degraded: true,
-        ..plain(
-            "degraded",
-            AB,
-            &[("d/a", Some("new a")), ("d/n", Some("new n"))],
-        )
+        ..plain("degraded", AB, &[("d/a", Some("new a")), ("d/n", Some("new n"))])
     },
     Scenario {
         already: &["d/a"],
-        ..plain(
-            "one is there already",
-            AB,
-            &[("d/a", Some("new a")), ("d/n", Some("new n"))],
-        )
+        ..plain("one is there already", AB, &[("d/a", Some("new a")), ("d/n", Some("new n"))])
     },
     Scenario {
         already: &["d/a", "n/x"],
-        ..plain(
-            "all are there already",
-            AB,
-            &[("d/a", Some("new a")), ("n/x", Some("new x"))],
-        )
+        ..plain("all are there already", AB, &[("d/a", Some("new a")), ("n/x", Some("new x"))])
     },
     Scenario {
         earlier: &[("d/a", Some("first a")), ("d/n", Some("first n"))],
-        ..plain(
-            "the second run",
-            AB,
-            &[("d/a", Some("new a")), ("d/n", None)],
-        )
+        ..plain("the second run", AB, &[("d/a", Some("new a")), ("d/n", None)])
     },
     Scenario {
         earlier: &[("d/a", Some("first a")), ("d/b", None)],
-        ..plain(
-            "back to what was",
-            AB,
-            &[("d/a", Some("old a")), ("d/b", Some("old b"))],
-        )
+        ..plain("back to what was", AB, &[("d/a", Some("old a")), ("d/b", Some("old b"))])
     },
     Scenario {
         staging: FAR_STAGING,
@@ -218,32 +137,16 @@ pub const ALL: &[Scenario] = &[
         ..plain(
             "staging elsewhere, mixed",
             ABC,
-            &[
-                ("d/a", Some("new a")),
-                ("e/c", None),
-                ("n/x", Some("new x")),
-            ],
+            &[("d/a", Some("new a")), ("e/c", None), ("n/x", Some("new x"))],
         )
     },
     old_disk("no exchange: put new", &[], &[("d/a", Some("new a"))]),
-    old_disk(
-        "no exchange: put over",
-        AB,
-        &[("d/a", Some("new a")), ("d/b", Some("new b"))],
-    ),
-    old_disk(
-        "no exchange: archive",
-        AB,
-        &[("d/old/a", Some("old a")), ("d/a", None)],
-    ),
+    old_disk("no exchange: put over", AB, &[("d/a", Some("new a")), ("d/b", Some("new b"))]),
+    old_disk("no exchange: archive", AB, &[("d/old/a", Some("old a")), ("d/a", None)]),
     old_disk(
         "no exchange: mixed",
         ABC,
-        &[
-            ("d/a", Some("new a")),
-            ("n/x", Some("new x")),
-            ("e/c", None),
-        ],
+        &[("d/a", Some("new a")), ("n/x", Some("new x")), ("e/c", None)],
     ),
 ];
 
@@ -282,11 +185,7 @@ impl Prepared {
         for (path, content) in scenario.files.iter().chain([&BYSTANDER]) {
             disk.put_durably(path, content.as_bytes());
         }
-        let log = Log {
-            manifest: None,
-            settled: false,
-            fence: Fence(1),
-        };
+        let log = Log { manifest: None, settled: false, fence: Fence(1) };
         let world = World::new(CrashPoint { disk, log });
         if !scenario.earlier.is_empty() {
             place_other(&world, scenario.earlier).expect("the earlier run is undisturbed");
@@ -300,17 +199,10 @@ impl Prepared {
             already: scenario.already.contains(path),
         });
         let outcome = match scenario.degraded {
-            true => Outcome::Degraded {
-                why: "one of two".to_owned(),
-            },
+            true => Outcome::Degraded { why: "one of two".to_owned() },
             false => Outcome::Succeeded,
         };
-        Self {
-            scenario,
-            targets: targets.collect(),
-            outcome,
-            start,
-        }
+        Self { scenario, targets: targets.collect(), outcome, start }
     }
 
     /// Builds the draft as the scope would.
@@ -373,14 +265,7 @@ pub fn take_over<F: Faults>(
         now.log.fence.0 += 1;
         now.log.fence
     });
-    recover_with(
-        faults,
-        &world.fs(),
-        &mut world.log(),
-        &run(),
-        fence,
-        &rel(scenario.staging),
-    )
+    recover_with(faults, &world.fs(), &mut world.log(), &run(), fence, &rel(scenario.staging))
 }
 
 /// Publishes these changes by another run, without a fault or a disturbance.

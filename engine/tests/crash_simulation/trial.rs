@@ -126,21 +126,14 @@ impl Trial<'_> {
                 false if target.already => continue,
                 false => target.before,
             };
-            ensure!(
-                held(&point.disk, target.path) == wanted,
-                "{} is half-way",
-                target.path
-            );
+            ensure!(held(&point.disk, target.path) == wanted, "{} is half-way", target.path);
         }
         let settled = point.log.settled == point.log.manifest.is_some();
         ensure!(settled, "a manifest without an outcome");
         let staging = self.prepared.scenario.staging;
         ensure!(point.disk.list(staging).is_none(), "staging is left");
         let lost = point.disk.cut(&[], &[]);
-        ensure!(
-            lost.list(staging).is_none(),
-            "staging comes back after a power cut"
-        );
+        ensure!(lost.list(staging).is_none(), "staging comes back after a power cut");
         Ok(())
     }
 }
@@ -161,11 +154,6 @@ pub fn bystander(disk: &Disk) -> TrialFailure {
 /// Returns a number that two crash points share if no later step can distinguish them.
 pub fn fingerprint(point: &CrashPoint) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (
-        point.disk.fingerprint(),
-        point.log.manifest.is_some(),
-        point.log.settled,
-    )
-        .hash(&mut hasher);
+    (point.disk.fingerprint(), point.log.manifest.is_some(), point.log.settled).hash(&mut hasher);
     hasher.finish()
 }

@@ -67,12 +67,7 @@ impl Trial<'_> {
     }
 
     fn night(&mut self, random: &mut Random, operations: usize) -> TrialFailure {
-        let free: Vec<_> = self
-            .prepared
-            .targets
-            .iter()
-            .filter(|target| !target.already)
-            .collect();
+        let free: Vec<_> = self.prepared.targets.iter().filter(|target| !target.already).collect();
         if free.is_empty() {
             return Ok(());
         }
@@ -83,10 +78,7 @@ impl Trial<'_> {
         for phase in 0..3 {
             let world = World::new(point);
             let path = free[random.below(free.len())].path;
-            let deeds = [
-                self.deed(random, path, phase),
-                self.deed(random, path, phase + 3),
-            ];
+            let deeds = [self.deed(random, path, phase), self.deed(random, path, phase + 3)];
             let (first, second) = (random.below(operations), 1 + random.below(6));
             let twice = random.flip();
             if phase < 2 || random.flip() {
@@ -100,9 +92,7 @@ impl Trial<'_> {
                     }
                 });
             }
-            let dies = random
-                .flip()
-                .then(|| Failure::From(random.below(operations)));
+            let dies = random.flip().then(|| Failure::From(random.below(operations)));
             world.fail(dies);
             let result = match phase {
                 0 => self.prepared.perform_in(self.faults, &world).map(drop),
@@ -112,8 +102,7 @@ impl Trial<'_> {
             let now = world.now();
             let what = format!("phase {phase}, {result:?}");
             if !window {
-                self.keeps(&account, &now)
-                    .map_err(|why| format!("{what}: {why}"))?;
+                self.keeps(&account, &now).map_err(|why| format!("{what}: {why}"))?;
             }
             bystander(&now.disk)?;
             let reported = match &result {
@@ -135,13 +124,9 @@ impl Trial<'_> {
             0 => ForeignEdit::Edit(Edit::Replace, words),
             1 => ForeignEdit::Edit(Edit::Rewrite, words),
             2 => ForeignEdit::Edit(Edit::Delete, words),
-            _ => ForeignEdit::Mend(
-                self.prepared
-                    .start
-                    .disk
-                    .read(path)
-                    .map(|old| old.bytes.clone()),
-            ),
+            _ => {
+                ForeignEdit::Mend(self.prepared.start.disk.read(path).map(|old| old.bytes.clone()))
+            }
         }
     }
 
@@ -149,15 +134,8 @@ impl Trial<'_> {
         let staging = self.prepared.scenario.staging;
         let staged = now.disk.list(staging).unwrap_or_default();
         let staged = staged.iter().map(|name| format!("{staging}/{name}"));
-        let targets = self
-            .prepared
-            .targets
-            .iter()
-            .map(|target| target.path.to_owned());
-        let there: Vec<_> = staged
-            .chain(targets)
-            .map(|path| held(&now.disk, &path))
-            .collect();
+        let targets = self.prepared.targets.iter().map(|target| target.path.to_owned());
+        let there: Vec<_> = staged.chain(targets).map(|path| held(&now.disk, &path)).collect();
         for words in account.0.borrow().iter() {
             let kept = there.contains(&Some(Digest::of(words)));
             ensure!(kept, "{:?} is lost", String::from_utf8_lossy(words));

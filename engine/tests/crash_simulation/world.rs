@@ -202,11 +202,7 @@ impl SimFs {
         path: &RelPath,
         run: impl FnOnce(&mut Disk) -> Result<T, Refusal>,
     ) -> Result<T, FsError> {
-        let fail = |trouble| FsError {
-            act,
-            path: path.to_string(),
-            trouble,
-        };
+        let fail = |trouble| FsError { act, path: path.to_string(), trouble };
         if self.0.step(kind).is_some() {
             return Err(fail(io::Error::other("an injected error").into()));
         }
@@ -229,9 +225,7 @@ impl SimFs {
 impl SimFs {
     pub fn content(&self, path: &RelPath) -> Result<Option<Vec<u8>>, FsError> {
         self.act(OperationKind::Look, "read", path, |disk| {
-            Ok(disk
-                .read(path.as_str())
-                .map(|content| content.bytes.clone()))
+            Ok(disk.read(path.as_str()).map(|content| content.bytes.clone()))
         })
     }
 }
@@ -249,28 +243,18 @@ impl PublishFs for SimFs {
     }
 
     fn write_new(&self, path: &RelPath, bytes: &[u8], _: u32) -> Result<(), FsError> {
-        self.act(OperationKind::Change, "write", path, |disk| {
-            disk.write_new(path.as_str(), bytes)
-        })
+        self.act(OperationKind::Change, "write", path, |disk| disk.write_new(path.as_str(), bytes))
     }
 
     fn sync_file(&self, path: &RelPath) -> Result<(), FsError> {
-        self.act(OperationKind::Sync, "sync", path, |disk| {
-            disk.sync_file(path.as_str())
-        })
+        self.act(OperationKind::Sync, "sync", path, |disk| disk.sync_file(path.as_str()))
     }
 
     fn create_dir(&self, path: &RelPath) -> Result<(), FsError> {
         // Whether it changes anything depends on the disk; only a new folder counts.
         let there = self.0.with(|now| now.disk.list(path.as_str()).is_some());
-        let kind = if there {
-            OperationKind::Look
-        } else {
-            OperationKind::Change
-        };
-        self.act(kind, "make the folder", path, |disk| {
-            disk.create_dir(path.as_str())
-        })
+        let kind = if there { OperationKind::Look } else { OperationKind::Change };
+        self.act(kind, "make the folder", path, |disk| disk.create_dir(path.as_str()))
     }
 
     fn sync_dir(&self, dir: Option<&RelPath>) -> Result<(), FsError> {
@@ -300,15 +284,11 @@ impl PublishFs for SimFs {
     }
 
     fn list(&self, dir: &RelPath) -> Result<Option<Vec<String>>, FsError> {
-        self.act(OperationKind::Look, "list", dir, |disk| {
-            Ok(disk.list(dir.as_str()))
-        })
+        self.act(OperationKind::Look, "list", dir, |disk| Ok(disk.list(dir.as_str())))
     }
 
     fn remove_file(&self, path: &RelPath) -> Result<(), FsError> {
-        self.act(OperationKind::Change, "remove", path, |disk| {
-            disk.remove_file(path.as_str())
-        })
+        self.act(OperationKind::Change, "remove", path, |disk| disk.remove_file(path.as_str()))
     }
 
     fn remove_dir(&self, path: &RelPath) -> Result<(), FsError> {
@@ -339,27 +319,21 @@ impl SimLog {
             }
             apply(&mut now.log)
         })?;
-        if failure.is_some() {
-            Err(failed())
-        } else {
-            Ok(())
-        }
+        if failure.is_some() { Err(failed()) } else { Ok(()) }
     }
 }
 
 impl PublishLog for SimLog {
     fn manifest(&self, _: &RunId) -> Result<Option<RecordedManifest>, LogError> {
         if self.0.step(OperationKind::Look).is_some() {
-            return Err(LogError::Store(Box::new(io::Error::other(
-                "an injected error",
-            ))));
+            return Err(LogError::Store(Box::new(io::Error::other("an injected error"))));
         }
         Ok(self.0.with(|now| {
             let settled = now.log.settled;
-            now.log.manifest.as_ref().map(|manifest| RecordedManifest {
-                manifest: (**manifest).clone(),
-                settled,
-            })
+            now.log
+                .manifest
+                .as_ref()
+                .map(|manifest| RecordedManifest { manifest: (**manifest).clone(), settled })
         }))
     }
 

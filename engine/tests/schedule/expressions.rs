@@ -25,20 +25,15 @@ pub struct Expression {
     pub elapsed: bool,
 }
 
-const MONTHS: [&str; 12] = [
-    "jan", "Feb", "MAR", "apr", "may", "JUN", "jul", "Aug", "sep", "OCT", "nov", "Dec",
-];
+const MONTHS: [&str; 12] =
+    ["jan", "Feb", "MAR", "apr", "may", "JUN", "jul", "Aug", "sep", "OCT", "nov", "Dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "MON", "Tue", "wed", "THU", "Fri", "sat"];
 
 /// Draws a field of plain numbers from `low` to `high`: its text, its set, and whether it begins
 /// with `*`.
 fn numbers(dice: &mut Random, low: u64, high: u64, star: u64) -> (String, u64, bool) {
     if dice.roll(100) < star {
-        return (
-            "*".into(),
-            (low..=high).fold(0, |set, n| set | 1 << n),
-            true,
-        );
+        return ("*".into(), (low..=high).fold(0, |set, n| set | 1 << n), true);
     }
     let parts = match dice.roll(10) {
         0..=5 => 1,
@@ -67,11 +62,7 @@ fn numbers(dice: &mut Random, low: u64, high: u64, star: u64) -> (String, u64, b
             1 | 2 => {
                 let (a, b) = (near(dice), dice.between(low, high));
                 let (from, to) = (a.min(b), a.max(b));
-                let step = if dice.roll(2) == 0 {
-                    1
-                } else {
-                    dice.between(1, 12)
-                };
+                let step = if dice.roll(2) == 0 { 1 } else { dice.between(1, 12) };
                 texts.push(if step == 1 && dice.roll(2) == 0 {
                     format!("{from}-{to}")
                 } else {
@@ -83,11 +74,7 @@ fn numbers(dice: &mut Random, low: u64, high: u64, star: u64) -> (String, u64, b
             }
             _ => {
                 let n = near(dice);
-                texts.push(if dice.roll(8) == 0 {
-                    format!("{n:02}")
-                } else {
-                    n.to_string()
-                });
+                texts.push(if dice.roll(8) == 0 { format!("{n:02}") } else { n.to_string() });
                 set |= 1 << n;
             }
         }

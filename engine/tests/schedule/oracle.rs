@@ -99,11 +99,8 @@ impl Table {
     }
 
     fn show(&mut self, shown: DateTime, at: i64, fresh: bool) {
-        let (date, hour, minute) = (
-            self.date(shown.date()),
-            shown.hour() as u64,
-            shown.minute() as u64,
-        );
+        let (date, hour, minute) =
+            (self.date(shown.date()), shown.hour() as u64, shown.minute() as u64);
         if let Some(last) = self.blocks.last_mut()
             && (last.date, last.hour, last.fresh) == (date, hour, fresh)
             && at - last.begins == 60 * (minute as i64 - last.first as i64)
@@ -123,22 +120,13 @@ impl Table {
 
     fn swallow(&mut self, civil: DateTime, due: i64) {
         let (date, hour) = (self.date(civil.date()), civil.hour() as u64);
-        self.swallowed.push(Swallowed {
-            date,
-            hour,
-            minutes: 1 << civil.minute(),
-            due,
-        });
+        self.swallowed.push(Swallowed { date, hour, minutes: 1 << civil.minute(), due });
     }
 
     /// Returns every scheduled time in the window, in seconds, in ascending order.
     pub fn moments(&self, wanted: &Expression, rules: Rules) -> Vec<i64> {
         let elapsed = wanted.elapsed && rules != Rules::ElapsedAsFixed;
-        let days: Vec<bool> = self
-            .dates
-            .iter()
-            .map(|date| day(wanted, *date, rules))
-            .collect();
+        let days: Vec<bool> = self.dates.iter().map(|date| day(wanted, *date, rules)).collect();
         let mut found = Vec::new();
         for block in &self.blocks {
             if !days[block.date] || wanted.hours >> block.hour & 1 == 0 {
@@ -187,12 +175,8 @@ pub fn day(wanted: &Expression, date: Date, rules: Rules) -> bool {
     let weekday =
         |day: i64| (i64::from(date.weekday().to_sunday_zero_offset()) + day - this).rem_euclid(7);
     let working = |day: i64| (1..=length).contains(&day) && (1..=5).contains(&weekday(day));
-    let nearest = |day: i64| {
-        [0, -1, 1, -2, 2]
-            .map(|by| day + by)
-            .into_iter()
-            .find(|day| working(*day))
-    };
+    let nearest =
+        |day: i64| [0, -1, 1, -2, 2].map(|by| day + by).into_iter().find(|day| working(*day));
     let bit = |set: u64, at: i64| set >> at & 1 == 1;
     let of_month = bit(wanted.days, this)
         || wanted.last_day && this == length
@@ -207,9 +191,5 @@ pub fn day(wanted: &Expression, date: Date, rules: Rules) -> bool {
         let field = |at: usize| wanted.text.split(' ').nth(at) == Some("*");
         starred = field(2) || field(4);
     }
-    if starred {
-        of_month && of_week
-    } else {
-        of_month || of_week
-    }
+    if starred { of_month && of_week } else { of_month || of_week }
 }

@@ -10,11 +10,7 @@ use crate::Random;
 use crate::expressions::Expression;
 
 fn schedule(trigger: Trigger, zone: &str) -> Schedule {
-    Schedule {
-        trigger,
-        zone: zone.into(),
-        ..Schedule::manual()
-    }
+    Schedule { trigger, zone: zone.into(), ..Schedule::manual() }
 }
 
 /// Computes the result of `due` by walking every scheduled time.
@@ -30,15 +26,8 @@ fn walked(schedule: &Schedule, watermark: Timestamp, now: Timestamp, catch_up: &
         CatchUpScope::None => SignedDuration::from_mins(20),
         _ => catch_up.window.max(SignedDuration::from_mins(20)),
     };
-    let most = if catch_up.which == CatchUpScope::All {
-        catch_up.cap as usize
-    } else {
-        1
-    };
-    let late = all
-        .iter()
-        .take_while(|due| now.duration_since(**due) > window)
-        .count();
+    let most = if catch_up.which == CatchUpScope::All { catch_up.cap as usize } else { 1 };
+    let late = all.iter().take_while(|due| now.duration_since(**due) > window).count();
     let fire = all.split_off(late.max(all.len().saturating_sub(most)));
     let missed = all.first().map(|first| runner_engine::schedule::Missed {
         first: *first,
@@ -46,25 +35,15 @@ fn walked(schedule: &Schedule, watermark: Timestamp, now: Timestamp, catch_up: &
         count: all.len() as u64,
     });
     let last = fire.last().or(all.last());
-    Due {
-        watermark: last.copied().unwrap_or(watermark),
-        next: at,
-        fire,
-        missed,
-    }
+    Due { watermark: last.copied().unwrap_or(watermark), next: at, fire, missed }
 }
 
 #[test]
 fn what_is_due_is_what_walking_finds() {
     let mut dice = Random(11);
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-    let zones = [
-        "Europe/Berlin",
-        "Australia/Lord_Howe",
-        "Africa/Casablanca",
-        "UTC",
-        "America/Nuuk",
-    ];
+    let zones =
+        ["Europe/Berlin", "Australia/Lord_Howe", "Africa/Casablanca", "UTC", "America/Nuuk"];
     for round in 0..400 {
         let trigger = match dice.roll(4) {
             0 => Trigger::Every(SignedDuration::from_secs(dice.between(60, 90_000) as i64)),
@@ -104,10 +83,7 @@ fn ten_years_asleep_are_counted_at_once() {
     let watermark: Timestamp = "2026-01-01T00:00:30Z".parse().unwrap();
     let now: Timestamp = "2036-01-01T00:00:00Z".parse().unwrap();
     let minutes = u64::try_from(now.duration_since(watermark).as_mins()).unwrap() + 1;
-    let all = CatchUp {
-        which: CatchUpScope::All,
-        ..CatchUp::default()
-    };
+    let all = CatchUp { which: CatchUpScope::All, ..CatchUp::default() };
     let began = boot_time();
     for zone in ["UTC", "Europe/Berlin", "Australia/Lord_Howe"] {
         let due = schedule(Trigger::Cron("* * * * *".parse().unwrap()), zone)

@@ -45,10 +45,7 @@ fn cases() -> (usize, Vec<Case>) {
             if edge.timestamp() >= ends {
                 break;
             }
-            found.push(Case {
-                zone: name.clone(),
-                at: edge.timestamp(),
-            });
+            found.push(Case { zone: name.clone(), at: edge.timestamp() });
         }
     }
     (names.len(), found)
@@ -90,17 +87,10 @@ fn compare(
     };
     let counted = cron.count(table.from, table.until, zone);
     if counted != expected.len() as u64 {
-        return differs(
-            table.from,
-            format!("{} moments", expected.len()),
-            format!("{counted}"),
-        );
+        return differs(table.from, format!("{} moments", expected.len()), format!("{counted}"));
     }
     let walk = |from: Timestamp, most: usize| {
-        let mut ahead = expected
-            .iter()
-            .filter(|at| **at > from.as_second())
-            .copied();
+        let mut ahead = expected.iter().filter(|at| **at > from.as_second()).copied();
         let mut at = from;
         for _ in 0..most {
             let want = ahead.next();
@@ -135,11 +125,7 @@ fn compare(
 
 /// Compares about `triples`; how many there were, and the first difference.
 fn examine(cases: &[Case], triples: f64, rules: Rules, seed: u64) -> (usize, Option<String>) {
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss
-    )]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let each = (triples / cases.len() as f64).ceil().max(1.0) as usize;
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failure = Mutex::new(None);
@@ -153,10 +139,7 @@ fn examine(cases: &[Case], triples: f64, rules: Rules, seed: u64) -> (usize, Opt
                 if let Err(why) = compare(&zone, &table, wanted, cron, rules, &mut dice) {
                     let Case { zone, at } = case;
                     let text = &wanted.text;
-                    failure
-                        .lock()
-                        .unwrap()
-                        .get_or_insert(format!("{zone}, {at}, {text:?}: {why}"));
+                    failure.lock().unwrap().get_or_insert(format!("{zone}, {at}, {text:?}: {why}"));
                     return;
                 }
                 done.fetch_add(1, Ordering::Relaxed);
@@ -185,17 +168,9 @@ fn every_transition_of_every_zone_is_met() {
     let seed: u64 = setting("RUNNER_TEST_SEED", SEED);
     let scale: f64 = setting("RUNNER_TEST_SCALE", 1.0);
     let (zones, cases) = cases();
-    assert!(
-        zones > 400 && cases.len() > 5_000,
-        "{zones} zones, {} transitions",
-        cases.len()
-    );
+    assert!(zones > 400 && cases.len() > 5_000, "{zones} zones, {} transitions", cases.len());
     let (triples, failure) = examine(&cases, TRIPLES * scale, Rules::Debian, seed);
-    assert!(
-        failure.is_none(),
-        "RUNNER_TEST_SEED={seed} {}",
-        failure.unwrap_or_default()
-    );
+    assert!(failure.is_none(), "RUNNER_TEST_SEED={seed} {}", failure.unwrap_or_default());
     print_line(&format!(
         "schedule transitions: {triples} triples, {zones} zones, {} transitions, {:.1} s, seed {seed}",
         cases.len(),
@@ -206,17 +181,9 @@ fn every_transition_of_every_zone_is_met() {
 #[test]
 fn each_wrong_rule_is_told_apart() {
     let (_, cases) = cases();
-    for rules in [
-        Rules::GapSkips,
-        Rules::FoldTwice,
-        Rules::ElapsedAsFixed,
-        Rules::BareStarOnly,
-    ] {
+    for rules in [Rules::GapSkips, Rules::FoldTwice, Rules::ElapsedAsFixed, Rules::BareStarOnly] {
         let (_, failure) = examine(&cases, 20_000.0, rules, SEED);
         let failure = failure.unwrap_or_else(|| panic!("{rules:?} was not told apart"));
-        assert!(
-            failure.contains("expected") && failure.contains("got"),
-            "{failure}"
-        );
+        assert!(failure.contains("expected") && failure.contains("got"), "{failure}");
     }
 }

@@ -71,14 +71,8 @@ impl Year {
             "a run is open at rest",
             "SELECT id || ' ' || state FROM runs WHERE state <> 'settled'",
         );
-        none(
-            "a reservation is open at rest",
-            "SELECT run FROM reservations WHERE open",
-        );
-        none(
-            "a night is open at rest",
-            "SELECT name FROM nights WHERE closed IS NULL",
-        );
+        none("a reservation is open at rest", "SELECT run FROM reservations WHERE open");
+        none("a night is open at rest", "SELECT name FROM nights WHERE closed IS NULL");
         none(
             "a night has not one report",
             "SELECT n.name FROM nights n WHERE 1 <> (SELECT count(*) FROM occurrences o JOIN jobs j ON j.id = o.job
@@ -162,10 +156,7 @@ impl Year {
         let mut known: BTreeSet<Timestamp> = BTreeSet::new();
         let mut seen = 0;
         for (index, segment) in job.segments.iter().enumerate() {
-            let until = job
-                .segments
-                .get(index + 1)
-                .map_or(usize::MAX, |next| next.mark);
+            let until = job.segments.get(index + 1).map_or(usize::MAX, |next| next.mark);
             let mut fired: BTreeSet<Timestamp> = BTreeSet::new();
             let mut missed: BTreeMap<Timestamp, (Timestamp, u64)> = BTreeMap::new();
             for one in mine.iter().filter(|one| one.by_clock()) {
@@ -174,9 +165,7 @@ impl Year {
                 }
                 seen += 1;
                 match one.outcome.as_ref().unwrap() {
-                    Outcome::Missed {
-                        first, last, count, ..
-                    } => {
+                    Outcome::Missed { first, last, count, .. } => {
                         self.counts.missed += 1;
                         let twice = missed.insert(*first, (*last, *count));
                         assert!(twice.is_none(), "{name}: two stretches from {first}");
@@ -195,10 +184,7 @@ impl Year {
                 self.counts.moments += 1;
                 moment = next(at).filter(|at| *at <= end);
                 if fired.remove(&at) {
-                    assert!(
-                        !missed.contains_key(&at),
-                        "{name}: {at} was run for and missed"
-                    );
+                    assert!(!missed.contains_key(&at), "{name}: {at} was run for and missed");
                     known.insert(at);
                 } else if let Some((last, count)) = missed.remove(&at) {
                     let mut here = at;
@@ -209,10 +195,7 @@ impl Year {
                         self.counts.moments += 1;
                         moment = next(here).filter(|at| *at <= end);
                     }
-                    assert_eq!(
-                        here, last,
-                        "{name}: {count} are said to be missed from {at}"
-                    );
+                    assert_eq!(here, last, "{name}: {count} are said to be missed from {at}");
                 } else {
                     assert!(
                         known.contains(&at),
@@ -220,10 +203,7 @@ impl Year {
                     );
                 }
             }
-            assert!(
-                fired.is_empty(),
-                "{name}: run for what was not due: {fired:?} in {segment:?}"
-            );
+            assert!(fired.is_empty(), "{name}: run for what was not due: {fired:?} in {segment:?}");
             assert!(
                 missed.is_empty(),
                 "{name}: missed what was not due: {missed:?} in {segment:?}"
@@ -254,12 +234,7 @@ impl Year {
             CatchUpScope::None | CatchUpScope::Last => 1,
         };
         for (recorded, fired) in together {
-            assert!(
-                fired.len() <= most,
-                "{}: {} at once",
-                job.new.name,
-                fired.len()
-            );
+            assert!(fired.len() <= most, "{}: {} at once", job.new.name, fired.len());
             let mut last = None;
             for one in &fired {
                 let first = runs[&one.id]
@@ -308,12 +283,7 @@ impl Year {
             return;
         }
         let runs = runs.unwrap_or_else(|| panic!("{name}: {} has no run", one.key));
-        assert_eq!(
-            one.outcome,
-            runs.last().unwrap().outcome,
-            "{name}: {}",
-            one.key
-        );
+        assert_eq!(one.outcome, runs.last().unwrap().outcome, "{name}: {}", one.key);
         let by_hand = self.retried.iter().filter(|id| **id == one.id).count();
         let (mut extra, mut failures, mut lost) = (0, 0, 0);
         for (index, run) in runs.iter().enumerate() {
@@ -340,12 +310,7 @@ impl Year {
             };
             extra += usize::from(!again);
         }
-        assert!(
-            extra <= by_hand,
-            "{name}: {} was tried {} times",
-            one.key,
-            runs.len()
-        );
+        assert!(extra <= by_hand, "{name}: {} was tried {} times", one.key, runs.len());
     }
 
     /// Checks that a follower is recorded once for each end of the job that it follows.
@@ -392,11 +357,6 @@ impl Year {
                 );
             }
         }
-        assert!(
-            keys.is_empty(),
-            "{}: follows nothing: {:?}",
-            job.new.name,
-            keys.keys()
-        );
+        assert!(keys.is_empty(), "{}: follows nothing: {:?}", job.new.name, keys.keys());
     }
 }

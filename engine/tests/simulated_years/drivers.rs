@@ -74,14 +74,8 @@ impl Year {
     pub fn driver_dies(&mut self, pid: u32) {
         self.counts.crashes += 1;
         self.host.end(pid);
-        if self
-            .drivers
-            .remove(&pid)
-            .is_some_and(|driver| driver.daemon)
-        {
-            let wait = self
-                .random
-                .spread(SECOND, if self.resting { MINUTE } else { 20 * DAY });
+        if self.drivers.remove(&pid).is_some_and(|driver| driver.daemon) {
+            let wait = self.random.spread(SECOND, if self.resting { MINUTE } else { 20 * DAY });
             self.in_future(wait, Event::Daemon);
         }
     }
@@ -101,10 +95,8 @@ impl Year {
         if let Some(bug) = self.bug {
             self.plant(bug);
         }
-        let fuse = self
-            .random
-            .permille(20)
-            .then(|| u32::try_from(self.random.between(0, 8)).unwrap());
+        let fuse =
+            self.random.permille(20).then(|| u32::try_from(self.random.between(0, 8)).unwrap());
         if self.random.permille(50) {
             self.host.0.borrow_mut().unkillable = true;
         }
@@ -195,13 +187,8 @@ impl Year {
                 continue;
             }
             let rule = &job.policy.catch_up;
-            let due = job
-                .schedule
-                .due(due_job.watermark, moment.wall, rule)
-                .unwrap();
-            self.store
-                .enter_due(&due_job, &due, None, None, moment.wall)
-                .unwrap();
+            let due = job.schedule.due(due_job.watermark, moment.wall, rule).unwrap();
+            self.store.enter_due(&due_job, &due, None, None, moment.wall).unwrap();
         }
         self.ticked();
         for run in start {
@@ -232,10 +219,7 @@ impl Year {
         if !driver.ticks {
             return;
         }
-        let (daemon, busy) = (
-            driver.daemon,
-            !driver.children.is_empty() || driver.coming > 0,
-        );
+        let (daemon, busy) = (driver.daemon, !driver.children.is_empty() || driver.coming > 0);
         let now = self.wall();
         let next = self.store.next_moment(now).unwrap();
         let mut wakes = next.map_or(NEVER, |next| self.at_wall(next));
@@ -279,9 +263,7 @@ impl Year {
             RunState::Requested => {
                 let why = "its process ended before it began".to_owned();
                 let now = self.wall();
-                self.store
-                    .decline(&run, &Outcome::Lost { why }, now)
-                    .unwrap();
+                self.store.decline(&run, &Outcome::Lost { why }, now).unwrap();
                 None
             }
             RunState::Running => {

@@ -115,33 +115,19 @@ impl Year {
         self.counts.runs += 1;
         let group = self.jobs[&job].new.policy.group.clone();
         let (by_hand, paused) = (row.by_hand, self.paused(&job));
-        assert!(
-            by_hand || !paused,
-            "run {run} of {job} is admitted while that is paused"
-        );
+        assert!(by_hand || !paused, "run {run} of {job} is admitted while that is paused");
         let twin = self.running.values().find(|one| one.job == job);
         assert!(twin.is_none(), "{run} and {twin:?} run at once");
         let fence = admitted.fence();
         let known = self.jobs.get_mut(&job).unwrap();
-        assert!(
-            fence > known.fence,
-            "{job}: {fence:?} after {:?}",
-            known.fence
-        );
+        assert!(fence > known.fence, "{job}: {fence:?} after {:?}", known.fence);
         known.fence = fence;
         // A hand starts when it likes, a lost run is made good at once, a night's report closes it.
         let queued = !by_hand && job != REPORT_JOB && self.came_from_the_queue(&row);
         if queued {
-            let beside = self
-                .running
-                .values()
-                .filter(|one| one.queued && one.group == group.name);
+            let beside = self.running.values().filter(|one| one.queued && one.group == group.name);
             let beside = u32::try_from(beside.count()).unwrap();
-            assert!(
-                beside < group.slots,
-                "{run} is one too many in {}",
-                group.name
-            );
+            assert!(beside < group.slots, "{run} is one too many in {}", group.name);
         }
         let hangs = self.random.permille(8);
         self.running.insert(
@@ -177,11 +163,8 @@ impl Year {
         let dead: Vec<RunRow> = self.store.live().unwrap();
         for dead in dead {
             if dead.job == row.job && dead.id != row.id && dead.state == RunState::Running {
-                let driver = Driver {
-                    world: Box::new(self.host.clone()),
-                    me,
-                    retries_lost: &|_| false,
-                };
+                let driver =
+                    Driver { world: Box::new(self.host.clone()), me, retries_lost: &|_| false };
                 let moment = self.moment();
                 recover_locked(&mut self.store, &driver, &dead.id, false, moment).unwrap();
                 let state = self.store.run(&dead.id).unwrap().state;
@@ -220,17 +203,12 @@ impl Year {
             }
             2 => {
                 facts.min_battery = 50;
-                facts.battery = Some(Battery {
-                    percent: 20,
-                    discharging: true,
-                });
+                facts.battery = Some(Battery { percent: 20, discharging: true });
             }
             3 => facts.nothing_to_do = Some("nothing".to_owned()),
             4 => {
                 let class =
-                    *self
-                        .random
-                        .one_of(&[Class::Auth, Class::RateLimited, Class::NotInstalled]);
+                    *self.random.one_of(&[Class::Auth, Class::RateLimited, Class::NotInstalled]);
                 facts.preflight = Some((class, "preflight".to_owned()));
             }
             _ => {}
@@ -256,9 +234,7 @@ impl Year {
         self.stale_ones_are_refused();
         let fuse = self.random.permille(5).then_some(0);
         self.store.set_fuse(fuse);
-        let settled = self
-            .store
-            .settle(&id, Some(fence), &outcome, &RunSummary::default(), now);
+        let settled = self.store.settle(&id, Some(fence), &outcome, &RunSummary::default(), now);
         self.store.set_fuse(None);
         match settled {
             Ok(()) if self.random.permille(950) => {
@@ -277,10 +253,7 @@ impl Year {
 
     fn outcome(&mut self) -> Outcome {
         let why = "drawn".to_owned();
-        let failed = |class| Outcome::Failed {
-            class,
-            why: "drawn".to_owned(),
-        };
+        let failed = |class| Outcome::Failed { class, why: "drawn".to_owned() };
         match self.random.between(0, 100) {
             0..=79 => Outcome::Succeeded,
             80..=84 => Outcome::Degraded { why },
@@ -336,17 +309,9 @@ impl Year {
             return;
         }
         let now = self.wall();
-        let reported = self.store.settle(
-            &run,
-            Some(fence),
-            &Outcome::Succeeded,
-            &RunSummary::default(),
-            now,
-        );
-        assert!(
-            matches!(reported, Err(StoreError::StaleFence { .. })),
-            "{reported:?}"
-        );
+        let reported =
+            self.store.settle(&run, Some(fence), &Outcome::Succeeded, &RunSummary::default(), now);
+        assert!(matches!(reported, Err(StoreError::StaleFence { .. })), "{reported:?}");
         self.counts.stale += 1;
     }
 }

@@ -60,16 +60,12 @@ impl Year {
         self.drivers.clear();
         self.running.clear();
         self.queue.retain(|_, event| {
-            matches!(
-                event,
-                Event::Hand | Event::Fault | Event::Timer | Event::Daemon
-            )
+            matches!(event, Event::Hand | Event::Fault | Event::Timer | Event::Daemon)
         });
         let down = self.random.spread(MINUTE, 3 * DAY);
         self.sleep(down);
         self.booted = self.now;
-        self.queue
-            .retain(|_, event| !matches!(event, Event::Daemon));
+        self.queue.retain(|_, event| !matches!(event, Event::Daemon));
         let wait = self.random.between(SECOND, 5 * MINUTE);
         self.in_future(wait, Event::Daemon);
     }

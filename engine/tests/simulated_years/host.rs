@@ -39,11 +39,7 @@ impl Host {
         state.next += 1;
         let pid = state.next;
         state.alive.insert(pid);
-        ProcessIdentity {
-            pid,
-            start: u64::from(pid),
-            boot: format!("boot-{}", state.boot),
-        }
+        ProcessIdentity { pid, start: u64::from(pid), boot: format!("boot-{}", state.boot) }
     }
 
     /// Ends a process and releases its locks.

@@ -77,9 +77,7 @@ impl Year {
     fn enter_wrongly(&mut self, bug: Bug, due_job: &DueJob) {
         let now = self.wall();
         let job = &due_job.job;
-        let paused = job
-            .paused_until
-            .is_some_and(|until| until > due_job.watermark);
+        let paused = job.paused_until.is_some_and(|until| until > due_job.watermark);
         if paused != (bug == Bug::PauseIgnored) {
             return;
         }
@@ -107,9 +105,7 @@ impl Year {
             (Bug::TwoKeys, _) => second = due.fire.last().copied(),
             _ => {}
         }
-        self.store
-            .enter_due(due_job, &due, None, None, now)
-            .unwrap();
+        self.store.enter_due(due_job, &due, None, None, now).unwrap();
         if let Some(due) = second {
             let new = NewOccurrence {
                 origin: Origin::Clock,

@@ -51,11 +51,7 @@ pub fn draw(random: &mut Random) -> Vec<NewJob> {
         jobs.push(NewJob {
             name: format!("job{number}"),
             kind: (*random.one_of(&["command", "dream"])).to_owned(),
-            schedule: Schedule {
-                trigger,
-                zone: (*random.one_of(&ZONES)).to_owned(),
-                night,
-            },
+            schedule: Schedule { trigger, zone: (*random.one_of(&ZONES)).to_owned(), night },
             policy: policy(random, slots),
             enabled: true,
         });

@@ -40,10 +40,7 @@ impl Year {
             Recorded::New(run) => run,
             Recorded::Known(_) => panic!("a fresh key is known"),
         };
-        assert!(matches!(
-            self.store.enter(&new, &me, now).unwrap(),
-            Recorded::Known(_)
-        ));
+        assert!(matches!(self.store.enter(&new, &me, now).unwrap(), Recorded::Known(_)));
         self.counts.hands += 1;
         if self.random.permille(50) {
             self.driver_dies(pid);
@@ -76,10 +73,7 @@ impl Year {
             priority: self.random.permille(300).then_some(5),
             ..NewOccurrence::manual(self.jobs[job].id, key, now)
         };
-        let recorded = self
-            .store
-            .enqueue(&new, ready_at, after.as_ref(), now)
-            .unwrap();
+        let recorded = self.store.enqueue(&new, ready_at, after.as_ref(), now).unwrap();
         if let Recorded::New(run) = recorded {
             self.seen.push_back(run);
         }
@@ -98,22 +92,14 @@ impl Year {
         let Some(run) = self.one_seen() else { return };
         let now = self.wall();
         let row = self.store.run(&run).unwrap();
-        let open = self
-            .store
-            .occurrence(&row.occurrence)
-            .unwrap()
-            .outcome
-            .is_none();
+        let open = self.store.occurrence(&row.occurrence).unwrap().outcome.is_none();
         match self.store.retry(&run, now) {
             Ok(again) => {
                 assert!(!open);
                 self.seen.push_back(again);
                 self.retried.push(row.occurrence.to_string());
             }
-            Err(error) => assert!(
-                open && matches!(error, StoreError::NotFound { .. }),
-                "{error}"
-            ),
+            Err(error) => assert!(open && matches!(error, StoreError::NotFound { .. }), "{error}"),
         }
     }
 
@@ -126,10 +112,7 @@ impl Year {
     pub fn paused(&self, job: &str) -> bool {
         let now = self.wall();
         let job = self.jobs[job].paused_until;
-        [job, self.all_paused]
-            .into_iter()
-            .flatten()
-            .any(|until| until > now)
+        [job, self.all_paused].into_iter().flatten().any(|until| until > now)
     }
 
     /// Pauses a job or all for so long.

@@ -65,9 +65,7 @@ pub fn all(
     for year in years {
         match live(year) {
             Ok(counts) => reported.counts += counts,
-            Err(why) => reported
-                .failures
-                .push(format!("RUNNER_TEST_YEAR={year}: {why}")),
+            Err(why) => reported.failures.push(format!("RUNNER_TEST_YEAR={year}: {why}")),
         }
         if reported.failures.len() >= ENOUGH {
             break;
@@ -94,9 +92,7 @@ pub fn by_processes(test: &str) -> ProcessReport {
     for child in children {
         let output = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        let reported = text
-            .lines()
-            .find_map(|line| Some(&line[line.find("{\"counts\"")?..]));
+        let reported = text.lines().find_map(|line| Some(&line[line.find("{\"counts\"")?..]));
         let reported =
             reported.unwrap_or_else(|| panic!("a process died: {}: {text}", output.status));
         let reported: ProcessReport = serde_json::from_str(reported).unwrap();

@@ -184,9 +184,7 @@ impl Year {
     /// Converts a wall time to simulated time.
     pub fn at_wall(&self, wall: Timestamp) -> Micros {
         // The result is rounded up, because the wall time must have been reached.
-        wall.as_microsecond()
-            .saturating_add(1)
-            .saturating_sub(self.offset)
+        wall.as_microsecond().saturating_add(1).saturating_sub(self.offset)
     }
 
     pub fn in_future(&mut self, wait: Micros, event: Event) {
@@ -216,11 +214,7 @@ impl Year {
 
     /// Performs the next event before `end`; returns false when there is none.
     fn step(&mut self, end: Micros) -> bool {
-        let wake = self
-            .drivers
-            .iter()
-            .map(|(pid, one)| (one.wakes, *pid))
-            .min();
+        let wake = self.drivers.iter().map(|(pid, one)| (one.wakes, *pid)).min();
         let event = self.queue.first_key_value().map(|(key, _)| *key);
         let next = match (wake, event) {
             (Some((wake, pid)), event) if event.is_none_or(|(at, _)| wake < at) => {
@@ -255,8 +249,7 @@ impl Year {
     /// Ends what would go on for ever, and waits until nothing is open.
     fn rest(&mut self) {
         self.resting = true;
-        self.queue
-            .retain(|_, event| !matches!(event, Event::Hand | Event::Fault | Event::Timer));
+        self.queue.retain(|_, event| !matches!(event, Event::Hand | Event::Fault | Event::Timer));
         self.resume(None);
         for name in self.names() {
             self.resume(Some(&name));
@@ -298,11 +291,7 @@ impl Year {
         let now = self.wall();
         for job in self.store.jobs(&self.project).unwrap() {
             let late = job.next_due.filter(|due| *due <= now);
-            assert!(
-                late.is_none(),
-                "{}: {late:?} was due and is not recorded at {now}",
-                job.name
-            );
+            assert!(late.is_none(), "{}: {late:?} was due and is not recorded at {now}", job.name);
         }
     }
 
@@ -313,9 +302,7 @@ impl Year {
         let wall = self.wall();
         let start = self.wall_millis();
         new.push(report_job());
-        self.store
-            .project_jobs(&self.project, "s", "", &new, wall)
-            .unwrap();
+        self.store.project_jobs(&self.project, "s", "", &new, wall).unwrap();
         for new in new {
             let id = self.store.job(&self.project, &new.name).unwrap().id;
             let job = self.jobs.entry(new.name.clone()).or_insert_with(|| Job {
@@ -352,9 +339,7 @@ impl Year {
     /// Returns the watermark of each job that a clock makes due.
     pub fn watermarks(&self) -> BTreeMap<String, Timestamp> {
         let all = self.store.due_jobs(Timestamp::MAX).unwrap();
-        all.into_iter()
-            .map(|due| (due.job.name, due.watermark))
-            .collect()
+        all.into_iter().map(|due| (due.job.name, due.watermark)).collect()
     }
 
     /// Returns the watermarks if a schedule may have to start again because the clock was set back.
@@ -369,41 +354,22 @@ impl Year {
         let limit = self.wall().checked_add(AHEAD).unwrap();
         let limit = Timestamp::from_millisecond(limit.as_millisecond()).unwrap();
         let start = self.wall_millis();
-        let mark = after
-            .iter()
-            .any(|(name, at)| *at < before[name])
-            .then(|| self.occurrences());
+        let mark = after.iter().any(|(name, at)| *at < before[name]).then(|| self.occurrences());
         for (name, after) in &after {
             let before = before[name];
             if *after < before {
-                assert!(
-                    before > limit && *after == start,
-                    "{name}: from {before} to {after}"
-                );
+                assert!(before > limit && *after == start, "{name}: from {before} to {after}");
                 self.counts.restarts += 1;
                 let job = self.jobs.get_mut(name).unwrap();
                 let open = job.segments.last_mut().unwrap();
                 open.end = Some(before);
                 let schedule = open.schedule.clone();
-                job.segments.push(Segment {
-                    schedule,
-                    start,
-                    end: None,
-                    mark: mark.unwrap(),
-                });
+                job.segments.push(Segment { schedule, start, end: None, mark: mark.unwrap() });
             } else {
-                assert!(
-                    !whole || before <= limit,
-                    "{name} is left ahead, at {before}"
-                );
+                assert!(!whole || before <= limit, "{name} is left ahead, at {before}");
             }
         }
-        self.high = after
-            .values()
-            .copied()
-            .max()
-            .unwrap_or(start)
-            .max(self.wall());
+        self.high = after.values().copied().max().unwrap_or(start).max(self.wall());
     }
 
     /// Raises the highest possible watermark to the current time.
@@ -414,10 +380,7 @@ impl Year {
     /// Copies the database into a separate connection for an independent check.
     pub fn copy(&mut self) -> rusqlite::Connection {
         self.copies += 1;
-        let name = format!(
-            "file:{}-{}?mode=memory&cache=shared",
-            self.project, self.copies
-        );
+        let name = format!("file:{}-{}?mode=memory&cache=shared", self.project, self.copies);
         let copy = rusqlite::Connection::open(&name).unwrap();
         self.store.copy_to(name.as_ref()).unwrap();
         copy
@@ -434,19 +397,13 @@ impl Year {
     /// Names of jobs whose locks are held by processes that are gone: there can be none.
     pub fn orphans(&self) -> BTreeSet<String> {
         let state = self.host.0.borrow();
-        let held = state
-            .locks
-            .iter()
-            .filter(|(_, pid)| !state.alive.contains(pid));
+        let held = state.locks.iter().filter(|(_, pid)| !state.alive.contains(pid));
         held.map(|(job, _)| job.clone()).collect()
     }
 }
 
 impl Job {
     pub fn has_clock(&self) -> bool {
-        !matches!(
-            self.new.schedule.trigger,
-            Trigger::Manual | Trigger::After(_)
-        )
+        !matches!(self.new.schedule.trigger, Trigger::Manual | Trigger::After(_))
     }
 }

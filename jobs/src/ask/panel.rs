@@ -97,10 +97,7 @@ impl Context<'_> {
             Ok(heard) => heard,
             Err(error) => {
                 let nobody = |_| {
-                    Some((
-                        super::unavailable("a runtime", &error),
-                        super::ObservedUsage::default(),
-                    ))
+                    Some((super::unavailable("a runtime", &error), super::ObservedUsage::default()))
                 };
                 opened.iter().map(nobody).collect()
             }
@@ -142,9 +139,7 @@ async fn together<F: Future>(mut futures: Vec<Pin<Box<F>>>, most: usize) -> Vec<
         }
     })
     .await;
-    done.into_iter()
-        .map(|result| result.expect("it is done when all are"))
-        .collect()
+    done.into_iter().map(|result| result.expect("it is done when all are")).collect()
 }
 
 #[cfg(test)]
@@ -154,9 +149,7 @@ mod tests {
 
     #[test]
     fn all_are_waited_for_and_no_more_than_so_many_at_once() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (now, most, began) = (Cell::new(0), Cell::new(0), RefCell::new(Vec::new()));
         let futures = (0..9_usize).map(|number| {
             let (now, most, began) = (&now, &most, &began);

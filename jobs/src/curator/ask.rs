@@ -38,9 +38,7 @@ pub(super) fn ask_or_reason(
     match ctx.ask(&request, 0) {
         // The last of its chain gives back the answer by rule.
         Ok(_) if ctx.backend_kind() == "builtin" => Ok(Err(wordless(ctx))),
-        Ok(reply) => Ok(reply
-            .value
-            .ok_or_else(|| "the answer is not JSON".to_owned())),
+        Ok(reply) => Ok(reply.value.ok_or_else(|| "the answer is not JSON".to_owned())),
         Err(AskError::Ledger(error)) => Err(error.into()),
         Err(error) if ctx.cancel.is_cancelled() => Err(error.into()),
         Err(error) => Ok(Err(ctx.redactor.redact(&error.to_string()).into_owned())),
@@ -60,21 +58,14 @@ pub(super) fn request(
     ctx: &Context<'_>,
     question: CuratorQuestion<'_>,
 ) -> Result<Request, JobError> {
-    let bodies: Vec<&str> = question
-        .texts
-        .iter()
-        .map(|(_, text)| text.as_str())
-        .collect();
+    let bodies: Vec<&str> = question.texts.iter().map(|(_, text)| text.as_str()).collect();
     let fence = Fence::around(ctx.admitted.seed(), &bodies);
     let mut sources = Vec::new();
     for (label, text) in &question.texts {
         let fenced = fence
             .wrap(label, text)
             .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
-        sources.push(Source {
-            label: label.clone(),
-            fenced,
-        });
+        sources.push(Source { label: label.clone(), fenced });
     }
     Ok(Request {
         work: None,

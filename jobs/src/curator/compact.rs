@@ -128,9 +128,7 @@ pub fn plan(
         let bytes = read_no_link(&path, LARGEST)?;
         let digest = Digest::of(&bytes);
         if folded.contains(&(name.clone(), digest.to_string())) {
-            plan.acts.push(CompactStep::Finish {
-                entry: name.clone(),
-            });
+            plan.acts.push(CompactStep::Finish { entry: name.clone() });
             plan.finishes.push((name, digest));
         } else {
             found.push((data.modified()?, name, bytes));
@@ -138,18 +136,13 @@ pub fn plan(
     }
     found.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
     for (_, entry, bytes) in found.into_iter().take(MOST) {
-        plan.acts.push(CompactStep::Fold {
-            entry: entry.clone(),
-            bytes: bytes.len() as u64,
-        });
+        plan.acts.push(CompactStep::Fold { entry: entry.clone(), bytes: bytes.len() as u64 });
         plan.folds.push((entry, bytes));
     }
     if let Some(keep) = keep {
         for part in ["done", "failed", "findings"] {
             for name in old(&worker.path(part), keep, now)? {
-                plan.acts.push(CompactStep::Forget {
-                    file: format!("{part}/{name}"),
-                });
+                plan.acts.push(CompactStep::Forget { file: format!("{part}/{name}") });
             }
         }
     }
@@ -288,10 +281,7 @@ fn old(folder: &Path, keep: SignedDuration, now: Timestamp) -> io::Result<Vec<St
         let Ok(data) = fs::symlink_metadata(folder.join(name)) else {
             return false;
         };
-        let changed = data
-            .modified()
-            .ok()
-            .and_then(|at| Timestamp::try_from(at).ok());
+        let changed = data.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
         data.is_file() && changed.is_some_and(|at| now.duration_since(at) > keep)
     });
     Ok(names)

@@ -171,9 +171,7 @@ pub fn raise(
     ];
     for (name, text) in texts {
         if text.trim().is_empty() || text.len() > TEXT {
-            return Err(EventError::Bad(format!(
-                "{name} must have between 1 and {TEXT} bytes"
-            )));
+            return Err(EventError::Bad(format!("{name} must have between 1 and {TEXT} bytes")));
         }
     }
     if wish.note.as_ref().is_some_and(|note| note.len() > TEXT) {
@@ -204,38 +202,23 @@ pub fn raise(
     if let Some(parent) = parent {
         let standing = find(&load(worker)?, parent)?;
         let before = standing.left;
-        let enough = before
-            .checked_sub(event.budget)
-            .filter(|_| event.budget > 0);
+        let enough = before.checked_sub(event.budget).filter(|_| event.budget > 0);
         let Some(after) = enough else {
             let outcome = format!(
                 "refused: an event with {}, and {before} left",
                 counted(event.budget, "call")
             );
-            note(
-                worker,
-                &step(now, parent, None, "refused", (before, before), &outcome),
-            )?;
+            note(worker, &step(now, parent, None, "refused", (before, before), &outcome))?;
             return Err(EventError::Spent(parent.to_owned()));
         };
         // Taken first: whoever dies in between has lost it, never doubled it.
         let outcome = format!("raises {}", event.id);
-        note(
-            worker,
-            &step(now, parent, None, "raise", (before, after), &outcome),
-        )?;
+        note(worker, &step(now, parent, None, "raise", (before, after), &outcome))?;
     }
     let mut line = serde_json::to_vec(&event).expect("string keys only");
     line.push(b'\n');
     append(&worker.path("events/pending.jsonl"), &line)?;
-    let first = step(
-        now,
-        &event.id,
-        parent,
-        "raised",
-        (0, event.budget),
-        "needs-review",
-    );
+    let first = step(now, &event.id, parent, "raised", (0, event.budget), "needs-review");
     note(worker, &first)?;
     Ok(event)
 }
@@ -253,30 +236,10 @@ pub fn spend(worker: &Worker, id: &str, now: Timestamp) -> Result<u32, EventErro
         return Err(EventError::Over(id.to_owned()));
     }
     let Some(after) = standing.left.checked_sub(1) else {
-        note(
-            worker,
-            &step(
-                now,
-                id,
-                None,
-                "refused",
-                (0, 0),
-                "no budget is left; nothing runs",
-            ),
-        )?;
+        note(worker, &step(now, id, None, "refused", (0, 0), "no budget is left; nothing runs"))?;
         return Err(EventError::Spent(id.to_owned()));
     };
-    note(
-        worker,
-        &step(
-            now,
-            id,
-            None,
-            "ask",
-            (standing.left, after),
-            "a model is asked",
-        ),
-    )?;
+    note(worker, &step(now, id, None, "ask", (standing.left, after), "a model is asked"))?;
     Ok(after)
 }
 
@@ -334,9 +297,7 @@ struct EventBook {
 
 fn find(book: &EventBook, id: &str) -> Result<EventStatus, EventError> {
     let found = book.events.iter().find(|it| it.event.id == id);
-    found
-        .cloned()
-        .ok_or_else(|| EventError::NoSuch(id.to_owned()))
+    found.cloned().ok_or_else(|| EventError::NoSuch(id.to_owned()))
 }
 
 fn load(worker: &Worker) -> io::Result<EventBook> {
@@ -347,12 +308,7 @@ fn load(worker: &Worker) -> io::Result<EventBook> {
     let mut events: BTreeMap<String, EventStatus> = BTreeMap::new();
     for mut event in raised {
         event.budget = event.budget.min(MOST);
-        let standing = EventStatus {
-            left: event.budget,
-            event,
-            last: None,
-            over: false,
-        };
+        let standing = EventStatus { left: event.budget, event, last: None, over: false };
         let id = standing.event.id.clone();
         // The first of an id is the one that counts.
         if let std::collections::btree_map::Entry::Vacant(free) = events.entry(id) {
@@ -379,19 +335,13 @@ fn lines<T: serde::de::DeserializeOwned>(worker: &Worker, part: &str) -> io::Res
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
         Err(error) => return Err(error),
         Ok(data) if !data.is_file() || data.len() > LARGEST => {
-            let why = format!(
-                "{} is no plain file of at most {LARGEST} bytes",
-                path.display()
-            );
+            let why = format!("{} is no plain file of at most {LARGEST} bytes", path.display());
             return Err(io::Error::other(why));
         }
         Ok(_) => read_no_link(&path, LARGEST)?,
     };
     let (mut found, mut bad) = (Vec::new(), 0);
-    for line in text
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-    {
+    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line) {
             Ok(one) => found.push(one),
             Err(_) => bad += 1,

@@ -82,12 +82,7 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
     events::record_outcome(worker, &event.id, "told", &note, ctx.wall()).map_err(environment)?;
     let mut lines = vec![format!("{} says: {note}", ctx.backend_name())];
     let mut raised = 0;
-    for one in value["raise"]
-        .as_array()
-        .unwrap_or(&Vec::new())
-        .iter()
-        .take(RAISED)
-    {
+    for one in value["raise"].as_array().unwrap_or(&Vec::new()).iter().take(RAISED) {
         let Some(wish) = wish(&event, one) else {
             lines.push("a further event was not understood and is left out".to_owned());
             continue;
@@ -95,11 +90,7 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
         match events::raise(worker, wish, Some(&event.id), ctx.wall()) {
             Ok(child) => {
                 raised += 1;
-                lines.push(format!(
-                    "raised {} with {}",
-                    child.id,
-                    counted(child.budget, "call")
-                ));
+                lines.push(format!("raised {} with {}", child.id, counted(child.budget, "call")));
             }
             Err(error @ (EventError::Spent(_) | EventError::Bad(_))) => {
                 lines.push(format!("a further event was not raised: {error}"));

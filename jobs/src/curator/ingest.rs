@@ -65,8 +65,7 @@ impl Finder {
         match &event.what {
             SessionEventKind::Prompt(text) if !event.sidechain => self.correction(event.line, text),
             SessionEventKind::Call { id, tool, target } => {
-                self.open
-                    .insert(id.clone(), (tool.clone(), target.clone(), event.line));
+                self.open.insert(id.clone(), (tool.clone(), target.clone(), event.line));
                 // Calls that never get an outcome must not pile up.
                 if self.open.len() > 10_000 {
                     self.open.pop_first();
@@ -161,14 +160,9 @@ fn about(tool: &str, target: &str) -> String {
         return target.to_owned();
     }
     let last = target.rsplit("&&").next().unwrap_or(target);
-    let words: Vec<&str> = last
-        .split_whitespace()
-        .filter(|word| !word.contains('='))
-        .collect();
+    let words: Vec<&str> = last.split_whitespace().filter(|word| !word.contains('=')).collect();
     // For these programs the third word names the action.
-    let deep = [
-        "gh", "docker", "kubectl", "aws", "gcloud", "npm", "pnpm", "yarn",
-    ];
+    let deep = ["gh", "docker", "kubectl", "aws", "gcloud", "npm", "pnpm", "yarn"];
     let count = match words.first() {
         Some(first) if deep.contains(first) => 3,
         _ => 2,
@@ -203,11 +197,7 @@ struct Read {
 
 fn read(ctx: &Context<'_>, path: &Path, start: u64, end: u64) -> Result<Read, JobError> {
     let failed = |why: String| JobError::failed(Class::Environment, why);
-    let io = |source| JobError::Io {
-        doing: "read",
-        path: path.to_owned(),
-        source,
-    };
+    let io = |source| JobError::Io { doing: "read", path: path.to_owned(), source };
     let file = open(ctx.root, path).map_err(failed)?;
     let reader = BufReader::with_capacity(256 << 10, file);
     let mut transcript = Transcript::new(reader, LineGap::default()).until(end);
@@ -257,19 +247,11 @@ pub(super) fn run(
     let real = std::fs::canonicalize(&path)
         .map_err(|error| bad(format!("its source {}: {error}", path.display())))?;
     if own.iter().any(|own| real.starts_with(ctx.root.join(own))) {
-        return Err(bad(format!(
-            "its source {} is what runner wrote",
-            path.display()
-        )));
+        return Err(bad(format!("its source {} is what runner wrote", path.display())));
     }
     let start = source.chunk_start.unwrap_or(1).max(1);
     let end = source.chunk_end.unwrap_or(start.saturating_add(CHUNK - 1));
-    let Read {
-        learnings,
-        tally,
-        own,
-        next,
-    } = read(ctx, &path, start, end)?;
+    let Read { learnings, tally, own, next } = read(ctx, &path, start, end)?;
     if tally.lines > tally.blank && tally.read == 0 {
         return Err(bad(format!(
             "its source {} is no transcript that is known: of {}: {} no JSON, {} of another form, {} too long",
@@ -305,16 +287,9 @@ pub(super) fn run(
     {
         let follow = follow_up(job, source, next);
         headline.push_str(&format!("; goes on at line {next} ({})", follow.id));
-        artifacts.push((
-            format!("{}/queue/{}.json", spec.worker_dir, follow.id),
-            follow.text(),
-        ));
+        artifacts.push((format!("{}/queue/{}.json", spec.worker_dir, follow.id), follow.text()));
     }
-    Ok(JobProduct {
-        artifacts,
-        headline,
-        without,
-    })
+    Ok(JobProduct { artifacts, headline, without })
 }
 
 fn describe(tally: &Tally, own: u64) -> String {
@@ -346,17 +321,9 @@ fn has_more(root: &Path, path: &Path, line: u64) -> bool {
 /// Returns the job for the next chunk. Its id is the same however often the current job is done.
 fn follow_up(job: &JobFile, source: &Source, next: u64) -> JobFile {
     let hex = Digest::of(format!("{} {next}", job.id).as_bytes()).short();
-    let source = Source {
-        path: source.path.clone(),
-        chunk_start: Some(next),
-        chunk_end: None,
-    };
-    let mut follow = JobFile::new(
-        CuratorJobKind::IngestClaudeSession,
-        Some(source),
-        &hex[..8],
-        job.created_at,
-    );
+    let source = Source { path: source.path.clone(), chunk_start: Some(next), chunk_end: None };
+    let mut follow =
+        JobFile::new(CuratorJobKind::IngestClaudeSession, Some(source), &hex[..8], job.created_at);
     follow.priority = job.priority;
     follow.max_retries = job.max_retries;
     follow
@@ -370,10 +337,7 @@ fn fresh(learnings: Vec<Learning>, there: &[String]) -> Vec<Learning> {
         let text = format!("# {}\n\n{}", learning.title, learning.body);
         let sets = near::Sets::of(&text);
         // Most of a learning are words that all have: only a close one is the same.
-        if known
-            .iter()
-            .all(|other| near::jaccard(&sets, other) < near::NEAR_SHORT)
-        {
+        if known.iter().all(|other| near::jaccard(&sets, other) < near::NEAR_SHORT) {
             known.push(sets);
             kept.push(learning);
         }
@@ -396,12 +360,7 @@ fn choose(
     let texts = found
         .iter()
         .enumerate()
-        .map(|(at, one)| {
-            (
-                format!("finding {at}"),
-                format!("{}\n\n{}", one.title, one.body),
-            )
-        })
+        .map(|(at, one)| (format!("finding {at}"), format!("{}\n\n{}", one.title, one.body)))
         .collect();
     let all: Vec<Value> = found
         .iter()
@@ -433,16 +392,12 @@ fn choose(
     };
     let mut kept: Vec<Learning> = Vec::new();
     for one in value["kept"].as_array().unwrap_or(&Vec::new()) {
-        let at = one["finding"]
-            .as_u64()
-            .and_then(|at| usize::try_from(at).ok());
+        let at = one["finding"].as_u64().and_then(|at| usize::try_from(at).ok());
         let Some(learning) = at.and_then(|at| found.get(at)) else {
             continue;
         };
         if kept.len() == MOST
-            || kept
-                .iter()
-                .any(|known| known.lines == learning.lines && known.body == learning.body)
+            || kept.iter().any(|known| known.lines == learning.lines && known.body == learning.body)
         {
             continue;
         }
@@ -487,26 +442,13 @@ mod tests {
     use super::*;
 
     fn event(line: u64, what: SessionEventKind) -> SessionEvent {
-        SessionEvent {
-            line,
-            at: None,
-            cwd: None,
-            sidechain: false,
-            what,
-        }
+        SessionEvent { line, at: None, cwd: None, sidechain: false, what }
     }
 
     fn call(line: u64, id: &str, target: &str, failed: bool, text: &str) -> [SessionEvent; 2] {
-        let called = SessionEventKind::Call {
-            id: id.into(),
-            tool: "Bash".into(),
-            target: target.into(),
-        };
-        let came = SessionEventKind::Outcome {
-            id: id.into(),
-            failed,
-            text: text.into(),
-        };
+        let called =
+            SessionEventKind::Call { id: id.into(), tool: "Bash".into(), target: target.into() };
+        let came = SessionEventKind::Outcome { id: id.into(), failed, text: text.into() };
         [event(line, called), event(line + 1, came)]
     }
 
@@ -523,22 +465,10 @@ mod tests {
         ));
         events.extend(call(3, "b", "ls", false, "x"));
         events.extend(call(5, "c", "cargo test --workspace", false, "ok"));
-        events.extend(call(
-            7,
-            "d",
-            "git push",
-            true,
-            "The user doesn't want to proceed",
-        ));
+        events.extend(call(7, "d", "git push", true, "The user doesn't want to proceed"));
         events.extend(call(9, "e", "git push", false, "ok"));
         // Another command of the same program is not a fix.
-        events.extend(call(
-            20,
-            "f",
-            "gh pr diff 3 x",
-            true,
-            "accepts at most 1 arg",
-        ));
+        events.extend(call(20, "f", "gh pr diff 3 x", true, "accepts at most 1 arg"));
         events.extend(call(22, "g", "gh pr view 3", false, "ok"));
         events.push(event(
             11,
@@ -552,10 +482,8 @@ mod tests {
             finder.take(event);
         }
         let found = finder.done();
-        let reported: Vec<(u64, u64, &str)> = found
-            .iter()
-            .map(|it| (it.lines.0, it.lines.1, it.rule))
-            .collect();
+        let reported: Vec<(u64, u64, &str)> =
+            found.iter().map(|it| (it.lines.0, it.lines.1, it.rule)).collect();
         assert_eq!(reported, [(2, 6, "repair"), (11, 11, "correction")]);
         assert!(
             found[0].title.contains("no such feature")
@@ -565,11 +493,7 @@ mod tests {
 
     #[test]
     fn the_next_chunk_has_one_id_however_often_the_last_is_done() {
-        let source = Source {
-            path: "/s.jsonl".into(),
-            chunk_start: None,
-            chunk_end: None,
-        };
+        let source = Source { path: "/s.jsonl".into(), chunk_start: None, chunk_end: None };
         let now = "2026-11-22T10:00:00Z".parse().unwrap();
         let job = JobFile::new(
             CuratorJobKind::IngestClaudeSession,
@@ -581,9 +505,6 @@ mod tests {
         assert_eq!(next, follow_up(&job, &source, 5_001));
         assert_ne!(next.id, follow_up(&job, &source, 10_001).id);
         let name = format!("{}.json", next.id);
-        assert_eq!(
-            JobFile::read(&name, &next.text(), &CuratorJobKind::ALL).unwrap(),
-            next
-        );
+        assert_eq!(JobFile::read(&name, &next.text(), &CuratorJobKind::ALL).unwrap(), next);
     }
 }

@@ -104,10 +104,7 @@ impl JobFile {
     /// Creates a job that has not been tried yet. `hex` becomes the last eight characters of its
     /// id.
     pub fn new(kind: CuratorJobKind, source: Option<Source>, hex: &str, now: Timestamp) -> Self {
-        let at = now
-            .to_zoned(TimeZone::UTC)
-            .strftime("%Y%m%dT%H%M%SZ")
-            .to_string();
+        let at = now.to_zoned(TimeZone::UTC).strftime("%Y%m%dT%H%M%SZ").to_string();
         Self {
             id: format!("{at}-{kind}-{hex}"),
             kind,
@@ -129,13 +126,7 @@ impl JobFile {
         let value: serde_json::Value =
             serde_json::from_slice(bytes).map_err(|error| format!("it is not JSON: {error}"))?;
         let word = value["kind"].as_str().unwrap_or_default();
-        let listed = || {
-            kinds
-                .iter()
-                .map(|kind| kind.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
+        let listed = || kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
         match CuratorJobKind::of(word) {
             None => return Err(format!("there is no kind {word:?} ({})", listed())),
             Some(kind) if !kinds.contains(&kind) => {
@@ -155,10 +146,7 @@ impl JobFile {
             ));
         }
         if name.strip_suffix(".json") != Some(job.id.as_str()) {
-            return Err(format!(
-                "its id is {:?}, which is not its file's name",
-                job.id
-            ));
+            return Err(format!("its id is {:?}, which is not its file's name", job.id));
         }
         if let Some(source) = &job.source {
             if source.path.is_empty() || source.path.contains('\0') {
@@ -196,9 +184,7 @@ fn good_id(id: &str, kind: CuratorJobKind) -> bool {
         15 => byte == b'Z',
         _ => byte.is_ascii_digit(),
     });
-    let hex = rest
-        .strip_prefix(kind.as_str())
-        .and_then(|rest| rest.strip_prefix('-'));
+    let hex = rest.strip_prefix(kind.as_str()).and_then(|rest| rest.strip_prefix('-'));
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     form && at.len() == 16 && hex.is_some_and(|hex| hex.len() == 8 && hex.bytes().all(is_hex))
 }

@@ -38,11 +38,7 @@ impl Kind for CuratorSpec {
     }
 
     fn adopt(&mut self, project: &ProjectSettings<'_>) {
-        *self = Self {
-            batch: self.batch,
-            event: self.event.take(),
-            ..project.curator.clone()
-        };
+        *self = Self { batch: self.batch, event: self.event.take(), ..project.curator.clone() };
     }
 
     fn is_unattended(&self) -> bool {

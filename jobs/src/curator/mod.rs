@@ -86,9 +86,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
         let now = ctx.wall();
         let is_over = |run: &str| is_over(ctx, run);
         let first = (at == 0).then_some(&is_over as queue::IsOver<'_>);
-        let Claim { moved, found } = consumer
-            .claim(now, first)
-            .map_err(|error| io("use", &worker, error))?;
+        let Claim { moved, found } =
+            consumer.claim(now, first).map_err(|error| io("use", &worker, error))?;
         for MovedFile { name, to, why } in moved {
             reported.failed += u64::from(to == "failed");
             reported.lines.push(format!("{name} -> {to}: {why}"));
@@ -102,15 +101,12 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
             }
         };
         status.begin(&worker, &claimed.job.id, now);
-        ctx.progress
-            .step("job files", u64::from(at), u64::from(spec.batch));
+        ctx.progress.step("job files", u64::from(at), u64::from(spec.batch));
         if let Err(error) = one(ctx, spec, &worker, &claimed, &mut reported) {
             // Nothing of this run is published, so the jobs that it had done go back into the
             // queue.
             for claimed in &reported.claimed {
-                worker
-                    .put_back(claimed, None)
-                    .map_err(|error| io("use", &worker, error))?;
+                worker.put_back(claimed, None).map_err(|error| io("use", &worker, error))?;
             }
             status.last_error = Some(ctx.redactor.redact(&whole(&error)).into_owned());
             status.set(&worker, WorkerState::Idle, ctx.wall());
@@ -148,11 +144,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
         lines: reported.lines,
         ..Finished::default()
     };
-    for (name, count) in [
-        ("done", reported.done),
-        ("failed", reported.failed),
-        ("put_back", reported.back),
-    ] {
+    for (name, count) in
+        [("done", reported.done), ("failed", reported.failed), ("put_back", reported.back)]
+    {
         finished.facts.insert(name.to_owned(), json!(count));
     }
     finished.degraded = match (reported.failed, reported.without) {
@@ -225,31 +219,23 @@ fn one(
                 reported.made.push((target.clone(), clean));
             }
             let record = claimed.record(&product, ctx.now);
-            ctx.scope
-                .stage(&worker.below("done", &job.id), &record, Expect::Absent)?;
-            ctx.scope
-                .remove(&worker.below("processing", &job.id), claimed.digest)?;
+            ctx.scope.stage(&worker.below("done", &job.id), &record, Expect::Absent)?;
+            ctx.scope.remove(&worker.below("processing", &job.id), claimed.digest)?;
             reported.done += 1;
             reported.claimed.push(claimed.clone());
             reported.without = reported.without.take().or(without);
-            reported
-                .lines
-                .push(format!("{}: {}", job.id, product.headline));
+            reported.lines.push(format!("{}: {}", job.id, product.headline));
             Ok(())
         }
         Err(
             error @ (JobError::Cancelled { .. } | JobError::TimedOut { .. } | JobError::Ledger(_)),
         ) => {
-            worker
-                .put_back(claimed, None)
-                .map_err(|error| io("use", worker, error))?;
+            worker.put_back(claimed, None).map_err(|error| io("use", worker, error))?;
             Err(error)
         }
         // The error does not count, because the cancelled job was not tried to its end.
         Err(error) if ctx.cancel.is_cancelled() => {
-            worker
-                .put_back(claimed, None)
-                .map_err(|error| io("use", worker, error))?;
+            worker.put_back(claimed, None).map_err(|error| io("use", worker, error))?;
             Err(error)
         }
         Err(error) => {
@@ -273,11 +259,7 @@ fn one(
 }
 
 fn io(doing: &'static str, worker: &Worker, source: std::io::Error) -> JobError {
-    JobError::Io {
-        doing,
-        path: worker.folder().to_owned(),
-        source,
-    }
+    JobError::Io { doing, path: worker.folder().to_owned(), source }
 }
 
 #[cfg(test)]

@@ -49,18 +49,10 @@ impl Seed {
 /// Returns the open points of a note.
 pub fn seeds(note: &LintNote) -> Vec<Seed> {
     let document = front_matter::split(&note.text);
-    if document
-        .get(MARK)
-        .is_some_and(|by| by.starts_with("runner"))
-    {
+    if document.get(MARK).is_some_and(|by| by.starts_with("runner")) {
         return Vec::new();
     }
-    let stem = note
-        .path
-        .rsplit('/')
-        .next()
-        .unwrap_or(&note.path)
-        .trim_end_matches(".md");
+    let stem = note.path.rsplit('/').next().unwrap_or(&note.path).trim_end_matches(".md");
     let title = markdown::title(&note.text, stem);
     let head = document.head().lines().count();
     let mut fence = false;
@@ -75,24 +67,17 @@ pub fn seeds(note: &LintNote) -> Vec<Seed> {
         }
         let item = bare.trim_start_matches(['-', '*', '+', '>', ' ']);
         let text = item.strip_prefix("[ ]").or_else(|| {
-            [
-                "TODO",
-                "FIXME",
-                "Idea",
-                "IDEA",
-                "Open question",
-                "OPEN QUESTION",
-            ]
-            .iter()
-            .find_map(|cue| {
-                let rest = item.strip_prefix(cue)?;
-                let rest = rest.strip_prefix('s').unwrap_or(rest);
-                let rest = match rest.strip_prefix('(') {
-                    Some(rest) => rest.split_once(')')?.1,
-                    None => rest,
-                };
-                rest.strip_prefix(':')
-            })
+            ["TODO", "FIXME", "Idea", "IDEA", "Open question", "OPEN QUESTION"].iter().find_map(
+                |cue| {
+                    let rest = item.strip_prefix(cue)?;
+                    let rest = rest.strip_prefix('s').unwrap_or(rest);
+                    let rest = match rest.strip_prefix('(') {
+                        Some(rest) => rest.split_once(')')?.1,
+                        None => rest,
+                    };
+                    rest.strip_prefix(':')
+                },
+            )
         });
         let Some(text) = text.map(str::trim) else {
             continue;
@@ -149,13 +134,7 @@ pub(super) fn run(
     made: &[(String, String)],
 ) -> Result<JobProduct, JobError> {
     let bad = |why: String| JobError::failed(Class::Environment, why);
-    let leave = [
-        spec.worker_dir.as_str(),
-        &spec.ideas,
-        "dreams",
-        ".runner",
-        &spec.learnings,
-    ];
+    let leave = [spec.worker_dir.as_str(), &spec.ideas, "dreams", ".runner", &spec.learnings];
     let read = match &job.source {
         None => {
             let folder = vault(ctx.root, &spec.vault_dir).map_err(bad)?;
@@ -263,9 +242,7 @@ fn choose(
     };
     let mut chosen: Chosen = Vec::new();
     for one in value["chosen"].as_array().unwrap_or(&Vec::new()) {
-        let at = one["candidate"]
-            .as_u64()
-            .and_then(|at| usize::try_from(at).ok());
+        let at = one["candidate"].as_u64().and_then(|at| usize::try_from(at).ok());
         let Some(seed) = at.and_then(|at| shown.get(at)) else {
             continue;
         };
@@ -305,11 +282,7 @@ pub(super) fn slug(title: &str) -> String {
         .take(6)
         .map(|word| word.chars().take(20).collect())
         .collect();
-    if words.is_empty() {
-        "note".to_owned()
-    } else {
-        words.join("-")
-    }
+    if words.is_empty() { "note".to_owned() } else { words.join("-") }
 }
 
 /// Formats a value of front matter, in quotes where it needs them.
@@ -327,10 +300,7 @@ mod tests {
     use super::*;
 
     fn note(text: &str) -> LintNote {
-        LintNote {
-            path: "docs/plan.md".to_owned(),
-            text: text.to_owned(),
-        }
+        LintNote { path: "docs/plan.md".to_owned(), text: text.to_owned() }
     }
 
     #[test]
@@ -338,10 +308,8 @@ mod tests {
         let text = "---\ntags: x\n---\n# Plan\n\n- [ ] Retry the upload after a reset\n- [x] Done is done already\n\
                     TODO(ann): measure the cache under load\n```\nTODO: in code is no idea\n```\n- [ ] too short\n\
                     > Open question: who may read the archive?\nWe should TODO: this later maybe\n";
-        let found: Vec<(usize, String)> = seeds(&note(text))
-            .into_iter()
-            .map(|seed| (seed.line, seed.text))
-            .collect();
+        let found: Vec<(usize, String)> =
+            seeds(&note(text)).into_iter().map(|seed| (seed.line, seed.text)).collect();
         let expected = [
             (6, "Retry the upload after a reset".to_owned()),
             (8, "measure the cache under load".to_owned()),
@@ -360,14 +328,10 @@ mod tests {
         let there = [
             "# Uploads\n\nLong words about much else. We want: show the queue depth in the *status* line.\n".to_owned(),
         ];
-        let kept: Vec<String> = fresh(seeds(&note(text)), &there)
-            .into_iter()
-            .map(|seed| seed.text)
-            .collect();
-        let expected = [
-            "Retry the upload after a connection reset",
-            "Cache thumbnails on the local disk",
-        ];
+        let kept: Vec<String> =
+            fresh(seeds(&note(text)), &there).into_iter().map(|seed| seed.text).collect();
+        let expected =
+            ["Retry the upload after a connection reset", "Cache thumbnails on the local disk"];
         assert_eq!(kept, expected);
     }
 

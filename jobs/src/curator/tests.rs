@@ -25,21 +25,13 @@ fn now() -> Timestamp {
 const OVER: queue::IsOver<'static> = &|_| true;
 
 fn after(minutes: i64) -> Timestamp {
-    now()
-        .saturating_add(SignedDuration::from_mins(minutes))
-        .unwrap()
+    now().saturating_add(SignedDuration::from_mins(minutes)).unwrap()
 }
 
 fn scaled(count: usize) -> usize {
-    let scale: f64 = std::env::var("RUNNER_TEST_SCALE")
-        .ok()
-        .and_then(|scale| scale.parse().ok())
-        .unwrap_or(1.0);
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss
-    )]
+    let scale: f64 =
+        std::env::var("RUNNER_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1.0);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let scaled = (count as f64 * scale).ceil() as usize;
     scaled.max(1)
 }
@@ -78,17 +70,13 @@ fn place() -> (tempfile::TempDir, Worker) {
 }
 
 fn spec(cap: u32) -> CuratorSpec {
-    CuratorSpec {
-        hourly_cap: cap,
-        ..CuratorSpec::default()
-    }
+    CuratorSpec { hourly_cap: cap, ..CuratorSpec::default() }
 }
 
 fn names(worker: &Worker, part: &str) -> Vec<String> {
     let entries = fs::read_dir(worker.path(part)).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|it| it.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<String> =
+        entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
@@ -125,9 +113,7 @@ fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
     let count = scaled(300);
     for at in 0..count {
         let at = i64::try_from(at).unwrap();
-        worker
-            .enqueue(CuratorJobKind::LintWiki, None, 0, after(-at))
-            .unwrap();
+        worker.enqueue(CuratorJobKind::LintWiki, None, 0, after(-at)).unwrap();
     }
     let seed = Random::new("consumers").0;
     let begun = runner_engine::time::boot_time();
@@ -146,11 +132,7 @@ fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
                     break;
                 };
                 any = true;
-                *claims
-                    .lock()
-                    .unwrap()
-                    .entry(claimed.job.id.clone())
-                    .or_default() += 1;
+                *claims.lock().unwrap().entry(claimed.job.id.clone()).or_default() += 1;
                 if dice.roll(10) == 0 {
                     // It dies at work: and with it the whole run.
                     kill(&worker, &claimed.job.id);
@@ -174,27 +156,19 @@ fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
     assert_eq!(done + failed / 2, count);
     assert_eq!(failed % 2, 0, "each has its reason");
     assert!(names(&worker, "queue").is_empty());
-    assert!(
-        names(&worker, "processing")
-            .iter()
-            .all(|name| name.ends_with(".owner"))
-    );
+    assert!(names(&worker, "processing").iter().all(|name| name.ends_with(".owner")));
     for (id, claims) in claims.into_inner().unwrap() {
         assert!(claims <= 2, "{id} was claimed {claims} times");
     }
     let took = runner_engine::time::boot_time() - begun;
-    print_line(&format!(
-        "consumers: {count} jobs, {failed} files of failed ones, {took:?}"
-    ));
+    print_line(&format!("consumers: {count} jobs, {failed} files of failed ones, {took:?}"));
 }
 
 #[test]
 fn no_hour_begins_more_than_the_cap_over_restarts_and_a_clock_that_is_set_back() {
     let (_folder, worker) = place();
     for _ in 0..60 {
-        worker
-            .enqueue(CuratorJobKind::LintWiki, None, 0, now())
-            .unwrap();
+        worker.enqueue(CuratorJobKind::LintWiki, None, 0, now()).unwrap();
     }
     let spec = spec(7);
     let mut dice = Random::new("cap");
@@ -215,33 +189,23 @@ fn no_hour_begins_more_than_the_cap_over_restarts_and_a_clock_that_is_set_back()
         }
     }
     for from in 0..at {
-        let within = starts
-            .iter()
-            .filter(|at| (from..from + 60).contains(*at))
-            .count();
+        let within = starts.iter().filter(|at| (from..from + 60).contains(*at)).count();
         assert!(within <= 7, "{within} in the hour from minute {from}");
     }
     // Set back by a day, it waits for an hour and not for a day.
     for _ in 0..2 {
-        worker
-            .enqueue(CuratorJobKind::LintWiki, None, 0, now())
-            .unwrap();
+        worker.enqueue(CuratorJobKind::LintWiki, None, 0, now()).unwrap();
     }
     let full = worker.started_within_hour(after(at)).unwrap();
     let back = worker.started_within_hour(after(at - 1440)).unwrap();
     assert_eq!(full, back);
     let again = |minute| {
-        Consumer::new(&worker, &spec)
-            .claim(after(at - 1440 + minute), Some(OVER))
-            .unwrap()
-            .found
+        Consumer::new(&worker, &spec).claim(after(at - 1440 + minute), Some(OVER)).unwrap().found
     };
     let mut first = again(0);
     while let NextFile::Claimed(claimed) = first {
         finish(&worker, &claimed);
-        worker
-            .enqueue(CuratorJobKind::LintWiki, None, 0, now())
-            .unwrap();
+        worker.enqueue(CuratorJobKind::LintWiki, None, 0, now()).unwrap();
         first = again(0);
     }
     assert!(matches!(first, NextFile::Capped { .. }), "{first:?}");
@@ -256,20 +220,16 @@ fn higher_goes_first_then_older() {
     let (_folder, worker) = place();
     let mut wanted = Vec::new();
     for (priority, minute) in [(0, 5), (5, 9), (0, 1), (-1, 0), (5, 2)] {
-        let job = worker
-            .enqueue(CuratorJobKind::LintWiki, None, priority, after(minute))
-            .unwrap();
+        let job = worker.enqueue(CuratorJobKind::LintWiki, None, priority, after(minute)).unwrap();
         wanted.push(((-priority, minute), job.id));
     }
     wanted.sort();
     let spec = spec(99);
     let mut consumer = Consumer::new(&worker, &spec);
     let mut got = Vec::new();
-    while let Some(claimed) = claimed(
-        consumer
-            .claim(after(10), got.is_empty().then_some(OVER))
-            .unwrap(),
-    ) {
+    while let Some(claimed) =
+        claimed(consumer.claim(after(10), got.is_empty().then_some(OVER)).unwrap())
+    {
         got.push(claimed.job.id);
     }
     let wanted: Vec<String> = wanted.into_iter().map(|(_, id)| id).collect();
@@ -281,10 +241,7 @@ fn rejected(worker: &Worker, spec: &CuratorSpec) -> BTreeMap<String, String> {
     let mut consumer = Consumer::new(worker, spec);
     let late = "2099-01-01T00:00:00Z".parse().unwrap();
     let Claim { moved, found } = consumer.claim(late, Some(OVER)).unwrap();
-    assert!(
-        matches!(found, NextFile::Claimed(_)),
-        "the worker lives on: {found:?}"
-    );
+    assert!(matches!(found, NextFile::Claimed(_)), "the worker lives on: {found:?}");
     for one in &moved {
         let stem = one.name.trim_end_matches(".json");
         let reason = worker.path("failed").join(format!("{stem}.reason.txt"));
@@ -305,26 +262,10 @@ fn each_bad_file_goes_to_the_failed_with_its_reason_and_the_rest_is_worked_on() 
         ("noise", b"\x00\xffnot json".to_vec(), "not JSON"),
         ("half", b"{\"id\": \"20260".to_vec(), "not JSON"),
         ("list", b"[1]".to_vec(), "no kind"),
-        (
-            "kind",
-            text(good, "rm-rf", "").into_bytes(),
-            "there is no kind \"rm-rf\" (lint-wiki)",
-        ),
-        (
-            "unlisted",
-            text(good, "dream-seed", "").into_bytes(),
-            "not among those",
-        ),
-        (
-            "climbs",
-            text("../../../etc/x", "lint-wiki", "").into_bytes(),
-            "not of the form",
-        ),
-        (
-            "other",
-            text(good, "lint-wiki", "").into_bytes(),
-            "not its file's name",
-        ),
+        ("kind", text(good, "rm-rf", "").into_bytes(), "there is no kind \"rm-rf\" (lint-wiki)"),
+        ("unlisted", text(good, "dream-seed", "").into_bytes(), "not among those"),
+        ("climbs", text("../../../etc/x", "lint-wiki", "").into_bytes(), "not of the form"),
+        ("other", text(good, "lint-wiki", "").into_bytes(), "not its file's name"),
         ("large", vec![b' '; 70_000], "has 70000 bytes"),
         (
             good,
@@ -337,29 +278,19 @@ fn each_bad_file_goes_to_the_failed_with_its_reason_and_the_rest_is_worked_on() 
             "ends (2) before it starts",
         ),
     ];
-    let listed = CuratorSpec {
-        kinds: vec![CuratorJobKind::LintWiki],
-        ..CuratorSpec::default()
-    };
+    let listed = CuratorSpec { kinds: vec![CuratorJobKind::LintWiki], ..CuratorSpec::default() };
     for (name, bytes, why) in cases {
         let (_folder, worker) = place();
-        worker
-            .enqueue(CuratorJobKind::LintWiki, None, 0, now())
-            .unwrap();
+        worker.enqueue(CuratorJobKind::LintWiki, None, 0, now()).unwrap();
         fs::write(worker.path("queue").join(format!("{name}.json")), &bytes).unwrap();
         let moved = rejected(&worker, &listed);
         let reported = &moved[&format!("{name}.json")];
         assert!(reported.contains(why), "{name}: {reported}");
-        assert_eq!(
-            fs::read(worker.path("failed").join(format!("{name}.json"))).unwrap(),
-            bytes
-        );
+        assert_eq!(fs::read(worker.path("failed").join(format!("{name}.json"))).unwrap(), bytes);
     }
     // Entries that are not plain files.
     let (folder, worker) = place();
-    worker
-        .enqueue(CuratorJobKind::LintWiki, None, 0, now())
-        .unwrap();
+    worker.enqueue(CuratorJobKind::LintWiki, None, 0, now()).unwrap();
     let secret = folder.path().join("secret");
     fs::write(&secret, "keep").unwrap();
     std::os::unix::fs::symlink(&secret, worker.path("queue/link.json")).unwrap();
@@ -376,19 +307,11 @@ fn a_file_that_is_still_written_is_left_alone_and_then_judged() {
     fs::write(&path, "{\"id\":\"2026").unwrap();
     let written = Timestamp::try_from(fs::metadata(&path).unwrap().modified().unwrap()).unwrap();
     let spec = spec(9);
-    let seconds = |n| {
-        written
-            .saturating_add(SignedDuration::from_secs(n))
-            .unwrap()
-    };
-    let claim = Consumer::new(&worker, &spec)
-        .claim(seconds(3), Some(OVER))
-        .unwrap();
+    let seconds = |n| written.saturating_add(SignedDuration::from_secs(n)).unwrap();
+    let claim = Consumer::new(&worker, &spec).claim(seconds(3), Some(OVER)).unwrap();
     assert!(claim.moved.is_empty() && matches!(claim.found, NextFile::Empty));
     assert!(path.exists());
-    let claim = Consumer::new(&worker, &spec)
-        .claim(seconds(30), Some(OVER))
-        .unwrap();
+    let claim = Consumer::new(&worker, &spec).claim(seconds(30), Some(OVER)).unwrap();
     assert_eq!(claim.moved[0].to, "failed");
     assert!(!path.exists());
 }
@@ -396,15 +319,9 @@ fn a_file_that_is_still_written_is_left_alone_and_then_judged() {
 #[test]
 fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again() {
     let (_folder, worker) = place();
-    let job = worker
-        .enqueue(CuratorJobKind::DreamSeed, None, 0, now())
-        .unwrap();
+    let job = worker.enqueue(CuratorJobKind::DreamSeed, None, 0, now()).unwrap();
     let spec = spec(99);
-    let take = || {
-        Consumer::new(&worker, &spec)
-            .claim(now(), Some(OVER))
-            .unwrap()
-    };
+    let take = || Consumer::new(&worker, &spec).claim(now(), Some(OVER)).unwrap();
     assert!(claimed(take()).is_some());
     assert!(claimed(take()).is_none(), "its owner lives");
     kill(&worker, &job.id);
@@ -418,9 +335,7 @@ fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again
     assert!(names(&worker, "processing").is_empty());
 
     // The job was published and the process died before it could report it: the job stays done.
-    let job = worker
-        .enqueue(CuratorJobKind::DreamSeed, None, 0, now())
-        .unwrap();
+    let job = worker.enqueue(CuratorJobKind::DreamSeed, None, 0, now()).unwrap();
     assert!(claimed(take()).is_some());
     fs::write(worker.path("done").join(format!("{}.json", job.id)), "{}").unwrap();
     kill(&worker, &job.id);
@@ -428,20 +343,14 @@ fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again
     assert!(last.moved.is_empty() && claimed(last).is_none());
     assert!(names(&worker, "processing").is_empty());
     // And the same file once more is no new job.
-    fs::write(
-        worker.path("queue").join(format!("{}.json", job.id)),
-        job.text(),
-    )
-    .unwrap();
+    fs::write(worker.path("queue").join(format!("{}.json", job.id)), job.text()).unwrap();
     assert!(take().moved[0].why.contains("done before"));
 }
 
 #[test]
 fn what_a_dead_run_may_still_place_is_left_until_that_run_is_over() {
     let (_folder, worker) = place();
-    let job = worker
-        .enqueue(CuratorJobKind::DreamSeed, None, 0, now())
-        .unwrap();
+    let job = worker.enqueue(CuratorJobKind::DreamSeed, None, 0, now()).unwrap();
     let spec = spec(99);
     let mut dead = Consumer::new(&worker, &spec).of_run("R1");
     assert!(claimed(dead.claim(now(), Some(OVER)).unwrap()).is_some());
@@ -462,16 +371,8 @@ fn what_a_dead_run_may_still_place_is_left_until_that_run_is_over() {
 fn windows_paths_are_named_for_what_they_are_and_make_nothing() {
     let folder = tempfile::tempdir().unwrap();
     for dir in ["D:\\dream", "\\\\host\\share", "d:x"] {
-        assert!(
-            Worker::of(folder.path(), dir)
-                .unwrap_err()
-                .contains("Windows")
-        );
-        assert!(
-            lint::vault(folder.path(), dir)
-                .unwrap_err()
-                .contains("Windows")
-        );
+        assert!(Worker::of(folder.path(), dir).unwrap_err().contains("Windows"));
+        assert!(lint::vault(folder.path(), dir).unwrap_err().contains("Windows"));
     }
     assert!(Worker::of(folder.path(), "../x").is_err());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -537,21 +438,9 @@ fn a_torn_or_forged_row_gives_nothing_back() {
     assert_eq!(events::spend(&worker, &event.id, now()).unwrap(), 1);
     assert_eq!(events::all(&worker).unwrap().1, 1);
     events::record_outcome(&worker, &event.id, "ack", "seen", now()).unwrap();
-    assert!(matches!(
-        events::spend(&worker, &event.id, now()),
-        Err(EventError::Over(_))
-    ));
-    for bad in [
-        wish(events::MOST + 1),
-        NewEvent {
-            source: " ".into(),
-            ..wish(1)
-        },
-    ] {
-        assert!(matches!(
-            events::raise(&worker, bad, None, now()),
-            Err(EventError::Bad(_))
-        ));
+    assert!(matches!(events::spend(&worker, &event.id, now()), Err(EventError::Over(_))));
+    for bad in [wish(events::MOST + 1), NewEvent { source: " ".into(), ..wish(1) }] {
+        assert!(matches!(events::raise(&worker, bad, None, now()), Err(EventError::Bad(_))));
     }
 }
 
@@ -622,13 +511,9 @@ fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing
         for at in 0..count {
             // Some entries have the same words, some no newline at the end, some the same time.
             let word = format!("entry {}.", dice.roll(3));
-            let text = format!(
-                "{word}{}",
-                ["", "\n", "\n\n"][usize::try_from(dice.roll(3)).unwrap()]
-            );
-            let path = worker
-                .path("logs/pending-log-entries")
-                .join(format!("e{at}.txt"));
+            let text =
+                format!("{word}{}", ["", "\n", "\n\n"][usize::try_from(dice.roll(3)).unwrap()]);
+            let path = worker.path("logs/pending-log-entries").join(format!("e{at}.txt"));
             fs::write(&path, text).unwrap();
             let file = fs::File::options().write(true).open(&path).unwrap();
             let second = std::time::Duration::from_secs(dice.roll(3));
@@ -644,9 +529,7 @@ fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing
             assert_eq!(shown.text(), done.text());
             let mut left = dice.roll(12);
             let mut pause = || {
-                left = left
-                    .checked_sub(1)
-                    .ok_or_else(|| io::Error::other("dies here"))?;
+                left = left.checked_sub(1).ok_or_else(|| io::Error::other("dies here"))?;
                 Ok(())
             };
             if compact::apply(&worker, &done, &mut pause).is_ok() {
@@ -670,24 +553,14 @@ fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing
         let log = fs::read_to_string(worker.path("logs/audit.md")).unwrap_or_default();
         for word in &words {
             let wanted = words.iter().filter(|other| *other == word).count();
-            assert_eq!(
-                log.matches(word.as_str()).count(),
-                wanted,
-                "case {case}: {word} in {log}"
-            );
+            assert_eq!(log.matches(word.as_str()).count(), wanted, "case {case}: {word} in {log}");
         }
-        assert_eq!(
-            log.matches("meanwhile").count(),
-            usize::from(late.is_some()),
-            "case {case}"
-        );
+        assert_eq!(log.matches("meanwhile").count(), usize::from(late.is_some()), "case {case}");
         assert!(names(&worker, "logs/pending-log-entries").is_empty());
         assert!(!worker.path("logs/.compacting.json").exists());
     }
     let took = runner_engine::time::boot_time() - begun;
-    print_line(&format!(
-        "compaction: {cases} cases, {deaths} deaths, {took:?}"
-    ));
+    print_line(&format!("compaction: {cases} cases, {deaths} deaths, {took:?}"));
 }
 
 #[test]
@@ -703,12 +576,7 @@ fn what_is_over_is_forgotten_after_its_time_and_what_waits_never() {
         plan.text(),
         "forget  done/a.json\nforget  failed/a.json\nforget  findings/a.json\n"
     );
-    assert!(
-        compact::plan(&worker, None, future)
-            .unwrap()
-            .acts
-            .is_empty()
-    );
+    assert!(compact::plan(&worker, None, future).unwrap().acts.is_empty());
     compact::apply(&worker, &plan, &mut || Ok(())).unwrap();
     assert_eq!(names(&worker, "queue"), ["a.json"]);
     assert!(names(&worker, "done").is_empty());

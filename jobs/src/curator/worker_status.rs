@@ -71,11 +71,8 @@ impl WorkerStatus {
 
     /// Checks whether the process that wrote the status is still alive.
     pub fn is_alive(&self) -> bool {
-        let owner = ProcessIdentity {
-            pid: self.pid,
-            start: self.pid_start,
-            boot: self.boot.clone(),
-        };
+        let owner =
+            ProcessIdentity { pid: self.pid, start: self.pid_start, boot: self.boot.clone() };
         self.host == host() && owner.is_alive()
     }
 

@@ -42,26 +42,18 @@ pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
         _ => None,
     };
     let mut elements: Vec<Result<Value, String>> = match given {
-        Some(elements) => elements
-            .iter()
-            .take(ELEMENTS + 1)
-            .cloned()
-            .map(Ok)
-            .collect(),
+        Some(elements) => elements.iter().take(ELEMENTS + 1).cloned().map(Ok).collect(),
         None => match extract_array(&reply.text) {
             Ok(elements) => {
                 let elements = elements.into_iter().take(ELEMENTS + 1);
-                elements
-                    .map(|element| element.map_err(|error| error.to_string()))
-                    .collect()
+                elements.map(|element| element.map_err(|error| error.to_string())).collect()
             }
             Err(error) => vec![Err(error.to_string())],
         },
     };
     if elements.len() > ELEMENTS {
-        elements[ELEMENTS] = Err(format!(
-            "what follows the first {ELEMENTS} elements is not looked at"
-        ));
+        elements[ELEMENTS] =
+            Err(format!("what follows the first {ELEMENTS} elements is not looked at"));
     }
     elements
 }
@@ -71,16 +63,8 @@ pub(super) fn none_good(refused: &[Refused]) -> String {
     if refused.is_empty() {
         return "the reply has no proposals".to_owned();
     }
-    let first: Vec<&str> = refused
-        .iter()
-        .take(3)
-        .map(|refused| refused.why.as_str())
-        .collect();
-    format!(
-        "none of {} can be used: {}",
-        counted(refused.len(), "proposal"),
-        first.join("; ")
-    )
+    let first: Vec<&str> = refused.iter().take(3).map(|refused| refused.why.as_str()).collect();
+    format!("none of {} can be used: {}", counted(refused.len(), "proposal"), first.join("; "))
 }
 
 /// Restores the rule's wording where the answer repeats the rule's hashes.
@@ -119,10 +103,7 @@ pub(super) fn grounded(
         Some(Reference::Path(path)) => format!("there is no {path} here and never was"),
         None => "it cites no commit and no path".to_owned(),
     };
-    let why = format!(
-        "kept, for the evidence does not resolve: {why}; {}",
-        kept.rationale
-    );
+    let why = format!("kept, for the evidence does not resolve: {why}; {}", kept.rationale);
     kept.rationale = proposal::clean(&why, 2000);
     kept
 }

@@ -76,35 +76,20 @@ pub fn judge_all(
                 held += text.len();
                 texts.push((idea, text, stat, digest));
             }
-            Err(why) => troubles.push(WalkProblem {
-                path: idea.path.to_string(),
-                why,
-            }),
+            Err(why) => troubles.push(WalkProblem { path: idea.path.to_string(), why }),
         }
     }
     let (others, compared) = others(ideas, &texts, reader);
     let mut near = {
-        let own = texts
-            .iter()
-            .map(|(idea, text, ..)| (&*idea.path, text.as_str()));
-        let all: Vec<(&str, &str)> = own
-            .chain(
-                others
-                    .iter()
-                    .map(|(idea, text, _)| (&*idea.path, text.as_str())),
-            )
-            .collect();
+        let own = texts.iter().map(|(idea, text, ..)| (&*idea.path, text.as_str()));
+        let all: Vec<(&str, &str)> =
+            own.chain(others.iter().map(|(idea, text, _)| (&*idea.path, text.as_str()))).collect();
         neighbours(&all)
     };
-    let features: Vec<Features> = texts
-        .iter()
-        .map(|(idea, text, ..)| Features::of(text, places::stem(&idea.path)))
-        .collect();
+    let features: Vec<Features> =
+        texts.iter().map(|(idea, text, ..)| Features::of(text, places::stem(&idea.path))).collect();
     let into = destinations(&texts, &near);
-    let mut judged = ClassifiedIdeas {
-        compared,
-        ..ClassifiedIdeas::default()
-    };
+    let mut judged = ClassifiedIdeas { compared, ..ClassifiedIdeas::default() };
     let total = texts.len() as u64;
     for ((idea, text, stat, digest), features) in texts.into_iter().zip(features) {
         let path = idea.path.to_string();
@@ -112,9 +97,7 @@ pub fn judge_all(
             |error| JobError::failed(Class::Internal, runner_engine::error_chain::whole(&error));
         let grounds = room.about(&path, &text).map_err(index)?;
         let near = near.remove(&path).unwrap_or_default();
-        let chosen = into
-            .get(&path)
-            .and_then(|into| near.iter().find(|near| near.path == *into));
+        let chosen = into.get(&path).and_then(|into| near.iter().find(|near| near.path == *into));
         let verdict = rule::judge(room, &features, &grounds, chosen);
         judged.offer.sources.push(path.clone());
         judged.offer.destinations.insert(path.clone());
@@ -131,12 +114,8 @@ pub fn judge_all(
         });
         progress.step("ideas", judged.shown.len() as u64, total);
     }
-    let neighbours: BTreeSet<&str> = judged
-        .shown
-        .iter()
-        .flat_map(|one| &one.near)
-        .map(|near| near.path.as_str())
-        .collect();
+    let neighbours: BTreeSet<&str> =
+        judged.shown.iter().flat_map(|one| &one.near).map(|near| near.path.as_str()).collect();
     for (idea, _, digest) in others {
         if neighbours.contains(&*idea.path) {
             judged.offer.destinations.insert(idea.path.to_string());
@@ -181,10 +160,8 @@ fn destinations(
     texts: &[(&Idea, String, Stat, Digest)],
     near: &BTreeMap<String, Vec<Neighbour>>,
 ) -> BTreeMap<String, String> {
-    let size: BTreeMap<&str, (usize, i64)> = texts
-        .iter()
-        .map(|(idea, text, stat, _)| (&*idea.path, (text.len(), stat.mtime)))
-        .collect();
+    let size: BTreeMap<&str, (usize, i64)> =
+        texts.iter().map(|(idea, text, stat, _)| (&*idea.path, (text.len(), stat.mtime))).collect();
     let mut into: BTreeMap<String, String> = BTreeMap::new();
     for (path, (length, modified)) in &size {
         let goes = |other: &&Neighbour| match size.get(other.path.as_str()) {
@@ -214,28 +191,16 @@ mod tests {
     use super::*;
 
     fn idea(path: &str) -> Idea {
-        let stat = Stat {
-            size: 0,
-            mtime: 0,
-            ctime: 0,
-            inode: 0,
-        };
-        Idea {
-            path: path.into(),
-            stat,
-            digest: Digest::of(b""),
-        }
+        let stat = Stat { size: 0, mtime: 0, ctime: 0, inode: 0 };
+        Idea { path: path.into(), stat, digest: Digest::of(b"") }
     }
 
     fn links(pairs: &[(&str, &str)]) -> BTreeMap<String, Vec<Neighbour>> {
         let mut near: BTreeMap<String, Vec<Neighbour>> = BTreeMap::new();
         for (a, b) in pairs {
             for (one, other) in [(a, b), (b, a)] {
-                let neighbour = Neighbour {
-                    path: (*other).to_string(),
-                    similarity: 0.9,
-                    containment: 1.0,
-                };
+                let neighbour =
+                    Neighbour { path: (*other).to_string(), similarity: 0.9, containment: 1.0 };
                 near.entry((*one).to_string()).or_default().push(neighbour);
             }
         }
@@ -248,15 +213,7 @@ mod tests {
             .iter()
             .zip(ideas)
             .map(|(idea, (_, length, mtime))| {
-                (
-                    idea,
-                    "x".repeat(*length),
-                    Stat {
-                        mtime: *mtime,
-                        ..idea.stat
-                    },
-                    idea.digest,
-                )
+                (idea, "x".repeat(*length), Stat { mtime: *mtime, ..idea.stat }, idea.digest)
             })
             .collect();
         destinations(&texts, &links(pairs)).into_iter().collect()
@@ -291,10 +248,8 @@ mod tests {
 
     #[test]
     fn nothing_is_merged_into_what_is_merged_away() {
-        let found = decided(
-            &[("a", 100, 1), ("b", 200, 1), ("c", 400, 1)],
-            &[("a", "b"), ("b", "c")],
-        );
+        let found =
+            decided(&[("a", 100, 1), ("b", 200, 1), ("c", 400, 1)], &[("a", "b"), ("b", "c")]);
         assert_eq!(found, [("b".to_owned(), "c".to_owned())]);
     }
 }

@@ -31,12 +31,7 @@ pub fn select(ideas: &[Idea], state: &DreamState<'_>, parked: &Quarantine, max: 
     selected.sort_by_cached_key(|at| state.surfaced(&ideas[*at].path));
     let waiting = selected.len().saturating_sub(max);
     selected.truncate(max);
-    Delta {
-        selected,
-        waiting,
-        unchanged,
-        parked,
-    }
+    Delta { selected, waiting, unchanged, parked }
 }
 
 #[cfg(test)]
@@ -47,17 +42,8 @@ mod tests {
     use crate::dream::walk::Stat;
 
     fn idea(path: &str, content: &str) -> Idea {
-        let stat = Stat {
-            size: 0,
-            mtime: 0,
-            ctime: 0,
-            inode: 0,
-        };
-        Idea {
-            path: path.into(),
-            stat,
-            digest: Digest::of(content.as_bytes()),
-        }
+        let stat = Stat { size: 0, mtime: 0, ctime: 0, inode: 0 };
+        Idea { path: path.into(), stat, digest: Digest::of(content.as_bytes()) }
     }
 
     fn entry(path: &str, content: &str, surfaced: &str) -> String {
@@ -87,20 +73,14 @@ mod tests {
         assert_eq!(names(2), ["d.md", "e.md"]);
         let delta = select(&ideas, &state, &Quarantine::default(), 2);
         assert_eq!((delta.waiting, delta.unchanged), (2, 1));
-        assert_eq!(
-            select(&[], &state, &Quarantine::default(), 2),
-            Delta::default()
-        );
+        assert_eq!(select(&[], &state, &Quarantine::default(), 2), Delta::default());
     }
 
     #[test]
     fn going_back_to_old_content_is_a_change_too() {
         let file = format!("[{}]", entry("a.md", "new", "2026-01-01T00:00:00Z"));
         let state = DreamState::parse(file.as_bytes()).unwrap();
-        assert_eq!(
-            select(&[idea("a.md", "old")], &state, &Quarantine::default(), 9).selected,
-            [0]
-        );
+        assert_eq!(select(&[idea("a.md", "old")], &state, &Quarantine::default(), 9).selected, [0]);
         assert_eq!(
             select(&[idea("a.md", "new")], &state, &Quarantine::default(), 9).selected,
             [0; 0]

@@ -121,9 +121,8 @@ const VERBS: &[&str] = &[
     "write",
 ];
 /// Words of an author who describes past events.
-const TELLING: &[&str] = &[
-    "i", "i'd", "i'm", "i've", "me", "my", "our", "us", "we", "we'd", "we've",
-];
+const TELLING: &[&str] =
+    &["i", "i'd", "i'm", "i've", "me", "my", "our", "us", "we", "we'd", "we've"];
 
 /// The status that an idea declares for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,10 +177,8 @@ impl Features {
             ..Self::default()
         };
         found.declared = doc.get("status").and_then(declared);
-        found.parent = ["spec", "parent", "plan_for"]
-            .iter()
-            .find_map(|key| doc.get(key))
-            .and_then(a_document);
+        found.parent =
+            ["spec", "parent", "plan_for"].iter().find_map(|key| doc.get(key)).and_then(a_document);
         let mut in_code = false;
         let mut reported = 0;
         for (number, line) in doc.body().lines().enumerate() {
@@ -204,19 +201,10 @@ impl Features {
         found.telling = reported as f64 / found.words.max(1) as f64;
         found.verbs += usize::from(begins_with_verb(&title));
         let lower = title.to_lowercase();
-        let kind = doc
-            .get("type")
-            .or_else(|| doc.get("kind"))
-            .unwrap_or_default()
-            .to_lowercase();
-        let first = lower
-            .split(|c: char| !c.is_alphanumeric())
-            .find(|word| !word.is_empty());
+        let kind = doc.get("type").or_else(|| doc.get("kind")).unwrap_or_default().to_lowercase();
+        let first = lower.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty());
         found.post = matches!(first, Some("blog" | "post" | "essay" | "talk" | "article"))
-            || matches!(
-                kind.as_str(),
-                "blog" | "post" | "essay" | "article" | "talk"
-            );
+            || matches!(kind.as_str(), "blog" | "post" | "essay" | "article" | "talk");
         found.template = title.contains('{') || title.contains('<') || lower.ends_with("template");
         found.title = title;
         found
@@ -224,10 +212,7 @@ impl Features {
 
     /// Reads a line near the top, where a text may declare its status and its parent.
     fn head(&mut self, line: &str) {
-        let bare: String = line
-            .chars()
-            .filter(|c| !matches!(c, '*' | '_' | '`' | '>'))
-            .collect();
+        let bare: String = line.chars().filter(|c| !matches!(c, '*' | '_' | '`' | '>')).collect();
         let bare = bare.trim();
         let lower = bare.to_lowercase();
         if self.declared.is_none()
@@ -236,17 +221,9 @@ impl Features {
             self.declared = declared(rest);
         }
         if self.parent.is_none() {
-            let opening = [
-                "spec:",
-                "parent:",
-                "parent spec:",
-                "companion to",
-                "part of",
-                "plan for",
-            ];
-            let rest = opening
-                .iter()
-                .find_map(|opening| lower.strip_prefix(opening));
+            let opening =
+                ["spec:", "parent:", "parent spec:", "companion to", "part of", "plan for"];
+            let rest = opening.iter().find_map(|opening| lower.strip_prefix(opening));
             // The document has to come at once: "part of the plan in a.md" is prose.
             self.parent = rest.and_then(|rest| a_document(rest.split_whitespace().next()?));
         }
@@ -259,9 +236,7 @@ impl Features {
                 .trim()
                 .trim_end_matches([':', '#', ' '])
                 .to_lowercase();
-            let first = heading
-                .split(|c: char| !c.is_alphanumeric())
-                .find(|word| !word.is_empty());
+            let first = heading.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty());
             self.asking += usize::from(first.is_some_and(|word| ASKING.contains(&word)));
             self.publishing += usize::from(PUBLISHING.contains(&heading.as_str()));
             self.phases += usize::from(matches!(first, Some("phase" | "milestone" | "stage")));
@@ -284,10 +259,7 @@ impl Features {
                 self.verbs += usize::from(begins_with_verb(rest));
             }
             None => {
-                self.verbs += line
-                    .split(". ")
-                    .filter(|sentence| begins_with_verb(sentence))
-                    .count()
+                self.verbs += line.split(". ").filter(|sentence| begins_with_verb(sentence)).count()
             }
         }
     }
@@ -325,9 +297,7 @@ const HEAD: usize = 6;
 
 fn declared(words: &str) -> Option<Declared> {
     let lower = words.to_lowercase();
-    let mut words = lower
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty());
+    let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let first = words.next()?;
     // "accepted (impl 2026-05-30)" is done; "accepted" and "ready" only allow it to be.
     if lower.contains("(impl") {
@@ -345,9 +315,7 @@ fn declared(words: &str) -> Option<Declared> {
 fn a_document(words: &str) -> Option<String> {
     let cut = words.trim().trim_matches(|c: char| !c.is_alphanumeric());
     let path = cut.rsplit_once('(').map_or(cut, |(_, path)| path);
-    let plain = path
-        .chars()
-        .all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'));
+    let plain = path.chars().all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'));
     (path.ends_with(".md") && plain).then(|| path.to_owned())
 }
 
@@ -362,9 +330,7 @@ fn item(line: &str) -> Option<&str> {
 }
 
 fn begins_with_verb(text: &str) -> bool {
-    let first = text
-        .split(|c: char| !c.is_alphanumeric())
-        .find(|word| !word.is_empty());
+    let first = text.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty());
     first.is_some_and(|word| VERBS.contains(&word.to_lowercase().as_str()))
 }
 
@@ -405,35 +371,22 @@ Calls fail. Retry them.
     #[test]
     fn a_text_says_what_it_is_at_its_top() {
         let of = |text: &str| Features::of(text, "x");
-        assert_eq!(
-            of("---\nstatus: done\n---\n# T").declared,
-            Some(Declared::Done)
-        );
+        assert_eq!(of("---\nstatus: done\n---\n# T").declared, Some(Declared::Done));
         assert_eq!(
             of("# T\n\n**Status:** accepted (impl 2026-05-30)").declared,
             Some(Declared::Done)
         );
         assert_eq!(of("# T\n\nStatus: accepted").declared, None);
+        assert_eq!(of("# T\n\nstatus: not implemented").declared, Some(Declared::Open));
         assert_eq!(
-            of("# T\n\nstatus: not implemented").declared,
-            Some(Declared::Open)
-        );
-        assert_eq!(
-            of("# T\n\n**Spec:** `specs/a.md` · **Status:** Ready")
-                .parent
-                .as_deref(),
+            of("# T\n\n**Spec:** `specs/a.md` · **Status:** Ready").parent.as_deref(),
             Some("specs/a.md")
         );
         assert_eq!(
-            of("# T\n\n*Companion to `specs/b.md`. It*")
-                .parent
-                .as_deref(),
+            of("# T\n\n*Companion to `specs/b.md`. It*").parent.as_deref(),
             Some("specs/b.md")
         );
-        assert_eq!(
-            of("# T\n\nCompanion to [c.md](c.md).").parent.as_deref(),
-            Some("c.md")
-        );
+        assert_eq!(of("# T\n\nCompanion to [c.md](c.md).").parent.as_deref(), Some("c.md"));
         assert_eq!(of("# T\n\nPart of the plan in a.md").parent, None);
         assert_eq!(of("# T\n\nSpec: to be written").parent, None);
         assert_eq!(of("# T\n\nSpec: specs/<name>.md").parent, None);
@@ -443,10 +396,7 @@ Calls fail. Retry them.
     fn posts_and_forms_are_told_apart() {
         let post = "# Blog post: what we learned\n\n## Hook\n\nI was sure that we had it. We had not.\n\n## Takeaways\n";
         let found = Features::of(post, "x");
-        assert!(
-            found.post && found.publishing == 2 && found.telling > 0.1,
-            "{found:?}"
-        );
+        assert!(found.post && found.publishing == 2 && found.telling > 0.1, "{found:?}");
         assert!(Features::of("# {Feature name}\n", "x").template);
         assert!(Features::of("# Spec Template\n", "x").template);
         assert!(Features::of("x <!-- ctx-dream: blog-candidate -->\n", "x").marked);

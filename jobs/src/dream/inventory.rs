@@ -64,10 +64,7 @@ pub fn take_inventory(
     let walked = walk(root, spec);
     let cache = StatCache::load(cache);
     let reader = Reader::open(root, spec.max_idea_bytes)?;
-    let mut survey = Inventory {
-        troubles: walked.troubles,
-        ..Inventory::default()
-    };
+    let mut survey = Inventory { troubles: walked.troubles, ..Inventory::default() };
     survey.ideas.reserve_exact(walked.found.len());
     // Files that are no ideas, for the cache.
     let mut others: Vec<(Box<str>, Stat, CachedFile)> = Vec::new();
@@ -80,10 +77,7 @@ pub fn take_inventory(
                 match reader.read(&path) {
                     Ok((bytes, stat)) => (stat, what_is(&bytes)),
                     Err(why) => {
-                        survey.troubles.push(WalkProblem {
-                            path: path.into(),
-                            why,
-                        });
+                        survey.troubles.push(WalkProblem { path: path.into(), why });
                         continue;
                     }
                 }
@@ -96,23 +90,18 @@ pub fn take_inventory(
                 others.push((path, stat, known));
             }
             CachedFile::NotText => {
-                survey.troubles.push(WalkProblem {
-                    path: path.to_string(),
-                    why: "is not UTF-8".to_owned(),
-                });
+                survey
+                    .troubles
+                    .push(WalkProblem { path: path.to_string(), why: "is not UTF-8".to_owned() });
                 others.push((path, stat, known));
             }
         }
     }
     survey.troubles.sort_unstable();
     if survey.read > 0 || cache.len() != survey.ideas.len() + others.len() {
-        let ideas = survey
-            .ideas
-            .iter()
-            .map(|idea| (&*idea.path, idea.stat, CachedFile::Idea(idea.digest)));
-        let others = others
-            .iter()
-            .map(|(path, stat, known)| (&**path, *stat, *known));
+        let ideas =
+            survey.ideas.iter().map(|idea| (&*idea.path, idea.stat, CachedFile::Idea(idea.digest)));
+        let others = others.iter().map(|(path, stat, known)| (&**path, *stat, *known));
         let mut all: Vec<_> = ideas.chain(others).collect();
         all.sort_unstable_by(|a, b| a.0.cmp(b.0));
         survey.cache = Some(stat_cache::encode(all.into_iter()));
@@ -143,8 +132,7 @@ pub fn is_own(text: &str) -> bool {
     if !says("generated_by") && !says("provenance") {
         return false;
     }
-    doc.get("body_sha256")
-        .is_some_and(|sum| sum == Digest::of(doc.body().as_bytes()).to_string())
+    doc.get("body_sha256").is_some_and(|sum| sum == Digest::of(doc.body().as_bytes()).to_string())
 }
 
 /// Reads ideas beneath a held folder: no links, no mounts, no devices, never more than is allowed.
@@ -161,11 +149,7 @@ impl Reader {
     /// # Errors
     /// It cannot be held.
     pub fn open(root: &Path, most: u64) -> Result<Self, runner_engine::publish::FsError> {
-        Ok(Self {
-            fs: RealFs::open(root)?,
-            most,
-            recording: InputRecording::off(),
-        })
+        Ok(Self { fs: RealFs::open(root)?, most, recording: InputRecording::off() })
     }
 
     /// Sets the recording that the reader records to or replays.
@@ -217,18 +201,13 @@ impl Reader {
     fn read_now(&self, path: &str) -> Result<(Vec<u8>, Stat), String> {
         let cannot = |why: &dyn std::fmt::Display| format!("cannot be read: {why}");
         let rel = RelPath::new(path).map_err(|bad| cannot(&bad.why))?;
-        let regular = self
-            .fs
-            .regular(&rel)
-            .map_err(|error| cannot(&error.trouble))?;
+        let regular = self.fs.regular(&rel).map_err(|error| cannot(&error.trouble))?;
         let Some(mut regular) = regular else {
             return Err("is gone".to_owned());
         };
         let stat = Stat::of(&regular.file.metadata().map_err(|error| cannot(&error))?);
         let mut bytes = Vec::with_capacity(usize::try_from(stat.size.min(self.most)).unwrap_or(0));
-        let read = (&mut regular.file)
-            .take(self.most + 1)
-            .read_to_end(&mut bytes);
+        let read = (&mut regular.file).take(self.most + 1).read_to_end(&mut bytes);
         read.map_err(|error| cannot(&error))?;
         if bytes.len() as u64 > self.most {
             return Err(too_long(stat.size, self.most));
@@ -317,34 +296,17 @@ mod tests {
         let own = format!("---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nx");
         place.write("c.md", own.as_bytes());
         let first = place.pass();
-        assert_eq!(
-            (
-                first.ideas.len(),
-                first.read,
-                first.own,
-                first.troubles.len()
-            ),
-            (1, 3, 1, 1)
-        );
+        assert_eq!((first.ideas.len(), first.read, first.own, first.troubles.len()), (1, 3, 1, 1));
         assert_eq!(first.ideas[0].digest, Digest::of(b"one"));
         let second = place.pass();
         assert_eq!((second.read, second.cache.is_some()), (0, false));
-        assert_eq!(
-            (second.ideas, second.own, second.troubles),
-            (first.ideas, 1, first.troubles)
-        );
+        assert_eq!((second.ideas, second.own, second.troubles), (first.ideas, 1, first.troubles));
         place.write("a.md", b"three");
         let third = place.pass();
-        assert_eq!(
-            (third.read, third.ideas[0].digest),
-            (1, Digest::of(b"three"))
-        );
+        assert_eq!((third.read, third.ideas[0].digest), (1, Digest::of(b"three")));
         fs::remove_file(place.folder.path().join("ideas/b.md")).unwrap();
         let fourth = place.pass();
-        assert_eq!(
-            (fourth.read, fourth.cache.is_some(), fourth.troubles.len()),
-            (0, true, 0)
-        );
+        assert_eq!((fourth.read, fourth.cache.is_some(), fourth.troubles.len()), (0, true, 0));
     }
 
     #[test]
@@ -364,22 +326,14 @@ mod tests {
         };
         assert!(says("generated_by: runner"));
         assert!(says("provenance: runner dream 0.1"));
-        for other in [
-            "runners",
-            "runner-up",
-            "runner's friend",
-            "runner, and me",
-            "me",
-        ] {
+        for other in ["runners", "runner-up", "runner's friend", "runner, and me", "me"] {
             assert!(!says(&format!("provenance: {other}")), "{other}");
         }
         assert!(!is_own("generated_by: runner\n"));
         let unsummed = "---\ngenerated_by: runner\n---\nx";
         assert!(!is_own(unsummed), "a person may have touched it");
         let sum = Digest::of(b"body\n");
-        assert!(is_own(&format!(
-            "---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody\n"
-        )));
+        assert!(is_own(&format!("---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody\n")));
         assert!(!is_own(&format!(
             "---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody, mended\n"
         )));
@@ -392,21 +346,10 @@ mod tests {
         place.write("a.md", b"12345");
         std::os::unix::fs::symlink("a.md", root.join("ideas/l.md")).unwrap();
         let reader = Reader::open(root, 4).unwrap();
-        assert_eq!(
-            reader.read("ideas/a.md").unwrap_err(),
-            "is 5 bytes long, 4 are read"
-        );
-        assert!(
-            reader
-                .read("ideas/l.md")
-                .unwrap_err()
-                .contains("symbolic link")
-        );
+        assert_eq!(reader.read("ideas/a.md").unwrap_err(), "is 5 bytes long, 4 are read");
+        assert!(reader.read("ideas/l.md").unwrap_err().contains("symbolic link"));
         assert_eq!(reader.read("ideas/none.md").unwrap_err(), "is gone");
         assert!(reader.read("../etc/passwd").is_err());
-        assert_eq!(
-            Reader::open(root, 5).unwrap().digest("ideas/a.md"),
-            Ok(Digest::of(b"12345"))
-        );
+        assert_eq!(Reader::open(root, 5).unwrap().digest("ideas/a.md"), Ok(Digest::of(b"12345")));
     }
 }

@@ -13,16 +13,8 @@ use crate::reserved::reserved;
 use crate::{Context, Finished, JobError};
 
 /// The names that the folders of a dream job may not have. The job's own folder is not among them.
-const RESERVED: [&str; 8] = [
-    ".git",
-    ".runner",
-    "runner.toml",
-    "rem",
-    "_steps.jsonl",
-    ".claude",
-    ".codex",
-    ".mcp.json",
-];
+const RESERVED: [&str; 8] =
+    [".git", ".runner", "runner.toml", "rem", "_steps.jsonl", ".claude", ".codex", ".mcp.json"];
 
 impl Kind for DreamSpec {
     fn name(&self) -> &'static str {

@@ -50,29 +50,17 @@ pub enum Leak {
 /// # Errors
 /// Returns a [`Leak`] with the reason if it may not.
 pub fn check(git: &Git, path: &str) -> Result<(), Leak> {
-    let refuse = |why: String| Leak::Path {
-        path: path.to_owned(),
-        why,
-    };
+    let refuse = |why: String| Leak::Path { path: path.to_owned(), why };
     let target = RelPath::new(path).map_err(|bad| refuse(bad.to_string()))?;
     let disk = RealFs::open(git.root()).map_err(|error| refuse(error.to_string()))?;
-    disk.regular(&target)
-        .map_err(|error| refuse(error.to_string()))?;
-    if !git
-        .ask(Read::LsFiles, &["-z", "--", &literal(path)])?
-        .is_empty()
-    {
-        return Err(Leak::Tracked {
-            path: path.to_owned(),
-        });
+    disk.regular(&target).map_err(|error| refuse(error.to_string()))?;
+    if !git.ask(Read::LsFiles, &["-z", "--", &literal(path)])?.is_empty() {
+        return Err(Leak::Tracked { path: path.to_owned() });
     }
     let ignored = git.ask_if_any(Read::CheckIgnore, &["-q", "--", path], Stdin::Null)?;
     if ignored.is_none() {
         let folder = path.split('/').next().unwrap_or(path).to_owned();
-        return Err(Leak::NotIgnored {
-            path: path.to_owned(),
-            folder,
-        });
+        return Err(Leak::NotIgnored { path: path.to_owned(), folder });
     }
     Ok(())
 }

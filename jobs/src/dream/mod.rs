@@ -80,16 +80,8 @@ const AFTERWARDS: Duration = Duration::from_secs(30);
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
     let (state_bytes, expect) = read_state(ctx, spec)?;
-    let PassEvidence {
-        state,
-        ideas,
-        folder,
-        reader,
-        room,
-        judged,
-        mut parked,
-        mut reported,
-    } = ground(ctx, spec, &state_bytes)?;
+    let PassEvidence { state, ideas, folder, reader, room, judged, mut parked, mut reported } =
+        ground(ctx, spec, &state_bytes)?;
     let proposals_path = proposals_path(&folder);
     let request = request(ctx, &room, &judged);
     let reply = ctx.ask(&request, judged.shown.len() as u64)?;
@@ -132,8 +124,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     reported.changed = changed.into_iter().map(str::to_owned).collect();
     let mut text = serde_json::to_string_pretty(&kept).expect("proposals have string keys only");
     text.push('\n');
-    ctx.scope
-        .stage(&proposals_path, text.as_bytes(), Expect::Absent)?;
+    ctx.scope.stage(&proposals_path, text.as_bytes(), Expect::Absent)?;
     // People may have decided while the question was open: what they left there is kept.
     let (later_bytes, later) = read_state(ctx, spec)?;
     let text = if later == expect {
@@ -142,8 +133,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         let state = DreamState::parse(&later_bytes).map_err(|bad| bad_state(spec, &bad))?;
         state.with(&changes)
     };
-    ctx.scope
-        .stage(&spec.state_path(), text.as_bytes(), later)?;
+    ctx.scope.stage(&spec.state_path(), text.as_bytes(), later)?;
     Ok(reported.finish(&kept, judged.shown.len(), ideas, &folder))
 }
 
@@ -200,11 +190,8 @@ fn ground<'a>(
         false => Quarantine::load(ctx.cache),
     };
     let delta = delta::select(&survey.ideas, &state, &parked, spec.max_ideas);
-    let aside: Vec<String> = delta
-        .parked
-        .iter()
-        .map(|at| survey.ideas[*at].path.to_string())
-        .collect();
+    let aside: Vec<String> =
+        delta.parked.iter().map(|at| survey.ideas[*at].path.to_string()).collect();
     if delta.selected.is_empty() {
         return Err(JobError::Nothing(nothing(
             delta.unchanged,
@@ -360,9 +347,7 @@ fn bad_state(spec: &DreamSpec, bad: &state::BadState) -> JobError {
 }
 
 fn decisions(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Decisions, JobError> {
-    Ok(Decisions::read(
-        &read_own(ctx, &spec.decisions_path())?.unwrap_or_default(),
-    ))
+    Ok(Decisions::read(&read_own(ctx, &spec.decisions_path())?.unwrap_or_default()))
 }
 
 fn nothing(unchanged: usize, own: usize, parked: &[String], troubles: &[WalkProblem]) -> String {
@@ -379,11 +364,7 @@ fn nothing(unchanged: usize, own: usize, parked: &[String], troubles: &[WalkProb
         why.push_str(&left_out);
     }
     if !troubles.is_empty() {
-        why.push_str(&format!(
-            "; {} could not be taken in: {}",
-            troubles.len(),
-            listed(troubles)
-        ));
+        why.push_str(&format!("; {} could not be taken in: {}", troubles.len(), listed(troubles)));
     }
     why
 }
@@ -405,10 +386,7 @@ fn pass_folder(ctx: &Context<'_>, spec: &DreamSpec) -> String {
         ctx.recording.note(TAKEN, folder, json!(taken), None);
         taken
     };
-    (1..)
-        .map(named)
-        .find(|folder| !taken(folder))
-        .expect("there are more numbers than folders")
+    (1..).map(named).find(|folder| !taken(folder)).expect("there are more numbers than folders")
 }
 
 fn request(ctx: &Context<'_>, room: &ProjectEvidence, judged: &ClassifiedIdeas) -> Request {
@@ -429,9 +407,7 @@ fn request(ctx: &Context<'_>, room: &ProjectEvidence, judged: &ClassifiedIdeas) 
         id: format!("{}/1", ctx.admitted.run()),
         seed: ctx.admitted.seed(),
         // In a short run, too, the answer gets most of the time.
-        total: left
-            .saturating_sub(AFTERWARDS.min(left / 4))
-            .max(Duration::from_secs(1)),
+        total: left.saturating_sub(AFTERWARDS.min(left / 4)).max(Duration::from_secs(1)),
         run_dir: &child_dir,
         redactor: &ctx.redactor,
     };
@@ -445,9 +421,7 @@ fn changed_meanwhile<'a>(
     proposals: &[Proposal],
 ) -> BTreeSet<&'a str> {
     let used = |path: &str| {
-        proposals
-            .iter()
-            .any(|proposal| proposal.targets.iter().any(|target| target == path))
+        proposals.iter().any(|proposal| proposal.targets.iter().any(|target| target == path))
     };
     offer
         .digests
@@ -488,27 +462,16 @@ fn changes<'a>(
     now: Timestamp,
 ) -> BTreeMap<&'a str, IdeaUpdate> {
     let change = |one: &'a classify::ClassifiedIdea| {
-        let mut answers = proposals
-            .iter()
-            .filter(|proposal| proposal.targets[0] == one.path);
+        let mut answers = proposals.iter().filter(|proposal| proposal.targets[0] == one.path);
         // An answer about content that is gone, its own or its destination's, is none.
-        let valid = answers.any(|it| {
-            !it.targets
-                .iter()
-                .any(|target| changed.contains(target.as_str()))
-        });
+        let valid =
+            answers.any(|it| !it.targets.iter().any(|target| changed.contains(target.as_str())));
         let triaged = valid.then(|| Triaged {
             hash: one.digest,
             modified: Timestamp::from_nanosecond(i128::from(one.stat.mtime)).unwrap_or(now),
             merit: one.merit,
         });
-        (
-            one.path.as_str(),
-            IdeaUpdate {
-                surfaced: now,
-                triaged,
-            },
-        )
+        (one.path.as_str(), IdeaUpdate { surfaced: now, triaged })
     };
     judged.shown.iter().map(change).collect()
 }
@@ -518,9 +481,5 @@ fn named(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let more = names.len().saturating_sub(SHOWN);
     let shown = names[..names.len() - more].join(", ");
-    if more == 0 {
-        shown
-    } else {
-        format!("{shown} and {more} more")
-    }
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
 }

@@ -80,10 +80,7 @@ impl PassSummary {
         fact("proposals", proposals.len());
         let mut each = Vec::new();
         for status in IdeaStatus::ALL {
-            let count = proposals
-                .iter()
-                .filter(|proposal| proposal.status == status)
-                .count();
+            let count = proposals.iter().filter(|proposal| proposal.status == status).count();
             fact(status.as_str(), count);
             if count > 0 {
                 each.push(format!("{count} {}", status.as_str()));
@@ -97,19 +94,14 @@ impl PassSummary {
         fact("downgraded", self.downgraded);
         fact("parked", self.parked.len());
 
-        let mut headline = format!(
-            "{} on {}",
-            counted(proposals.len(), "proposal"),
-            counted(shown, "idea")
-        );
+        let mut headline =
+            format!("{} on {}", counted(proposals.len(), "proposal"), counted(shown, "idea"));
         if !each.is_empty() {
             headline.push_str(&format!(": {}", each.join(", ")));
         }
         if self.waiting > 0 {
-            headline.push_str(&format!(
-                "; {} left for next time",
-                counted(self.waiting, "more idea")
-            ));
+            headline
+                .push_str(&format!("; {} left for next time", counted(self.waiting, "more idea")));
         }
         let mut lines: Vec<String> = proposals.iter().map(Proposal::line).collect();
         lines.extend(
@@ -147,21 +139,14 @@ impl PassSummary {
                 counted(of, "idea")
             ));
         }
-        lines.extend(self.troubles.iter().map(|it| {
-            format!(
-                "not taken in: {} {}",
-                proposal::clean(&it.path, 200),
-                it.why
-            )
-        }));
+        lines.extend(
+            self.troubles
+                .iter()
+                .map(|it| format!("not taken in: {} {}", proposal::clean(&it.path, 200), it.why)),
+        );
         lines.extend(self.notes.iter().map(|note| proposal::clean(note, 300)));
         lines.push(format!("in {folder}"));
-        Finished {
-            degraded: self.degraded(),
-            headline,
-            lines,
-            facts,
-        }
+        Finished { degraded: self.degraded(), headline, lines, facts }
     }
 
     fn degraded(&self) -> Option<String> {
@@ -173,10 +158,7 @@ impl PassSummary {
         };
         reason(self.refused.len(), "proposals were refused");
         reason(self.unanswered, "ideas got no answer");
-        reason(
-            self.dropped,
-            "proposals were dropped because an idea changed meanwhile",
-        );
+        reason(self.dropped, "proposals were dropped because an idea changed meanwhile");
         reason(self.troubles.len(), "files could not be taken in");
         (!reasons.is_empty()).then(|| reasons.join(", "))
     }
@@ -184,12 +166,8 @@ impl PassSummary {
 
 /// Reports how many files of runner's own were left out. Returns `None` if there are none.
 pub(super) fn left_out(own: usize) -> Option<String> {
-    (own > 0).then(|| {
-        format!(
-            "written by runner, so no ideas and left out: {}",
-            counted(own, "file")
-        )
-    })
+    (own > 0)
+        .then(|| format!("written by runner, so no ideas and left out: {}", counted(own, "file")))
 }
 
 /// Reports which ideas are set aside and how they come back. Returns `None` if there are none.
@@ -200,11 +178,7 @@ pub(super) fn set_aside(parked: &[String]) -> Option<String> {
     let names: Vec<String> = parked.iter().map(|it| proposal::clean(it, 200)).collect();
     Some(format!(
         "set aside until {} or `runner dream run --retry-parked`, for {PARKED_AFTER} answers could not be used: {}",
-        if parked.len() == 1 {
-            "it changes"
-        } else {
-            "they change"
-        },
+        if parked.len() == 1 { "it changes" } else { "they change" },
         names.join(", ")
     ))
 }

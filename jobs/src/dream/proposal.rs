@@ -97,13 +97,8 @@ impl IdeaStatus {
 
 impl Action {
     /// All of them, in the contract's order.
-    pub const ALL: [Self; 5] = [
-        Self::Archive,
-        Self::Merge,
-        Self::Promote,
-        Self::MarkBlog,
-        Self::Keep,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Archive, Self::Merge, Self::Promote, Self::MarkBlog, Self::Keep];
 
     /// Returns the action as it is written.
     pub fn as_str(self) -> &'static str {
@@ -195,24 +190,19 @@ pub fn check(
     // By idea, and so by id too, whatever action a claim is brought down to later.
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
     for (index, element) in elements.into_iter().enumerate() {
-        let proposal = element
-            .and_then(|value| one(value, offer))
-            .and_then(|proposal| {
-                let source = &proposal.targets[0];
-                match seen.get(source) {
-                    Some(id) => Err(format!("{source:?} has a proposal already, {id}")),
-                    None => {
-                        seen.insert(source.clone(), proposal.id.clone());
-                        Ok(proposal)
-                    }
+        let proposal = element.and_then(|value| one(value, offer)).and_then(|proposal| {
+            let source = &proposal.targets[0];
+            match seen.get(source) {
+                Some(id) => Err(format!("{source:?} has a proposal already, {id}")),
+                None => {
+                    seen.insert(source.clone(), proposal.id.clone());
+                    Ok(proposal)
                 }
-            });
+            }
+        });
         match proposal {
             Ok(proposal) => checked.proposals.push(proposal),
-            Err(why) => checked.refused.push(Refused {
-                index,
-                why: clean(&why, 300),
-            }),
+            Err(why) => checked.refused.push(Refused { index, why: clean(&why, 300) }),
         }
     }
     checked
@@ -220,32 +210,19 @@ pub fn check(
 
 fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
     let said: ReplyElement = serde_json::from_value(value).map_err(|error| error.to_string())?;
-    let ReplyElement {
-        targets,
-        status,
-        action,
-        evidence,
-        confidence,
-        rationale,
-        commits,
-    } = said;
+    let ReplyElement { targets, status, action, evidence, confidence, rationale, commits } = said;
     let Some(source) = targets.first() else {
         return Err("it has no targets".to_owned());
     };
     if !offer.sources.contains(source) {
-        return Err(format!(
-            "{source:?} is not one of the ideas that were shown"
-        ));
+        return Err(format!("{source:?} is not one of the ideas that were shown"));
     }
     let (most, what) = match action {
         Action::Merge => (2, "a merge has an idea and a destination"),
         _ => (1, "only a merge has more than the idea"),
     };
     if targets.len() != most {
-        return Err(format!(
-            "it has {}; {what}",
-            counted(targets.len(), "target")
-        ));
+        return Err(format!("it has {}; {what}", counted(targets.len(), "target")));
     }
     for (at, target) in targets.iter().enumerate() {
         if !offer.sources.contains(target) && !offer.destinations.contains(target) {
@@ -269,26 +246,14 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
     let targets_hash = targets_hash(&targets, offer);
     let rationale = clean(&rationale, LONGEST);
     let id = id(&targets, status, action);
-    Ok(Proposal {
-        id,
-        targets,
-        status,
-        action,
-        evidence,
-        confidence,
-        rationale,
-        targets_hash,
-    })
+    Ok(Proposal { id, targets, status, action, evidence, confidence, rationale, targets_hash })
 }
 
 /// Adds the separately named commits to the evidence. Their existence is looked up like that of
 /// everything else that the evidence cites.
 fn with_commits(commits: &[String], evidence: String) -> Result<String, String> {
     if commits.len() > COMMITS {
-        return Err(format!(
-            "it names {} commits, at most {COMMITS} can carry it",
-            commits.len()
-        ));
+        return Err(format!("it names {} commits, at most {COMMITS} can carry it", commits.len()));
     }
     let mut all: Vec<&str> = Vec::new();
     for hash in commits {
@@ -344,20 +309,9 @@ impl Proposal {
 
     /// Formats the proposal as one line for the report.
     pub fn line(&self) -> String {
-        let Self {
-            status,
-            action,
-            targets,
-            evidence,
-            ..
-        } = self;
+        let Self { status, action, targets, evidence, .. } = self;
         let target = targets.join(" into ");
-        format!(
-            "{} {} {target} — {}",
-            status.as_str(),
-            action.as_str(),
-            clean(evidence, 160)
-        )
+        format!("{} {} {target} — {}", status.as_str(), action.as_str(), clean(evidence, 160))
     }
 }
 
@@ -367,19 +321,13 @@ pub fn clean(text: &str, most: usize) -> String {
         c.is_control()
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
     };
-    let spaced: String = text
-        .chars()
-        .take(4 * most)
-        .map(|c| if hidden(c) { ' ' } else { c })
-        .collect();
+    let spaced: String =
+        text.chars().take(4 * most).map(|c| if hidden(c) { ' ' } else { c }).collect();
     let line = spaced.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= most {
         return line;
     }
-    line.chars()
-        .take(most.saturating_sub(1))
-        .chain(['…'])
-        .collect()
+    line.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -393,9 +341,7 @@ mod tests {
         Offer {
             sources: vec![names[0].into(), names[1].into()],
             destinations: [names[1].into(), names[2].into()].into(),
-            digests: names
-                .map(|name| (name.to_owned(), Digest::of(name.as_bytes())))
-                .into(),
+            digests: names.map(|name| (name.to_owned(), Digest::of(name.as_bytes()))).into(),
         }
     }
 
@@ -418,11 +364,7 @@ mod tests {
         assert_eq!(found.proposals.len(), 1);
         assert_eq!(found.proposals[0].targets, ["ideas/b.md"]);
         assert_eq!(
-            found
-                .refused
-                .iter()
-                .map(|refused| refused.index)
-                .collect::<Vec<_>>(),
+            found.refused.iter().map(|refused| refused.index).collect::<Vec<_>>(),
             [0, 2, 3]
         );
         assert!(found.refused[1].why.contains("abandoned"), "{found:?}");
@@ -453,10 +395,7 @@ mod tests {
                    "confidence": "high"}),
         ] {
             let found = checked(vec![bad.clone()]);
-            assert!(
-                found.proposals.is_empty() && found.refused.len() == 1,
-                "{bad}"
-            );
+            assert!(found.proposals.is_empty() && found.refused.len() == 1, "{bad}");
         }
         let good = checked(vec![
             merge(json!(["ideas/a.md", "ideas/dest.md"])),
@@ -477,14 +416,8 @@ mod tests {
         };
         let evidence =
             |commits: Value, evidence: &str| with(commits, evidence).proposals[0].evidence.clone();
-        assert_eq!(
-            evidence(json!(["0123456", "0123456"]), "it did"),
-            "0123456; it did"
-        );
-        assert_eq!(
-            evidence(json!(["0123456"]), "commit 0123456 did"),
-            "commit 0123456 did"
-        );
+        assert_eq!(evidence(json!(["0123456", "0123456"]), "it did"), "0123456; it did");
+        assert_eq!(evidence(json!(["0123456"]), "commit 0123456 did"), "commit 0123456 did");
         assert_eq!(evidence(json!(["0123456"]), " "), "0123456");
         assert_eq!(evidence(json!([]), "x"), "x");
         for bad in [
@@ -542,31 +475,14 @@ mod tests {
 
     #[test]
     fn ids_follow_targets_status_and_action_alone() {
-        let targets = |names: &[&str]| {
-            names
-                .iter()
-                .map(|name| (*name).to_owned())
-                .collect::<Vec<_>>()
-        };
+        let targets =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let of = |names: &[&str]| id(&targets(names), IdeaStatus::Duplicate, Action::Merge);
         assert_eq!(of(&["a", "b"]).len(), 16);
         assert_eq!(of(&["a", "b"]), of(&["a", "b"]));
         // Frozen: decisions name these ids for ever.
-        assert_eq!(
-            id(
-                &targets(&["ideas/a.md"]),
-                IdeaStatus::Implemented,
-                Action::Archive
-            ),
-            FROZEN
-        );
-        let all = [
-            of(&["a", "b"]),
-            of(&["b", "a"]),
-            of(&["a,b"]),
-            of(&["a\",\"b"]),
-            of(&["ab"]),
-        ];
+        assert_eq!(id(&targets(&["ideas/a.md"]), IdeaStatus::Implemented, Action::Archive), FROZEN);
+        let all = [of(&["a", "b"]), of(&["b", "a"]), of(&["a,b"]), of(&["a\",\"b"]), of(&["ab"])];
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         let found = checked(vec![keep("ideas/a.md")]).proposals.remove(0);
         assert_ne!(found.id, "theirs");
@@ -585,9 +501,6 @@ mod tests {
         let proposal = checked(vec![value]).proposals.remove(0);
         assert_eq!(proposal.evidence, "[2Jgone txt.exe");
         assert_eq!(proposal.rationale.chars().count(), LONGEST);
-        assert_eq!(
-            proposal.line(),
-            "sidenote keep ideas/a.md — [2Jgone txt.exe"
-        );
+        assert_eq!(proposal.line(), "sidenote keep ideas/a.md — [2Jgone txt.exe");
     }
 }

@@ -62,8 +62,7 @@ impl Quarantine {
         let before = self.0.remove(path).filter(|known| known.hash == hash);
         if !valid {
             let answers = before.map_or(0, |known| known.answers).saturating_add(1);
-            self.0
-                .insert(path.to_owned(), QuarantinedIdea { hash, answers });
+            self.0.insert(path.to_owned(), QuarantinedIdea { hash, answers });
         }
     }
 }

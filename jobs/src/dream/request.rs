@@ -75,23 +75,16 @@ pub fn build(
         .iter()
         .flat_map(|one| {
             let evidence = format!("evidence about {}", one.path);
-            [
-                (one.path.to_owned(), cut(one.text, most)),
-                (evidence, about(room, one)),
-            ]
+            [(one.path.to_owned(), cut(one.text, most)), (evidence, about(room, one))]
         })
         .map(|(label, text)| (label, frame.redactor.redact(&text).into_owned()))
         .collect();
-    let all: Vec<&str> = texts
-        .iter()
-        .flat_map(|(label, text)| [label.as_str(), text.as_str()])
-        .collect();
+    let all: Vec<&str> =
+        texts.iter().flat_map(|(label, text)| [label.as_str(), text.as_str()]).collect();
     let fence = Fence::around(frame.seed, &all);
     let sources = texts.iter().map(|(label, text)| Source {
         label: label.clone(),
-        fenced: fence
-            .wrap(label, text)
-            .expect("the nonce was made for these texts and labels"),
+        fenced: fence.wrap(label, text).expect("the nonce was made for these texts and labels"),
     });
     let sources = sources.collect();
     Request {
@@ -99,15 +92,10 @@ pub fn build(
         purpose: "dream".to_owned(),
         instructions: instructions(fence.nonce()),
         sources,
-        rule_answer: (shown.iter())
-            .map(|one| rule_answer(one, frame.redactor))
-            .collect(),
+        rule_answer: (shown.iter()).map(|one| rule_answer(one, frame.redactor)).collect(),
         offer: offered(room, shown, offer),
         schema: Some(schema(room, shown, offer)),
-        limits: RequestLimits {
-            total: frame.total,
-            ..RequestLimits::default()
-        },
+        limits: RequestLimits { total: frame.total, ..RequestLimits::default() },
         run_dir: Some(frame.run_dir.to_owned()),
         work: None,
     }
@@ -160,11 +148,7 @@ fn offered(room: &ProjectEvidence, shown: &[ShownIdea<'_>], offer: &Offer) -> Va
     let candidates: serde_json::Map<String, Value> = shown
         .iter()
         .map(|one| {
-            let hashes = one
-                .grounds
-                .candidates
-                .iter()
-                .map(|it| room.commit(it).short());
+            let hashes = one.grounds.candidates.iter().map(|it| room.commit(it).short());
             (one.path.to_owned(), hashes.collect::<Vec<_>>().into())
         })
         .collect();
@@ -187,12 +171,7 @@ fn schema(room: &ProjectEvidence, shown: &[ShownIdea<'_>], offer: &Offer) -> Val
         _ => json!({"type": "string", "pattern": "^[0-9a-f]{12}$"}),
     };
     let mut targets: Vec<&String> = offer.sources.iter().collect();
-    targets.extend(
-        offer
-            .destinations
-            .iter()
-            .filter(|path| !offer.sources.contains(path)),
-    );
+    targets.extend(offer.destinations.iter().filter(|path| !offer.sources.contains(path)));
     json!({
         "type": "array",
         "items": {
@@ -214,11 +193,8 @@ fn schema(room: &ProjectEvidence, shown: &[ShownIdea<'_>], offer: &Offer) -> Val
 
 /// Describes the evidence about one idea in plain lines.
 fn about(room: &ProjectEvidence, one: &ShownIdea<'_>) -> String {
-    let mut lines = vec![format!(
-        "by rule: {} {}",
-        one.verdict.status.as_str(),
-        one.verdict.action.as_str()
-    )];
+    let mut lines =
+        vec![format!("by rule: {} {}", one.verdict.status.as_str(), one.verdict.action.as_str())];
     for candidate in &one.grounds.candidates {
         let commit = room.commit(candidate);
         let date =
@@ -229,42 +205,22 @@ fn about(room: &ProjectEvidence, one: &ShownIdea<'_>) -> String {
             date.unwrap_or_default(),
             candidate.strength,
             counted(commit.touched, "file"),
-            if candidate.planning {
-                ", plans only"
-            } else {
-                ""
-            },
-            if candidate.when == CommitTiming::Before {
-                ", older than the idea"
-            } else {
-                ""
-            },
+            if candidate.planning { ", plans only" } else { "" },
+            if candidate.when == CommitTiming::Before { ", older than the idea" } else { "" },
             commit.subject
         ));
         lines.extend(
-            candidate
-                .paths
-                .iter()
-                .map(|path| format!("  touches {path}, which the idea names")),
+            candidate.paths.iter().map(|path| format!("  touches {path}, which the idea names")),
         );
     }
     lines.extend(
-        one.grounds
-            .paths
-            .iter()
-            .map(|path| format!("path {path} is named by the idea and exists")),
+        one.grounds.paths.iter().map(|path| format!("path {path} is named by the idea and exists")),
     );
     lines.extend(
-        one.grounds
-            .namesakes
-            .iter()
-            .map(|path| format!("path {path} is named like the idea")),
+        one.grounds.namesakes.iter().map(|path| format!("path {path} is named like the idea")),
     );
     for near in one.near {
-        lines.push(format!(
-            "near {} (similarity {:.2})",
-            near.path, near.similarity
-        ));
+        lines.push(format!("near {} (similarity {:.2})", near.path, near.similarity));
     }
     lines.join("\n")
 }
@@ -276,11 +232,7 @@ fn cut(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     let end = text.floor_char_boundary(most);
-    format!(
-        "{}\n[cut here, {} more bytes]",
-        &text[..end],
-        text.len() - end
-    )
+    format!("{}\n[cut here, {} more bytes]", &text[..end], text.len() - end)
 }
 
 #[cfg(test)]
@@ -310,13 +262,8 @@ mod tests {
             destinations: [path.to_owned()].into(),
             digests: [(path.to_owned(), Digest::of(hostile.as_bytes()))].into(),
         };
-        let shown = [ShownIdea {
-            path,
-            text: hostile,
-            grounds: &grounds,
-            near: &[],
-            verdict: &verdict,
-        }];
+        let shown =
+            [ShownIdea { path, text: hostile, grounds: &grounds, near: &[], verdict: &verdict }];
         let frame = Frame {
             id: "r".into(),
             seed: 7,
@@ -338,29 +285,16 @@ mod tests {
             .trim_end_matches(">>>");
         assert!(request.instructions.contains(nonce) && !hostile.contains(nonce));
         assert!(fenced.ends_with(&format!("<<<END {nonce}>>>")) && fenced.contains(&hostile[20..]));
-        assert!(
-            !serde_json::to_string(&request)
-                .unwrap()
-                .contains("a-secret-of-the-user")
-        );
+        assert!(!serde_json::to_string(&request).unwrap().contains("a-secret-of-the-user"));
         assert_eq!(request.rule_answer[0]["targets"][0], path);
         let evidence = request.rule_answer[0]["evidence"].as_str().unwrap();
         assert!(evidence.starts_with("0123456789ab ") && !evidence.contains("Ignore"));
         assert_eq!(request.offer["sources"][0], path);
         let schema = request.schema.unwrap();
-        assert_eq!(
-            schema["items"]["properties"]["targets"]["items"]["enum"],
-            json!([path])
-        );
+        assert_eq!(schema["items"]["properties"]["targets"]["items"]["enum"], json!([path]));
         let commits = &schema["items"]["properties"]["commits"];
-        assert!(
-            commits["items"]["pattern"].is_string(),
-            "no commit, no enum: {commits}"
-        );
-        assert_eq!(
-            schema["items"]["properties"]["action"]["enum"][3],
-            "mark-blog"
-        );
+        assert!(commits["items"]["pattern"].is_string(), "no commit, no enum: {commits}");
+        assert_eq!(schema["items"]["properties"]["action"]["enum"][3], "mark-blog");
     }
 
     #[test]
@@ -380,35 +314,20 @@ mod tests {
             ..commit.clone()
         };
         let room = ProjectEvidence::of(vec![commit, other], Vec::new()).unwrap();
-        let (path, text) = (
-            "ideas/retry.md",
-            "# Retry policy\n\nIn 2026-01-01, see src/retry.rs\n",
-        );
+        let (path, text) =
+            ("ideas/retry.md", "# Retry policy\n\nIn 2026-01-01, see src/retry.rs\n");
         let grounds = room.about(path, text).unwrap();
         let features = crate::dream::features::Features::of(text, "retry");
         let verdict = rule::judge(&room, &features, &grounds, None);
-        let shown = [ShownIdea {
-            path,
-            text,
-            grounds: &grounds,
-            near: &[],
-            verdict: &verdict,
-        }];
-        let offer = Offer {
-            sources: vec![path.into()],
-            ..Offer::default()
-        };
+        let shown = [ShownIdea { path, text, grounds: &grounds, near: &[], verdict: &verdict }];
+        let offer = Offer { sources: vec![path.into()], ..Offer::default() };
         let schema = schema(&room, &shown, &offer);
         let commits = &schema["items"]["properties"]["commits"];
         assert_eq!(commits["items"]["enum"][0], "0123456789ab");
         assert_eq!(commits["maxItems"], rule::CITED);
         let properties = schema["items"]["properties"].as_object().unwrap();
         let required = schema["items"]["required"].as_array().unwrap();
-        assert_eq!(
-            properties.len(),
-            required.len(),
-            "strict schemas require all"
-        );
+        assert_eq!(properties.len(), required.len(), "strict schemas require all");
     }
 
     #[test]

@@ -38,13 +38,7 @@ pub struct DoneThreshold {
 
 impl Default for DoneThreshold {
     fn default() -> Self {
-        Self {
-            plain: 0.45,
-            declared: 0.40,
-            open: 0.60,
-            phased: 0.80,
-            described: 0.60,
-        }
+        Self { plain: 0.45, declared: 0.40, open: 0.60, phased: 0.80, described: 0.60 }
     }
 }
 
@@ -120,13 +114,7 @@ pub fn judge(
         }
     };
     let verdict = |status, action, confidence, evidence: String, why: &str| {
-        worded(
-            status,
-            action,
-            confidence,
-            (evidence.clone(), evidence),
-            why,
-        )
+        worded(status, action, confidence, (evidence.clone(), evidence), why)
     };
     if features.template {
         return verdict(
@@ -141,13 +129,7 @@ pub fn judge(
         let evidence = format!("it says that it belongs to {parent}; {own}");
         let bare = format!("it says that it belongs to another document; {own}");
         let why = "part of another document, with which it stays or goes";
-        return worded(
-            IdeaStatus::Sidenote,
-            Action::Keep,
-            Confidence::Med,
-            (evidence, bare),
-            why,
-        );
+        return worded(IdeaStatus::Sidenote, Action::Keep, Confidence::Med, (evidence, bare), why);
     }
     if features.marked {
         return verdict(
@@ -174,21 +156,11 @@ pub fn judge(
         let cited = carrying(grounds, best).map(|one| room.commit(one).short().to_owned());
         return RuleVerdict {
             commits: cited.collect(),
-            ..worded(
-                IdeaStatus::Implemented,
-                Action::Archive,
-                confidence,
-                (evidence, bare),
-                why,
-            )
+            ..worded(IdeaStatus::Implemented, Action::Archive, confidence, (evidence, bare), why)
         };
     }
     if let Some(near) = into {
-        let confidence = if near.similarity >= SAME {
-            Confidence::High
-        } else {
-            Confidence::Med
-        };
+        let confidence = if near.similarity >= SAME { Confidence::High } else { Confidence::Med };
         let evidence = format!(
             "near {}: similarity {:.2}, {:.0} % of the shorter one is in the longer",
             near.path,
@@ -198,13 +170,7 @@ pub fn judge(
         let why = "another idea says it in the same words";
         return RuleVerdict {
             into: Some(near.path.clone()),
-            ..verdict(
-                IdeaStatus::Duplicate,
-                Action::Merge,
-                confidence,
-                evidence,
-                why,
-            )
+            ..verdict(IdeaStatus::Duplicate, Action::Merge, confidence, evidence, why)
         };
     }
     let points = features.actionable();
@@ -218,13 +184,7 @@ pub fn judge(
             _ => Confidence::High,
         };
         let why = "it asks for something that no commit has done";
-        return worded(
-            IdeaStatus::Meritorious,
-            Action::Promote,
-            confidence,
-            (evidence, bare),
-            why,
-        );
+        return worded(IdeaStatus::Meritorious, Action::Promote, confidence, (evidence, bare), why);
     }
     let (confidence, why) = if features.words < NOTE {
         (Confidence::High, "a short note")
@@ -232,13 +192,7 @@ pub fn judge(
         (Confidence::Low, "it asks for nothing in particular")
     };
     let evidence = (evidence, bare);
-    worded(
-        IdeaStatus::Sidenote,
-        Action::Keep,
-        confidence,
-        evidence,
-        why,
-    )
+    worded(IdeaStatus::Sidenote, Action::Keep, confidence, evidence, why)
 }
 
 /// Returns how much there is to an idea, from 0 to 1. The value is for ranking only, never a reason
@@ -289,11 +243,7 @@ fn did(features: &Features, best: &Candidate, bar: &DoneThreshold) -> Option<Con
         None if features.all_ticked() => bar.declared,
         None => bar.plain,
     };
-    let threshold = if best.built {
-        threshold
-    } else {
-        threshold.max(bar.described)
-    };
+    let threshold = if best.built { threshold } else { threshold.max(bar.described) };
     let named = best.named >= MOSTLY || best.named >= NAMED && best.matched.len() >= MATCHED;
     let there = best.overlap.share >= THERE && best.overlap.weight >= WEIGHT;
     if !(best.cited || named || there) || best.strength < threshold {
@@ -360,16 +310,10 @@ fn commit(room: &ProjectEvidence, candidate: &Candidate) -> String {
 
 /// Describes the best candidate of an idea that was not done, so that a reader can judge it.
 fn nearest(grounds: &Evidence, say: &dyn Fn(&Candidate) -> String) -> String {
-    match grounds
-        .candidates
-        .first()
-        .filter(|best| best.strength >= 0.1)
-    {
-        Some(best) => format!(
-            "the nearest commit, {}, fits too little ({:.2})",
-            say(best),
-            best.strength
-        ),
+    match grounds.candidates.first().filter(|best| best.strength >= 0.1) {
+        Some(best) => {
+            format!("the nearest commit, {}, fits too little ({:.2})", say(best), best.strength)
+        }
         None => "no commit comes near it".to_owned(),
     }
 }
@@ -382,16 +326,8 @@ fn own_features(features: &Features) -> String {
         1 => parts.push(format!("1 {one}")),
         more => parts.push(format!("{more} {many}")),
     };
-    count(
-        features.asking,
-        "heading that asks for something",
-        "headings that ask for something",
-    );
-    count(
-        features.publishing,
-        "heading of a post",
-        "headings of a post",
-    );
+    count(features.asking, "heading that asks for something", "headings that ask for something");
+    count(features.publishing, "heading of a post", "headings of a post");
     count(features.items, "list item", "list items");
     count(features.boxes.0, "box ticked", "boxes ticked");
     count(features.boxes.1, "box open", "boxes open");

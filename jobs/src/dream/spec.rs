@@ -118,10 +118,7 @@ mod tests {
         let spec: DreamSpec = serde_json::from_str("{}").unwrap();
         assert_eq!(spec, DreamSpec::default());
         assert!(spec.check().is_ok());
-        assert_eq!(
-            (spec.state_path().as_str(), spec.max_ideas),
-            ("dreams/state.json", 50)
-        );
+        assert_eq!((spec.state_path().as_str(), spec.max_ideas), ("dreams/state.json", 50));
         assert!(serde_json::from_str::<DreamSpec>(r#"{"max_idea": 3}"#).is_err());
         let strict: DreamSpec = serde_json::from_str(r#"{"dirty": "strict"}"#).unwrap();
         assert_eq!(strict.dirty, Dirty::Strict);
@@ -135,10 +132,7 @@ mod tests {
         };
         assert_eq!(spec.canonical_over("docs/a/b.md"), Some("docs"));
         assert_eq!(spec.canonical_over("docs"), Some("docs"));
-        assert_eq!(
-            spec.canonical_over(&spec.state_path()),
-            Some("dreams/state.json")
-        );
+        assert_eq!(spec.canonical_over(&spec.state_path()), Some("dreams/state.json"));
         assert_eq!(spec.canonical_over("docs.md"), None);
         assert_eq!(spec.canonical_over("dreams/state.json.bad"), None);
     }
@@ -146,30 +140,12 @@ mod tests {
     #[test]
     fn paths_that_lead_out_or_over_each_other_are_refused() {
         for spec in [
-            DreamSpec {
-                ideas: "../ideas".into(),
-                ..DreamSpec::default()
-            },
-            DreamSpec {
-                dreams: "/tmp/dreams".into(),
-                ..DreamSpec::default()
-            },
-            DreamSpec {
-                done: String::new(),
-                ..DreamSpec::default()
-            },
-            DreamSpec {
-                ideas: "dreams/ideas".into(),
-                ..DreamSpec::default()
-            },
-            DreamSpec {
-                canonical: vec!["a//b".into()],
-                ..DreamSpec::default()
-            },
-            DreamSpec {
-                max_ideas: 0,
-                ..DreamSpec::default()
-            },
+            DreamSpec { ideas: "../ideas".into(), ..DreamSpec::default() },
+            DreamSpec { dreams: "/tmp/dreams".into(), ..DreamSpec::default() },
+            DreamSpec { done: String::new(), ..DreamSpec::default() },
+            DreamSpec { ideas: "dreams/ideas".into(), ..DreamSpec::default() },
+            DreamSpec { canonical: vec!["a//b".into()], ..DreamSpec::default() },
+            DreamSpec { max_ideas: 0, ..DreamSpec::default() },
         ] {
             let why = spec.check().unwrap_err().whole();
             assert!(why.contains("the dream's settings"), "{why}");

@@ -65,11 +65,7 @@ impl StatCache {
             records.push(u32::try_from(at).ok()?);
             at += FIXED + length;
         }
-        (at == body).then_some(Self {
-            bytes,
-            records,
-            written,
-        })
+        (at == body).then_some(Self { bytes, records, written })
     }
 
     /// Returns the number of files in the cache.
@@ -165,11 +161,7 @@ fn digest(bytes: &[u8]) -> Option<Digest> {
 fn raw(digest: &Digest) -> [u8; 32] {
     let hex = digest.to_string();
     let digit = |byte: u8| {
-        if byte.is_ascii_digit() {
-            byte - b'0'
-        } else {
-            byte - b'a' + 10
-        }
+        if byte.is_ascii_digit() { byte - b'0' } else { byte - b'a' + 10 }
     };
     let mut bytes = [0; 32];
     for (byte, pair) in bytes.iter_mut().zip(hex.as_bytes().chunks_exact(2)) {
@@ -183,12 +175,7 @@ mod tests {
     use super::*;
 
     fn stat(mtime: i64) -> Stat {
-        Stat {
-            size: 3,
-            mtime,
-            ctime: mtime,
-            inode: 7,
-        }
+        Stat { size: 3, mtime, ctime: mtime, inode: 7 }
     }
 
     fn sample() -> Vec<u8> {
@@ -209,10 +196,7 @@ mod tests {
             cache.get("a.md", &stat(10), &mut 0),
             Some(CachedFile::Idea(Digest::of(b"abc")))
         );
-        assert_eq!(
-            cache.get("b/ü.md", &stat(20), &mut 0),
-            Some(CachedFile::Own)
-        );
+        assert_eq!(cache.get("b/ü.md", &stat(20), &mut 0), Some(CachedFile::Own));
         assert_eq!(cache.get("c", &stat(30), &mut 0), Some(CachedFile::NotText));
         assert_eq!(cache.get("d", &stat(30), &mut 0), None);
     }
@@ -250,10 +234,7 @@ mod tests {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
             assert!(StatCache::parse(bad, 100).is_none(), "byte {at}");
-            assert!(
-                StatCache::parse(good[..at].to_vec(), 100).is_none(),
-                "cut at {at}"
-            );
+            assert!(StatCache::parse(good[..at].to_vec(), 100).is_none(), "cut at {at}");
         }
         let folder = tempfile::tempdir().unwrap();
         assert!(StatCache::load(folder.path()).is_empty());

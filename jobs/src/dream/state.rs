@@ -131,10 +131,7 @@ impl<'a> DreamState<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BadState> {
         let text = std::str::from_utf8(bytes)
             .map_err(|error| BadState(format!("it is not UTF-8: {error}")))?;
-        let mut state = DreamState {
-            text,
-            ..DreamState::default()
-        };
+        let mut state = DreamState { text, ..DreamState::default() };
         let mut at = skip_space(text, 0);
         if at == text.len() {
             return Ok(state);
@@ -152,9 +149,7 @@ impl<'a> DreamState<'a> {
             let number = state.entries.len();
             // The form for `Needed` could be a list of its values, too.
             if !text[at..].is_empty() && !text[at..].starts_with('{') {
-                return Err(BadState(format!(
-                    "entry {number} at byte {at} is not an object"
-                )));
+                return Err(BadState(format!("entry {number} at byte {at} is not an object")));
             }
             let needed = match values.next() {
                 Some(Ok(needed)) => needed,
@@ -201,9 +196,7 @@ impl<'a> DreamState<'a> {
         let guess = if self.by_path.is_empty() {
             self.entries.get(*hint)
         } else {
-            self.by_path
-                .get(*hint)
-                .map(|at| &self.entries[*at as usize])
+            self.by_path.get(*hint).map(|at| &self.entries[*at as usize])
         };
         if let Some(entry) = guess.filter(|entry| entry.path == path) {
             *hint += 1;
@@ -216,11 +209,7 @@ impl<'a> DreamState<'a> {
 
     /// Returns the time when the idea at `path` was last shown.
     pub fn surfaced(&self, path: &str) -> Option<Timestamp> {
-        self.entries[self.find(path)?]
-            .surfaced
-            .as_deref()?
-            .parse()
-            .ok()
+        self.entries[self.find(path)?].surfaced.as_deref()?.parse().ok()
     }
 
     fn find(&self, path: &str) -> Option<usize> {
@@ -233,8 +222,7 @@ impl<'a> DreamState<'a> {
         let found = if self.by_path.is_empty() {
             self.entries.binary_search_by(compare)
         } else {
-            self.by_path
-                .binary_search_by(|at| compare(&self.entries[*at as usize]))
+            self.by_path.binary_search_by(|at| compare(&self.entries[*at as usize]))
         };
         found.ok()
     }
@@ -249,9 +237,7 @@ impl<'a> DreamState<'a> {
         let entry = &self.entries[self.find(path)?];
         let keys = Keys::of(&self.text[entry.range.clone()]);
         Some(IdeaRecord {
-            status: keys
-                .get("status")
-                .and_then(|raw| serde_json::from_str(raw).ok()),
+            status: keys.get("status").and_then(|raw| serde_json::from_str(raw).ok()),
             hash: entry.hash,
         })
     }
@@ -306,9 +292,7 @@ impl<'a> DreamState<'a> {
 fn end<'a>(text: &str, at: usize, mut state: DreamState<'a>) -> Result<DreamState<'a>, BadState> {
     let after = skip_space(text, at + 1);
     if after != text.len() {
-        return Err(BadState(format!(
-            "there is more after the array, at byte {after}"
-        )));
+        return Err(BadState(format!("there is more after the array, at byte {after}")));
     }
     let path = |at: &u32| &state.entries[*at as usize].path;
     if !state.entries.is_sorted_by(|a, b| a.path < b.path) {

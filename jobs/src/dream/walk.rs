@@ -95,10 +95,7 @@ pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
         .filter_entry(move |entry| !skipped.iter().any(|folder| folder == entry.path()))
         .build_parallel();
     walker.run(|| {
-        let mut part = ThreadResult {
-            own: Walked::default(),
-            shared: &shared,
-        };
+        let mut part = ThreadResult { own: Walked::default(), shared: &shared };
         Box::new(move |entry| {
             match entry {
                 Ok(entry) => part.own.meet(root, spec, &entry),
@@ -120,10 +117,7 @@ struct ThreadResult<'a, 'b> {
 
 impl Drop for ThreadResult<'_, '_> {
     fn drop(&mut self) {
-        let mut all = self
-            .shared
-            .lock()
-            .expect("no thread panics while it holds the list");
+        let mut all = self.shared.lock().expect("no thread panics while it holds the list");
         all.found.append(&mut self.own.found);
         all.troubles.append(&mut self.own.troubles);
     }
@@ -141,10 +135,8 @@ impl Walked {
         }
         let relative = path.strip_prefix(root).unwrap_or(path);
         let mut trouble = |why: &str| {
-            self.troubles.push(WalkProblem {
-                path: relative.display().to_string(),
-                why: why.to_owned(),
-            });
+            self.troubles
+                .push(WalkProblem { path: relative.display().to_string(), why: why.to_owned() });
         };
         if kind.is_symlink() {
             // A link to anything but a folder or a note is nobody's idea.
@@ -175,10 +167,7 @@ impl Walked {
                 if stat.size > spec.max_idea_bytes {
                     trouble(&too_long(stat.size, spec.max_idea_bytes));
                 } else {
-                    self.found.push(IdeaFile {
-                        path: text.into(),
-                        stat,
-                    });
+                    self.found.push(IdeaFile { path: text.into(), stat });
                 }
             }
             Err(error) => trouble(&format!("cannot be looked at: {error}")),
@@ -202,11 +191,7 @@ fn base(root: &Path, ideas: &str) -> Result<Option<std::path::PathBuf>, WalkProb
     for name in ideas.split('/') {
         base.push(name);
         let trouble = |why: String| {
-            let path = base
-                .strip_prefix(root)
-                .unwrap_or(&base)
-                .display()
-                .to_string();
+            let path = base.strip_prefix(root).unwrap_or(&base).display().to_string();
             Err(WalkProblem { path, why })
         };
         match base.symlink_metadata() {
@@ -237,10 +222,7 @@ fn cannot_read(root: &Path, error: &ignore::Error) -> WalkProblem {
             other => break other.to_string(),
         }
     };
-    WalkProblem {
-        path,
-        why: format!("cannot be read: {why}"),
-    }
+    WalkProblem { path, why: format!("cannot be read: {why}") }
 }
 
 #[cfg(test)]
@@ -283,10 +265,7 @@ mod tests {
             ..DreamSpec::default()
         };
         let walked = walk(root, &spec);
-        assert_eq!(
-            names(&walked),
-            ["ideas/a.md", "ideas/b.md", "ideas/deep/er/c.md"]
-        );
+        assert_eq!(names(&walked), ["ideas/a.md", "ideas/b.md", "ideas/deep/er/c.md"]);
         assert_eq!(walked.troubles, []);
         assert_eq!(walked.found[0].stat.size, 4);
     }
@@ -308,11 +287,8 @@ mod tests {
         huge.set_len(500 * 1024 * 1024).unwrap();
         let walked = walk(root, &DreamSpec::default());
         assert_eq!(names(&walked), ["ideas/good.md"]);
-        let troubles: Vec<&str> = walked
-            .troubles
-            .iter()
-            .map(|trouble| trouble.path.as_str())
-            .collect();
+        let troubles: Vec<&str> =
+            walked.troubles.iter().map(|trouble| trouble.path.as_str()).collect();
         assert_eq!(
             troubles,
             [
@@ -324,10 +300,7 @@ mod tests {
                 "ideas/sub/up"
             ]
         );
-        assert_eq!(
-            walked.troubles[0].why,
-            "is 524288000 bytes long, 1048576 are read"
-        );
+        assert_eq!(walked.troubles[0].why, "is 524288000 bytes long, 1048576 are read");
     }
 
     #[test]

@@ -50,9 +50,7 @@ const PLANNING: &[&str] = &[
 const PLANNED: f64 = 0.4;
 /// First words of a commit that ends something, as terms: it plans nothing, though it be about a
 /// plan.
-const ENDING: &[&str] = &[
-    "archiv", "clos", "complet", "conclud", "finish", "retir", "ship",
-];
+const ENDING: &[&str] = &["archiv", "clos", "complet", "conclud", "finish", "retir", "ship"];
 /// From this share on a message has the whole name, if that is two words at least...
 const WHOLE: f64 = 0.95;
 /// ...and then the note counts as speaking of this share of its subject.
@@ -78,24 +76,14 @@ impl NoteTerms {
     pub fn of(path: &str, text: &str) -> Self {
         let stem = places::stem(path);
         let named = |text: &str| {
-            let terms = terms(text)
-                .into_iter()
-                .filter(|term| !KINDS.contains(&term.as_str()));
+            let terms = terms(text).into_iter().filter(|term| !KINDS.contains(&term.as_str()));
             distinct(terms)
         };
         let (title, stem_terms) = (named(&markdown::title(text, stem)), named(stem));
         let top = top_terms(text, KEYS).into_iter().map(|top| top.term);
         let keys = distinct(title.iter().chain(&stem_terms).cloned().chain(top));
-        let all = terms(text)
-            .into_iter()
-            .chain(stem_terms.iter().cloned())
-            .collect();
-        Self {
-            title,
-            stem: stem_terms,
-            keys,
-            all,
-        }
+        let all = terms(text).into_iter().chain(stem_terms.iter().cloned()).collect();
+        Self { title, stem: stem_terms, keys, all }
     }
 }
 
@@ -151,11 +139,7 @@ pub fn candidates(
     let mut found = Vec::new();
     let mut looked_at = HashSet::new();
     for hit in index.search(&words.keys, LOOKED_AT)? {
-        let fit = if possible > 0.0 {
-            (hit.score / possible).max(0.0)
-        } else {
-            0.0
-        };
+        let fit = if possible > 0.0 { (hit.score / possible).max(0.0) } else { 0.0 };
         looked_at.insert(hit.at);
         found.push(look(hit.at, fit));
     }
@@ -198,26 +182,12 @@ fn compare(
     let subject = distinct(terms(&commit.subject));
     let message: BTreeSet<String> = subject.iter().cloned().chain(terms(&commit.body)).collect();
     let has = |term: &String| message.contains(term);
-    let (by_title, by_stem) = (
-        cover(index, &words.title, has),
-        cover(index, &words.stem, has),
-    );
+    let (by_title, by_stem) = (cover(index, &words.title, has), cover(index, &words.stem, has));
     // A stem that only shortens the title would hide what is missing of it.
     let shortened = words.stem.iter().all(|term| words.title.contains(term));
-    let named = if shortened {
-        by_title
-    } else {
-        by_title.max(by_stem)
-    };
+    let named = if shortened { by_title } else { by_title.max(by_stem) };
     let about = cover(index, &subject, |term| words.all.contains(term));
-    let matched = distinct(
-        words
-            .title
-            .iter()
-            .chain(&words.stem)
-            .filter(|term| has(term))
-            .cloned(),
-    );
+    let matched = distinct(words.title.iter().chain(&words.stem).filter(|term| has(term)).cloned());
     // One that only edits documents may be what wrote the note down.
     let built = !commit.paths.iter().all(|path| places::is_document(path));
     let cited = built && index.citing(path).any(|citing| citing == at);
@@ -285,10 +255,7 @@ fn plans(subject: &str) -> bool {
         _ => ("", subject),
     };
     let rest = terms(rest);
-    if rest
-        .first()
-        .is_some_and(|term| ENDING.contains(&term.as_str()))
-    {
+    if rest.first().is_some_and(|term| ENDING.contains(&term.as_str())) {
         return false;
     }
     terms(prefix).iter().any(is_plan)
@@ -303,20 +270,12 @@ fn cover(index: &Index, terms: &[String], has: impl Fn(&String) -> bool) -> f64 
     if all <= 0.0 {
         return 0.0;
     }
-    terms
-        .iter()
-        .filter(|term| has(term))
-        .map(rarity)
-        .sum::<f64>()
-        / all
+    terms.iter().filter(|term| has(term)).map(rarity).sum::<f64>() / all
 }
 
 fn distinct(terms: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut seen = HashSet::new();
-    terms
-        .into_iter()
-        .filter(|term| seen.insert(term.clone()))
-        .collect()
+    terms.into_iter().filter(|term| seen.insert(term.clone())).collect()
 }
 
 #[cfg(test)]
@@ -338,18 +297,10 @@ mod tests {
     fn history() -> Vec<Commit> {
         vec![
             commit("chore: newer tools", "", &["Cargo.toml"]),
-            commit(
-                "feat(net): add a retry policy with jitter",
-                "",
-                &["src/net/retry.rs"],
-            ),
+            commit("feat(net): add a retry policy with jitter", "", &["src/net/retry.rs"]),
             commit("spec: retry policy with jitter", "", &["docs/retry.md"]),
             commit("fix: typing slip in readme", "", &["README.md"]),
-            commit(
-                "feat: night report",
-                "Implements: ideas/dawn.md",
-                &["src/report.rs"],
-            ),
+            commit("feat: night report", "Implements: ideas/dawn.md", &["src/report.rs"]),
             commit("refactor: split main", "", &["src/main.rs"]),
         ]
     }
@@ -361,30 +312,18 @@ mod tests {
         let history = history();
         let index = Index::build(&history).unwrap();
         let touched = TouchedPaths::build(&history);
-        candidates(
-            (&index, &touched),
-            &history,
-            (path, text),
-            &NoteTerms::of(path, text),
-            3,
-        )
-        .unwrap()
+        candidates((&index, &touched), &history, (path, text), &NoteTerms::of(path, text), 3)
+            .unwrap()
     }
 
     #[test]
     fn building_beats_planning() {
         let found = found("ideas/retry-policy.md", NOTE);
         assert_eq!(found[0].at, 1);
-        assert!(
-            !found[0].planning && found[1].planning && found[1].at == 2,
-            "{found:?}"
-        );
+        assert!(!found[0].planning && found[1].planning && found[1].at == 2, "{found:?}");
         assert!(found[0].strength > 2.0 * found[1].strength, "{found:?}");
         assert_eq!(found[0].paths, ["src/net/retry.rs"]);
-        assert!(
-            found[0].named > 0.9 && found[0].matched.len() == 3,
-            "{found:?}"
-        );
+        assert!(found[0].named > 0.9 && found[0].matched.len() == 3, "{found:?}");
     }
 
     #[test]
@@ -412,10 +351,7 @@ mod tests {
     #[test]
     fn a_message_that_names_the_file_is_enough() {
         let found = found("ideas/dawn.md", "# Something in quite other words\n");
-        assert!(
-            found[0].cited && found[0].at == 4 && found[0].strength >= NAMED,
-            "{found:?}"
-        );
+        assert!(found[0].cited && found[0].at == 4 && found[0].strength >= NAMED, "{found:?}");
     }
 
     #[test]

@@ -25,12 +25,7 @@ pub struct HistoryLimits {
 
 impl Default for HistoryLimits {
     fn default() -> Self {
-        Self {
-            commits: 20_000,
-            paths: 64,
-            body: 4096,
-            total: 48 * 1024 * 1024,
-        }
+        Self { commits: 20_000, paths: 64, body: 4096, total: 48 * 1024 * 1024 }
     }
 }
 
@@ -93,17 +88,10 @@ pub fn read(git: &Git, bounds: &HistoryLimits) -> Result<History, GitError> {
     };
     let (commits, more) = parse(&out, bounds);
     if more {
-        notes.push(format!(
-            "history read up to {}",
-            counted(commits.len(), "commit")
-        ));
+        notes.push(format!("history read up to {}", counted(commits.len(), "commit")));
     }
     let (commits, reverted) = standing(commits);
-    Ok(History {
-        commits,
-        reverted,
-        notes,
-    })
+    Ok(History { commits, reverted, notes })
 }
 
 /// The fields of a commit, each ended by a NUL, after an empty one.
@@ -131,9 +119,7 @@ fn messages(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
     let fields: Vec<&[u8]> = out.split(|byte| *byte == 0).collect();
     // Each commit begins with a line of its own in place of the empty field.
     let commits = fields.chunks_exact(5).flat_map(|commit| {
-        let fields = commit[1..]
-            .iter()
-            .flat_map(|field| [b"\0", *field].concat());
+        let fields = commit[1..].iter().flat_map(|field| [b"\0", *field].concat());
         fields.chain(*b"\0\0").collect::<Vec<u8>>()
     });
     Ok(commits.collect())
@@ -170,11 +156,8 @@ fn takes_back(subject: &str) -> bool {
 /// later ones may be quoted.
 fn taken_back(commit: &Commit) -> Option<String> {
     let (_, rest) = commit.body.split_once("This reverts commit ")?;
-    let hash: String = rest
-        .chars()
-        .take_while(char::is_ascii_hexdigit)
-        .take(commit.hash.len())
-        .collect();
+    let hash: String =
+        rest.chars().take_while(char::is_ascii_hexdigit).take(commit.hash.len()).collect();
     (hash.len() == commit.hash.len()).then(|| hash.to_ascii_lowercase())
 }
 
@@ -187,11 +170,7 @@ fn parse(out: &[u8], bounds: &HistoryLimits) -> (Vec<Commit>, bool) {
     while let Some(commit) = one(&mut fields, bounds) {
         kept += commit.subject.len()
             + commit.body.len()
-            + commit
-                .paths
-                .iter()
-                .map(|path| path.len() + size_of::<String>())
-                .sum::<usize>();
+            + commit.paths.iter().map(|path| path.len() + size_of::<String>()).sum::<usize>();
         if kept > bounds.total || commits.len() == bounds.commits {
             return (commits, true);
         }
@@ -216,9 +195,7 @@ fn one<'a>(
     let at = text(fields.next()?).parse().unwrap_or(0);
     let subject = text(fields.next()?);
     let body = fields.next()?;
-    let body = text(&body[..body.len().min(bounds.body)])
-        .trim_end()
-        .to_owned();
+    let body = text(&body[..body.len().min(bounds.body)]).trim_end().to_owned();
     // The field after the last one is the end of the entry.
     fields.next()?;
     let (mut paths, mut touched, mut created) = (Vec::new(), 0, Vec::new());
@@ -233,15 +210,7 @@ fn one<'a>(
             paths.push(text(path));
         }
     }
-    Some(Commit {
-        hash,
-        at,
-        subject,
-        body,
-        paths,
-        touched,
-        created,
-    })
+    Some(Commit { hash, at, subject, body, paths, touched, created })
 }
 
 /// Returns all tracked paths, in git's order.
@@ -281,10 +250,8 @@ mod tests {
             + &entry("merge", "", &[])
             + &entry("", "", &["c"]);
         let (commits, _) = parse(log.as_bytes(), &HistoryLimits::default());
-        let seen: Vec<(&str, usize)> = commits
-            .iter()
-            .map(|c| (c.subject.as_str(), c.touched))
-            .collect();
+        let seen: Vec<(&str, usize)> =
+            commits.iter().map(|c| (c.subject.as_str(), c.touched)).collect();
         assert_eq!(seen, [("one", 2), ("merge", 0), ("", 1)]);
         assert_eq!(commits[0].body, "body\n\nSpec: ideas/a.md");
         assert_eq!(commits[0].paths, ["a.rs", "ö b.rs"]);
@@ -296,10 +263,8 @@ mod tests {
     #[test]
     fn what_a_committer_writes_is_no_other_commit() {
         let forged = format!("x\n{HASH}\n1700000000\nfeat: forged");
-        let (commits, _) = parse(
-            entry(&forged, &forged, &[HASH]).as_bytes(),
-            &HistoryLimits::default(),
-        );
+        let (commits, _) =
+            parse(entry(&forged, &forged, &[HASH]).as_bytes(), &HistoryLimits::default());
         assert_eq!(commits.len(), 1);
         assert_eq!(commits[0].paths, [HASH]);
     }
@@ -318,16 +283,9 @@ mod tests {
             created: Vec::new(),
         };
         let subjects = |commits: Vec<Commit>| -> Vec<String> {
-            standing(commits)
-                .0
-                .into_iter()
-                .map(|commit| commit.subject)
-                .collect()
+            standing(commits).0.into_iter().map(|commit| commit.subject).collect()
         };
-        let (work, back) = (
-            commit('a', "work", None),
-            commit('b', "Revert \"work\"", Some('a')),
-        );
+        let (work, back) = (commit('a', "work", None), commit('b', "Revert \"work\"", Some('a')));
         assert_eq!(subjects(vec![back.clone(), work.clone()]), [""; 0]);
         let again = commit('c', "Reapply \"work\"", Some('b'));
         assert_eq!(subjects(vec![again, back, work]), ["work"]);
@@ -336,25 +294,14 @@ mod tests {
     #[test]
     fn bounds_hold() {
         let log = entry("one", &"é".repeat(10), &["a", "b", "c"]).repeat(5);
-        let bounds = HistoryLimits {
-            commits: 3,
-            paths: 2,
-            body: 3,
-            total: 1000,
-        };
+        let bounds = HistoryLimits { commits: 3, paths: 2, body: 3, total: 1000 };
         let (commits, more) = parse(log.as_bytes(), &bounds);
         assert!(more);
         assert_eq!(commits.len(), 3);
         assert_eq!((commits[0].paths.len(), commits[0].touched), (2, 3));
         assert!(commits[0].body.starts_with('é'));
         assert_eq!(
-            parse(
-                log.as_bytes(),
-                &HistoryLimits {
-                    total: 10,
-                    ..bounds
-                }
-            ),
+            parse(log.as_bytes(), &HistoryLimits { total: 10, ..bounds }),
             (Vec::new(), true)
         );
         assert_eq!(parse(b"", &bounds), (Vec::new(), false));
@@ -389,11 +336,8 @@ mod tests {
         assert_eq!((kept.len(), reverted.len()), (2, 0));
         let quoting = format!("This reverts commit {b}.\n\n> This reverts commit {a}.");
         let quoting = commit('c', "Revert \"other\"", &quoting);
-        let (kept, reverted) = standing(vec![
-            quoting,
-            commit('b', "other", ""),
-            commit('a', "work", ""),
-        ]);
+        let (kept, reverted) =
+            standing(vec![quoting, commit('b', "other", ""), commit('a', "work", "")]);
         assert_eq!((kept.len(), reverted.len()), (1, 2));
         assert_eq!(kept[0].subject, "work");
     }

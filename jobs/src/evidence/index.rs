@@ -51,10 +51,7 @@ impl Index {
     /// # Errors
     /// [`IndexError`].
     pub fn build(commits: &[Commit]) -> Result<Self, IndexError> {
-        let fail = |source| IndexError {
-            act: "built",
-            source,
-        };
+        let fail = |source| IndexError { act: "built", source };
         let mut db = Connection::open_in_memory().map_err(fail)?;
         let mut frequency: HashMap<String, u32> = HashMap::new();
         let mut of_name: HashMap<String, String> = HashMap::new();
@@ -83,12 +80,8 @@ impl Index {
                     }
                 }
                 let paths = path_terms(&commit.paths, &mut of_name);
-                let all: BTreeSet<&str> = subject
-                    .iter()
-                    .chain(&body)
-                    .chain(&paths)
-                    .map(String::as_str)
-                    .collect();
+                let all: BTreeSet<&str> =
+                    subject.iter().chain(&body).chain(&paths).map(String::as_str).collect();
                 for term in all {
                     match frequency.get_mut(term) {
                         Some(count) => *count += 1,
@@ -99,22 +92,12 @@ impl Index {
                 }
                 let paths = paths.into_iter().collect::<Vec<_>>().join(" ");
                 insert
-                    .execute(params![
-                        at as i64 + 1,
-                        subject.join(" "),
-                        body.join(" "),
-                        paths
-                    ])
+                    .execute(params![at as i64 + 1, subject.join(" "), body.join(" "), paths])
                     .map_err(fail)?;
             }
         }
         tx.commit().map_err(fail)?;
-        Ok(Self {
-            db,
-            frequency,
-            citing,
-            commits: commits.len(),
-        })
+        Ok(Self { db, frequency, citing, commits: commits.len() })
     }
 
     /// Returns how well a term separates commits: 0 for a term that every commit has, about 7 for
@@ -141,16 +124,9 @@ impl Index {
     /// # Errors
     /// Returns an [`IndexError`] if the search fails.
     pub fn search(&self, terms: &[String], limit: usize) -> Result<Vec<Hit>, IndexError> {
-        let fail = |source| IndexError {
-            act: "searched",
-            source,
-        };
+        let fail = |source| IndexError { act: "searched", source };
         let mut query = String::new();
-        for term in terms
-            .iter()
-            .filter(|term| self.frequency(term) > 0)
-            .take(QUERY)
-        {
+        for term in terms.iter().filter(|term| self.frequency(term) > 0).take(QUERY) {
             if !query.is_empty() {
                 query.push_str(" OR ");
             }
@@ -174,10 +150,7 @@ impl Index {
             .query_map(params![query, subject, body, paths, limit as i64], |row| {
                 let at: i64 = row.get(0)?;
                 let badness: f64 = row.get(1)?;
-                Ok(Hit {
-                    at: (at - 1) as usize,
-                    score: -badness,
-                })
+                Ok(Hit { at: (at - 1) as usize, score: -badness })
             })
             .map_err(fail)?;
         rows.collect::<Result<_, _>>().map_err(fail)
@@ -242,22 +215,10 @@ mod tests {
     #[test]
     fn operators_and_nothing_are_plain_words() {
         let index = Index::build(&[commit("near or not", &[])]).unwrap();
-        for words in [
-            &["near"][..],
-            &["or"],
-            &["*", "\"", "near"],
-            &["nowhere"],
-            &[],
-        ] {
+        for words in [&["near"][..], &["or"], &["*", "\"", "near"], &["nowhere"], &[]] {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             assert!(index.search(&words, 5).is_ok(), "{words:?}");
         }
-        assert!(
-            Index::build(&[])
-                .unwrap()
-                .search(&terms("any thing"), 5)
-                .unwrap()
-                .is_empty()
-        );
+        assert!(Index::build(&[]).unwrap().search(&terms("any thing"), 5).unwrap().is_empty());
     }
 }

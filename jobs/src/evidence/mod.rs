@@ -130,28 +130,13 @@ impl ProjectEvidence {
         let indexes = (&self.index, &self.touched);
         let candidates = candidates(indexes, &self.history, (path, text), &words, CANDIDATES)?;
         let own = |paths: Vec<&str>| -> Vec<String> {
-            paths
-                .into_iter()
-                .filter(|found| *found != path)
-                .map(str::to_owned)
-                .collect()
+            paths.into_iter().filter(|found| *found != path).map(str::to_owned).collect()
         };
         let paths = own(self.tracked.named_in(text, PATHS));
         let namesakes = own(self.tracked.with_stem(places::stem(path), PATHS));
         let heard = |term: &&String| self.index.frequency(term) > 0;
-        let unheard = words
-            .title
-            .iter()
-            .filter(|term| !heard(term))
-            .cloned()
-            .collect();
-        Ok(Evidence {
-            words,
-            candidates,
-            unheard,
-            paths,
-            namesakes,
-        })
+        let unheard = words.title.iter().filter(|term| !heard(term)).cloned().collect();
+        Ok(Evidence { words, candidates, unheard, paths, namesakes })
     }
 
     /// Returns the commit of a candidate.
@@ -168,11 +153,7 @@ impl ProjectEvidence {
     pub fn commit_named(&self, prefix: &str) -> Option<&Commit> {
         let good = prefix.len() >= 7 && prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
         let prefix = prefix.to_ascii_lowercase();
-        good.then(|| {
-            self.history
-                .iter()
-                .find(|commit| commit.hash.starts_with(&prefix))
-        })?
+        good.then(|| self.history.iter().find(|commit| commit.hash.starts_with(&prefix)))?
     }
 
     /// Checks whether a commit with this prefix leads to `HEAD` although it is not in the history

@@ -46,16 +46,10 @@ mod tests {
         let text = "Every night the report should list which jobs ran, how long each of them took, \
                     what it cost in tokens and in money, and which of them need a person.";
         let longer = format!("{text} It should be one page.");
-        let found = neighbours(&[
-            ("a.md", text),
-            ("b.md", &longer),
-            ("c.md", "quite another thing"),
-        ]);
+        let found =
+            neighbours(&[("a.md", text), ("b.md", &longer), ("c.md", "quite another thing")]);
         assert_eq!(found["a.md"][0].path, "b.md");
         assert_eq!(found["b.md"][0].path, "a.md");
-        assert!(
-            found["a.md"][0].similarity > 0.7 && !found.contains_key("c.md"),
-            "{found:?}"
-        );
+        assert!(found["a.md"][0].similarity > 0.7 && !found.contains_key("c.md"), "{found:?}");
     }
 }

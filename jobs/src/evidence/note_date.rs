@@ -41,9 +41,7 @@ pub fn earliest(history: &[Commit], touched: &TouchedPaths, path: &str, text: &s
     let stated = dates(text).filter(|at| *at <= newest);
     let quoted = quoted(text).filter_map(|file| touched.born(file));
     let born = quoted.chain(touched.born_exactly(path));
-    stated
-        .chain(born.filter_map(|at| Some(history.get(at)?.at)))
-        .max()
+    stated.chain(born.filter_map(|at| Some(history.get(at)?.at))).max()
 }
 
 /// Compares the time of a commit with the time at which the note was written.
@@ -114,21 +112,11 @@ mod tests {
     #[test]
     fn the_latest_trace_counts() {
         // 2024-10-04 is day 20,000.
-        assert_eq!(
-            found("---\ndate: 2024-10-04\n---\nAs of 2024-10-05, x"),
-            Some(20_001)
-        );
+        assert_eq!(found("---\ndate: 2024-10-04\n---\nAs of 2024-10-05, x"), Some(20_001));
         assert_eq!(found("see src/old.rs:12 and src/new.rs"), Some(20_000));
         assert_eq!(found("see `src/new.rs:7-9` (2024-10-04)"), Some(20_500));
-        assert_eq!(
-            found("until 2035-01-01"),
-            None,
-            "a plan is no date of writing"
-        );
-        assert_eq!(
-            found("12024-10-04 2024-10-041 2024-13-01 a-b 12:30 x.y:z"),
-            None
-        );
+        assert_eq!(found("until 2035-01-01"), None, "a plan is no date of writing");
+        assert_eq!(found("12024-10-04 2024-10-041 2024-13-01 a-b 12:30 x.y:z"), None);
         assert_eq!(found(""), None);
         assert_eq!(found("ü-2024-10-04"), Some(20_000));
     }
@@ -137,15 +125,9 @@ mod tests {
     fn a_tracked_note_was_written_when_it_was_committed() {
         let history = [commit(7 * DAY, "ideas/own.md")];
         let touched = TouchedPaths::build(&history);
-        assert_eq!(
-            earliest(&history, &touched, "ideas/own.md", ""),
-            Some(7 * DAY)
-        );
+        assert_eq!(earliest(&history, &touched, "ideas/own.md", ""), Some(7 * DAY));
         assert_eq!(earliest(&history, &touched, "own.md", ""), None);
-        assert_eq!(
-            earliest(&[], &TouchedPaths::default(), "a", "2024-10-04"),
-            None
-        );
+        assert_eq!(earliest(&[], &TouchedPaths::default(), "a", "2024-10-04"), None);
     }
 
     #[test]

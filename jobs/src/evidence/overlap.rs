@@ -85,11 +85,7 @@ impl TouchedPaths {
         let mut before: &str = "";
         let mut add = |path: &str, from: u32, to: u32| {
             let name = path.rsplit('/').next().unwrap_or(path);
-            let place = PathFiles {
-                from,
-                to,
-                length: path.len() as u32,
-            };
+            let place = PathFiles { from, to, length: path.len() as u32 };
             by_name.entry(name.into()).or_default().push(place);
         };
         let paths: Vec<&str> = files.keys().copied().collect();
@@ -114,13 +110,7 @@ impl TouchedPaths {
         }
         let paths = paths.into_iter().map(Box::from).collect();
         let (by, born) = files.into_values().unzip();
-        Self {
-            files: paths,
-            by,
-            born,
-            by_name,
-            commits: commits.len(),
-        }
+        Self { files: paths, by, born, by_name, commits: commits.len() }
     }
 
     /// Returns the places that a text names: by whole path, by the end of a path, or by a file name
@@ -143,10 +133,7 @@ impl TouchedPaths {
                 *known = known.max(share);
             }
         }
-        let mut named = NamedPaths {
-            places: places.len(),
-            ..NamedPaths::default()
-        };
+        let mut named = NamedPaths { places: places.len(), ..NamedPaths::default() };
         for (place, share) in places {
             let commits = self.commits_of(place);
             let weight = share * self.rarity(commits.len());
@@ -180,10 +167,7 @@ impl TouchedPaths {
 
     /// Returns the newest commit that created exactly this path.
     pub fn born_exactly(&self, path: &str) -> Option<usize> {
-        let at = self
-            .files
-            .binary_search_by(|file| (**file).cmp(path))
-            .ok()?;
+        let at = self.files.binary_search_by(|file| (**file).cmp(path)).ok()?;
         self.born[at].map(|at| at as usize)
     }
 
@@ -207,11 +191,7 @@ impl TouchedPaths {
             }
         }
         let meant = if files.is_empty() { folders } else { files };
-        if meant.len() <= MEANT {
-            meant
-        } else {
-            Vec::new()
-        }
+        if meant.len() <= MEANT { meant } else { Vec::new() }
     }
 
     /// Returns the commits that touched a place, each once.
@@ -255,11 +235,8 @@ impl NamedPaths {
     /// Returns the commits that touched most of the named places, best first; of equal ones the
     /// newer comes first.
     pub fn best(&self, history: &[Commit]) -> Vec<usize> {
-        let mut all: Vec<(f64, usize)> = self
-            .weights
-            .keys()
-            .map(|at| (self.by(*at, &history[*at]).weight, *at))
-            .collect();
+        let mut all: Vec<(f64, usize)> =
+            self.weights.keys().map(|at| (self.by(*at, &history[*at]).weight, *at)).collect();
         all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         all.truncate(PROPOSED);
         all.into_iter().map(|(_, at)| at).collect()
@@ -303,18 +280,10 @@ mod tests {
     fn files_and_folders_are_found_as_people_write_them() {
         assert_eq!(touching("see `src/net/retry.rs`."), [0, 2]);
         assert_eq!(touching("retry.rs:12 and ./src/term.rs"), [0, 2, 3]);
-        assert_eq!(
-            touching("everything in src/net/"),
-            [0, 2],
-            "no net-x, no net.rs"
-        );
+        assert_eq!(touching("everything in src/net/"), [0, 2], "no net-x, no net.rs");
         assert_eq!(touching("README.md"), [1, 3], "one of two");
         assert_eq!(touching("docs/README.md"), [3]);
-        assert_eq!(
-            touching("mod.rs"),
-            [0, 3],
-            "three of that name are still told apart"
-        );
+        assert_eq!(touching("mod.rs"), [0, 3], "three of that name are still told apart");
         assert_eq!(touching("net, term and nothing.rs; and/or"), [0; 0]);
     }
 
@@ -344,11 +313,7 @@ mod tests {
     #[test]
     fn what_brought_a_file_is_known() {
         let touched = TouchedPaths::build(&history());
-        assert_eq!(
-            touched.born("net/retry.rs"),
-            Some(0),
-            "the newest that created it"
-        );
+        assert_eq!(touched.born("net/retry.rs"), Some(0), "the newest that created it");
         assert_eq!(touched.born_exactly("src/term.rs"), Some(3));
         assert_eq!(touched.born_exactly("term.rs"), None);
         assert_eq!(touched.born("mod.rs"), None, "several");

@@ -18,8 +18,7 @@ pub fn stem(path: &str) -> &str {
 pub fn is_document(path: &str) -> bool {
     const ENDINGS: [&str; 7] = ["md", "markdown", "txt", "rst", "adoc", "org", "html"];
     let name = path.rsplit('/').next().unwrap_or(path);
-    name.rsplit_once('.')
-        .is_some_and(|(_, ending)| ENDINGS.contains(&ending))
+    name.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
 }
 
 /// Checks whether a text names a path: the whole path, or the file name with its folder. A bare
@@ -86,12 +85,8 @@ impl Tracked {
             return true;
         }
         let folder = format!("{path}/");
-        let at = self
-            .paths
-            .partition_point(|other| other.as_str() < folder.as_str());
-        self.paths
-            .get(at)
-            .is_some_and(|other| other.starts_with(&folder))
+        let at = self.paths.partition_point(|other| other.as_str() < folder.as_str());
+        self.paths.get(at).is_some_and(|other| other.starts_with(&folder))
     }
 
     /// Returns the tracked files that a text names, at most `limit`: by whole path, by the end of a
@@ -103,10 +98,8 @@ impl Tracked {
             let Some(places) = self.by_name.get(&name) else {
                 continue;
             };
-            let mut meant = places
-                .iter()
-                .map(|at| self.paths[*at as usize].as_str())
-                .filter(|path| {
+            let mut meant =
+                places.iter().map(|at| self.paths[*at as usize].as_str()).filter(|path| {
                     path.strip_suffix(piece)
                         .is_some_and(|before| before.is_empty() || before.ends_with('/'))
                 });
@@ -155,9 +148,7 @@ mod tests {
             mentioned("Move `src/a.rs` to docs/, see a.md. And/or e.g. (https://x.org/y) v1.2")
                 .collect();
         assert!(
-            ["src/a.rs", "docs/", "a.md"]
-                .iter()
-                .all(|want| pieces.contains(want)),
+            ["src/a.rs", "docs/", "a.md"].iter().all(|want| pieces.contains(want)),
             "{pieces:?}"
         );
     }
@@ -172,18 +163,12 @@ mod tests {
             "src/x/mod.rs",
         ];
         let tracked = Tracked::new(paths.iter().map(|path| (*path).to_owned()).collect());
-        assert_eq!(
-            tracked.named_in("net/retry.rs or README.md", 9),
-            ["src/net/retry.rs"]
-        );
+        assert_eq!(tracked.named_in("net/retry.rs or README.md", 9), ["src/net/retry.rs"]);
         assert_eq!(
             tracked.named_in("`docs/README.md` `mod.rs`", 9),
             ["docs/README.md", "src/x/mod.rs"]
         );
-        assert_eq!(
-            tracked.with_stem("Night-Report", 9),
-            ["specs/night_report.md"]
-        );
+        assert_eq!(tracked.with_stem("Night-Report", 9), ["specs/night_report.md"]);
         assert!(tracked.has("src/net") && tracked.has("src/net/") && tracked.has("README.md"));
         assert!(!tracked.has("src/ne") && !tracked.has("") && !tracked.has("nowhere"));
     }

@@ -50,9 +50,7 @@ pub fn check(
     while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
         let before = &evidence[..evidence.len() - rest.len() + start];
         rest = &rest[start..];
-        let end = rest
-            .find(|c: char| !c.is_ascii_alphanumeric())
-            .unwrap_or(rest.len());
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
         let piece = &rest[..end];
         rest = &rest[end..];
         if !looks_like_a_hash(piece) {
@@ -116,10 +114,7 @@ fn offered(before: &str, piece: &str, after: &str) -> bool {
         return false;
     }
     let before = before.trim_end_matches([' ', '`', '*', '[', '"', '\'']);
-    let word = before
-        .rsplit(|c: char| !c.is_ascii_alphanumeric())
-        .next()
-        .unwrap_or_default();
+    let word = before.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
     before.is_empty()
         || before.ends_with([';', ',', '(', ':', '\n'])
         || ["commit", "commits"].contains(&word.to_ascii_lowercase().as_str())
@@ -145,11 +140,7 @@ fn after_subject<'a>(rest: &'a str, subject: &str) -> &'a str {
 
 impl CheckedReferences {
     fn note(&mut self, reference: Reference, known: bool) {
-        let list = if known {
-            &mut self.found
-        } else {
-            &mut self.missing
-        };
+        let list = if known { &mut self.found } else { &mut self.missing };
         if !list.contains(&reference) {
             list.push(reference);
         }
@@ -209,20 +200,14 @@ mod tests {
                 let also = format!("{text}; 99999999bbbb");
                 assert!(!check(&room, &also, |_| false).resolves(), "{also}");
             }
-            assert!(
-                !check(&room, subject, |_| false).resolves(),
-                "{subject} alone"
-            );
+            assert!(!check(&room, subject, |_| false).resolves(), "{subject} alone");
         }
         let room = room();
         assert!(check(&room, "0123456789ab, then 20260115", |_| false).resolves());
         assert!(!check(&room, "20260115", |_| false).resolves());
         assert!(!check(&room, "1000000 rows", |_| false).resolves());
         assert!(
-            check(&room, "0123456789ab; abc1234.md is named like it", |_| {
-                false
-            })
-            .resolves()
+            check(&room, "0123456789ab; abc1234.md is named like it", |_| { false }).resolves()
         );
         assert!(check(&room, "0123456789ab: defaced", |_| false).resolves());
         assert!(!check(&room, "0123456789ab abcdefabcdef", |_| false).resolves());
@@ -245,10 +230,7 @@ mod tests {
         ] {
             assert!(!resolves(made_up), "one of two is made up: {made_up}");
         }
-        assert!(
-            resolves("0123456789ab; it removed src/gone.rs"),
-            "it was there once"
-        );
+        assert!(resolves("0123456789ab; it removed src/gone.rs"), "it was there once");
         assert!(!resolves("src/gone.rs"), "it is there no more");
         assert!(!resolves("0123456789ab and src/made/up.rs"));
         assert!(!resolves("defaced facade"));

@@ -117,10 +117,7 @@ fn line_of(line: &str) -> Option<(usize, ClaimFinding, String)> {
     let (number, rest) = line[head.len()..].split_once(':')?;
     let number = number.trim().parse().ok()?;
     let rest = rest.trim().trim_start_matches(['*', '`']);
-    let word: String = rest
-        .chars()
-        .take_while(|c| c.is_ascii_alphabetic())
-        .collect();
+    let word: String = rest.chars().take_while(|c| c.is_ascii_alphabetic()).collect();
     let finding = match word.to_ascii_lowercase().as_str() {
         "holds" => ClaimFinding::Holds,
         "fails" => ClaimFinding::Fails,
@@ -128,12 +125,7 @@ fn line_of(line: &str) -> Option<(usize, ClaimFinding, String)> {
         _ => return None,
     };
     let why = rest[word.len()..].trim_start_matches([' ', '—', '–', '-', ':', '*', '`', '.']);
-    let why: String = why
-        .trim()
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(LONGEST)
-        .collect();
+    let why: String = why.trim().chars().filter(|c| !c.is_control()).take(LONGEST).collect();
     Some((number, finding, why))
 }
 
@@ -154,12 +146,8 @@ pub fn record(
     if claims.is_empty() {
         return Ok(None);
     }
-    let audit = Audit {
-        entry: entry.id.clone(),
-        run: run.clone(),
-        at,
-        claims: read(&claims, answer),
-    };
+    let audit =
+        Audit { entry: entry.id.clone(), run: run.clone(), at, claims: read(&claims, answer) };
     let mut text = serde_json::to_vec_pretty(&audit).expect("an audit has string keys only");
     text.push(b'\n');
     scope.stage(&path(folder, &entry.id), &text, Expect::Current)?;
@@ -180,16 +168,13 @@ mod tests {
 
     #[test]
     fn each_claim_gets_its_word_and_silence_is_unknown() {
-        let claims: Vec<String> = ["the check is clean", "the table renders", "nothing else"]
-            .map(str::to_owned)
-            .into();
+        let claims: Vec<String> =
+            ["the check is clean", "the table renders", "nothing else"].map(str::to_owned).into();
         let answer = "Claim 1: fails — I guess\nwords\n- claim 1: **holds** — ran it\nclaim 2: FAILS: it does not\n\
                       claim 9: holds\nclaim 0: fails\nclaim x: holds\nclaim 3: perhaps\n";
         let checked = read(&claims, answer);
-        let found: Vec<(ClaimFinding, &str)> = checked
-            .iter()
-            .map(|it| (it.finding, it.why.as_str()))
-            .collect();
+        let found: Vec<(ClaimFinding, &str)> =
+            checked.iter().map(|it| (it.finding, it.why.as_str())).collect();
         assert_eq!(
             found,
             [
@@ -205,21 +190,14 @@ mod tests {
     fn a_record_lies_beside_its_entry_and_a_foreign_one_does_not_count() {
         let folder = tempfile::tempdir().unwrap();
         let mut scope = Scope::open(folder.path(), &["rem"], ".runner/staging/x").unwrap();
-        let entry = Entry {
-            id: "2026-06-10-1430".into(),
-            ..Entry::default()
-        };
+        let entry = Entry { id: "2026-06-10-1430".into(), ..Entry::default() };
         let now = Timestamp::UNIX_EPOCH;
         let run = RunId::new(now);
-        assert_eq!(
-            record(&mut scope, "rem", &entry, "claim 1: holds", &run, now).unwrap(),
-            None
-        );
+        assert_eq!(record(&mut scope, "rem", &entry, "claim 1: holds", &run, now).unwrap(), None);
         let mut entry = entry;
         entry.sections.carry = vec!["verified this cycle: a; b".into()];
-        let audit = record(&mut scope, "rem", &entry, "claim 2: fails — no", &run, now)
-            .unwrap()
-            .unwrap();
+        let audit =
+            record(&mut scope, "rem", &entry, "claim 2: fails — no", &run, now).unwrap().unwrap();
         assert_eq!(audit.failed().count(), 1);
         std::fs::create_dir(folder.path().join("rem")).unwrap();
         let path = folder.path().join(path("rem", &entry.id));

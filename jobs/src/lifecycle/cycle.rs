@@ -78,9 +78,7 @@ pub struct AgentPosition {
 impl AgentPosition {
     /// Returns the current state.
     pub fn state(&self) -> &CycleState {
-        self.spec
-            .state(&self.position.state)
-            .unwrap_or_else(|| self.spec.first())
+        self.spec.state(&self.position.state).unwrap_or_else(|| self.spec.first())
     }
 }
 
@@ -151,10 +149,7 @@ pub fn declared(root: &Path, file: Option<&str>) -> Result<Spec, BadCycle> {
     let (path, text) = match file {
         None => (BUILT_IN.to_owned(), spec::DEFAULT.to_owned()),
         Some(file) => {
-            let unreadable = |why: String| BadCycle::Unreadable {
-                path: file.to_owned(),
-                why,
-            };
+            let unreadable = |why: String| BadCycle::Unreadable { path: file.to_owned(), why };
             let text = read_text_named(root, file, spec::LARGEST as u64)
                 .map_err(|error| unreadable(error.to_string()))?;
             (file.to_owned(), text)
@@ -170,10 +165,7 @@ pub fn declared(root: &Path, file: Option<&str>) -> Result<Spec, BadCycle> {
 /// A closed gate is [`JobError::Nothing`]; any other error holds the position.
 pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finished, JobError> {
     let Some(now) = &spec.now else {
-        return Err(JobError::failed(
-            Class::Internal,
-            "its position was not read",
-        ));
+        return Err(JobError::failed(Class::Internal, "its position was not read"));
     };
     let state = now.state();
     let position = position::read_in(&ctx.scope, &spec.agent, &now.spec).map_err(unusable)?;
@@ -219,11 +211,7 @@ fn facts(
         let mark = failmark::read_at(ctx.root, &failmark::of_job(job));
         Ok::<_, JobError>((failures, mark.map(|mark| mark.at)))
     })?;
-    Ok(TickFacts {
-        ran,
-        failures,
-        failed,
-    })
+    Ok(TickFacts { ran, failures, failed })
 }
 
 /// Converts an unusable position to an error. The error stops the cycle and names the command that
@@ -243,10 +231,7 @@ fn held(error: JobError, state: &CycleState, facts: &TickFacts, now: Timestamp) 
         1 => String::new(),
         n => format!(", {n} times in a row"),
     };
-    JobError::failed(
-        class,
-        format!("{} holds its place{again}: {why}", state.name),
-    )
+    JobError::failed(class, format!("{} holds its place{again}: {why}", state.name))
 }
 
 /// Stages when the state achieved something, and the step on; where a person set another place while it
@@ -266,11 +251,8 @@ fn stage(
     if stands != now.position {
         return Ok(stands);
     }
-    let expect = seen.map_or(Expect::Absent, |(bytes, _)| {
-        Expect::Digest(Digest::of(&bytes))
-    });
-    ctx.scope
-        .stage(&path, format!("{after}\n").as_bytes(), expect)?;
+    let expect = seen.map_or(Expect::Absent, |(bytes, _)| Expect::Digest(Digest::of(&bytes)));
+    ctx.scope.stage(&path, format!("{after}\n").as_bytes(), expect)?;
     Ok(after.clone())
 }
 

@@ -86,12 +86,7 @@ impl From<ListedForm> for Listed {
                 model: String::new(),
                 line: String::new(),
             },
-            ListedForm::Whole {
-                file,
-                ts,
-                model,
-                line,
-            } => Self {
+            ListedForm::Whole { file, ts, model, line } => Self {
                 ts: ts.or_else(|| time_of(id_of(&file).unwrap_or_default())),
                 file,
                 model,
@@ -141,19 +136,13 @@ pub fn time_of(id: &str) -> Option<Timestamp> {
 pub fn read(scope: &Scope, folder: &str) -> Result<ReadManifest, JobError> {
     let path = format!("{folder}/{FILE}");
     let Some((bytes, _)) = scope.inspect(&path, LARGEST)? else {
-        return Ok(ReadManifest {
-            manifest: Manifest::default(),
-            expect: Expect::Absent,
-        });
+        return Ok(ReadManifest { manifest: Manifest::default(), expect: Expect::Absent });
     };
     let manifest = parse(&bytes).map_err(|why| {
         let hint = format!("put it right, or `mv {path} {path}.old`: a new list begins then");
         JobError::failed(Class::Environment, format!("{path}: {why}; {hint}"))
     })?;
-    Ok(ReadManifest {
-        manifest,
-        expect: Expect::Digest(Digest::of(&bytes)),
-    })
+    Ok(ReadManifest { manifest, expect: Expect::Digest(Digest::of(&bytes)) })
 }
 
 /// Reads a list out of its text.
@@ -189,9 +178,7 @@ impl Manifest {
     pub fn with(&self, newest: Listed) -> Self {
         let others = self.entries.iter().filter(|it| it.file != newest.file);
         let entries = std::iter::once(newest.clone()).chain(others.cloned());
-        Self {
-            entries: entries.take(MOST).collect(),
-        }
+        Self { entries: entries.take(MOST).collect() }
     }
 
     /// Returns the text of the manifest's file.
@@ -228,10 +215,7 @@ mod tests {
         let text = br#"{"entries": ["2026-06-10-1430.org",
             {"file": "2026-06-09-143005.org", "ts": "2026-06-09T14:30:05Z", "more": 1}]}"#;
         let manifest = parse(text).unwrap();
-        assert_eq!(
-            manifest.entries[0].ts.unwrap().to_string(),
-            "2026-06-10T14:30:00Z"
-        );
+        assert_eq!(manifest.entries[0].ts.unwrap().to_string(), "2026-06-10T14:30:00Z");
         assert_eq!(parse(manifest.text().as_bytes()).unwrap(), manifest);
         for bad in [
             "",
@@ -263,17 +247,11 @@ mod tests {
         let mut ids = Vec::<String>::new();
         for _ in 0..60 {
             let id = new_id(now, |id| ids.iter().any(|it| it == id));
-            assert!(
-                time_of(&id).is_some() && id_of(&format!("{id}.org")).is_some(),
-                "{id}"
-            );
+            assert!(time_of(&id).is_some() && id_of(&format!("{id}.org")).is_some(), "{id}");
             manifest = manifest.with(listed(id.clone()));
             ids.push(id);
         }
-        assert_eq!(
-            ids[..3],
-            ["2026-06-10-1430", "2026-06-10-143007", "2026-06-10-143008"]
-        );
+        assert_eq!(ids[..3], ["2026-06-10-1430", "2026-06-10-143007", "2026-06-10-143008"]);
         assert_eq!(manifest.entries.len(), MOST);
         assert_eq!(manifest.entries[0], listed(ids[59].clone()));
     }

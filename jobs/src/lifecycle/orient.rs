@@ -50,14 +50,11 @@ pub fn orient(scope: &Scope, board_path: &str, agent: &str) -> Orientation {
     let mut out = Orientation::default();
     match newest_in(scope, agent) {
         Ok(Some((path, entry))) => {
-            out.read
-                .push(path.replacen(&format!("{}.org", entry.id), "manifest.json", 1));
+            out.read.push(path.replacen(&format!("{}.org", entry.id), "manifest.json", 1));
             out.read.push(path.clone());
             out.take_entry(scope, path, &entry);
         }
-        Ok(None) => out
-            .troubles
-            .push("no dream yet: there is no carry".to_owned()),
+        Ok(None) => out.troubles.push("no dream yet: there is no carry".to_owned()),
         Err(error) => out.troubles.push(format!("no carry: {}", error.whole())),
     }
     match board::read_in(scope, board_path) {
@@ -106,21 +103,14 @@ impl Orientation {
         for (word, tasks) in [("DOING", &self.doing), ("NEXT", &self.next)] {
             let others = tasks.iter().filter(|task| Some(task.as_str()) != picked);
             let others: Vec<_> = others.collect();
-            out.extend(
-                others
-                    .iter()
-                    .take(NAMED)
-                    .map(|task| format!("{word:<6}  {task}")),
-            );
+            out.extend(others.iter().take(NAMED).map(|task| format!("{word:<6}  {task}")));
             if others.len() > NAMED {
                 out.push(format!("{word:<6}  … and {} more", others.len() - NAMED));
             }
         }
         if let Some(entry) = &self.entry {
             out.push(String::new());
-            out.push(format!(
-                "Carry of {entry}. Trust it; do not verify again what it lists:"
-            ));
+            out.push(format!("Carry of {entry}. Trust it; do not verify again what it lists:"));
             let carry = self.carry.iter().take(CARRIED);
             out.extend(carry.map(|line| format!("- {line}")));
         }
@@ -141,10 +131,7 @@ impl Orientation {
 
 /// Cuts a line to [`WIDEST`] characters and removes its control characters.
 fn cut(line: &str) -> String {
-    let line: String = line
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if line.chars().count() <= WIDEST {
         return line;
     }
@@ -194,10 +181,7 @@ mod tests {
             let lines = reported.lines(StateKind::Audit, Some("task 1"));
             assert!(lines.len() <= MOST, "{}", lines.len());
             assert!(lines.iter().all(|line| line.chars().count() <= WIDEST));
-            assert!(
-                lines.contains(&"claim 2: docs build".to_owned()),
-                "{lines:?}"
-            );
+            assert!(lines.contains(&"claim 2: docs build".to_owned()), "{lines:?}");
         }
         for manifest in [
             "{",
@@ -208,14 +192,8 @@ mod tests {
         ] {
             fs::write(root.join("rem/two/manifest.json"), manifest).unwrap();
             let reported = orient(root, "plan.org", "two");
-            let trouble = reported
-                .troubles
-                .first()
-                .is_some_and(|it| it.contains("no carry"));
-            assert!(
-                trouble && reported.entry.is_none(),
-                "{manifest}: {reported:?}"
-            );
+            let trouble = reported.troubles.first().is_some_and(|it| it.contains("no carry"));
+            assert!(trouble && reported.entry.is_none(), "{manifest}: {reported:?}");
         }
     }
 }

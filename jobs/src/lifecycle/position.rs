@@ -43,20 +43,14 @@ impl fmt::Display for Position {
 impl Position {
     /// Returns the position at the beginning of a state.
     pub fn at(state: &str) -> Self {
-        Self {
-            state: state.to_owned(),
-            hits: 0,
-        }
+        Self { state: state.to_owned(), hits: 0 }
     }
 
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_whitespace();
         let (state, hits) = (words.next()?, words.next());
         let hits = hits.map_or(Some(0), |hits| hits.parse().ok())?;
-        words.next().is_none().then(|| Self {
-            state: state.to_owned(),
-            hits,
-        })
+        words.next().is_none().then(|| Self { state: state.to_owned(), hits })
     }
 
     /// Returns the position after a run of `state` that achieved something.
@@ -64,10 +58,7 @@ impl Position {
     pub fn after(&self, state: &CycleState) -> Self {
         let hits = self.hits.saturating_add(1);
         if hits < state.repeat {
-            Self {
-                state: state.name.clone(),
-                hits,
-            }
+            Self { state: state.name.clone(), hits }
         } else {
             Self::at(&state.next)
         }
@@ -106,11 +97,7 @@ pub enum BadPosition {
 /// Returns the folder of an agent's files, relative to the project. The agent without a name has no
 /// folder of its own.
 pub fn folder(agent: &str) -> String {
-    if agent.is_empty() {
-        ".runner".to_owned()
-    } else {
-        format!(".runner/agents/{agent}")
-    }
+    if agent.is_empty() { ".runner".to_owned() } else { format!(".runner/agents/{agent}") }
 }
 
 /// Returns the path of the file with an agent's position.
@@ -168,15 +155,9 @@ pub fn ran_in(scope: &Scope, agent: &str, state: &str) -> Result<Option<Timestam
     let Some(text) = small(scope, &path)? else {
         return Ok(None);
     };
-    let at = text
-        .trim()
-        .parse()
-        .ok()
-        .and_then(|seconds| Timestamp::from_second(seconds).ok());
-    at.map(Some).ok_or_else(|| BadPosition::Malformed {
-        path,
-        text: text.chars().take(80).collect(),
-    })
+    let at = text.trim().parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    at.map(Some)
+        .ok_or_else(|| BadPosition::Malformed { path, text: text.chars().take(80).collect() })
 }
 
 /// Opens a project for reading only.
@@ -185,10 +166,7 @@ fn open(root: &Path, path: &str) -> Result<Scope, BadPosition> {
 }
 
 fn cannot(path: &str, error: &ScopeError) -> BadPosition {
-    BadPosition::Io {
-        path: path.to_owned(),
-        source: io::Error::other(whole(error)),
-    }
+    BadPosition::Io { path: path.to_owned(), source: io::Error::other(whole(error)) }
 }
 
 /// Reads one of runner's small files. A link is an error.

@@ -89,9 +89,7 @@ fn commit(git: &Git, publish: &Publish) -> Result<(), String> {
         let bytes = bytes.map_err(|error| format!("{path}: {error}"))?;
         files.push(NewFile { path, bytes });
     }
-    git.commit_files(&files, &publish.message)
-        .map(drop)
-        .map_err(|error| error.to_string())
+    git.commit_files(&files, &publish.message).map(drop).map_err(|error| error.to_string())
 }
 
 /// Entries beside this one that an earlier dream could not commit.
@@ -102,9 +100,7 @@ fn left_behind(git: &Git, paths: &[String]) -> Vec<String> {
     };
     let changes = git.changes(&[folder], Untracked::Files);
     let entry = |path: &str| {
-        let name = path
-            .strip_prefix(folder)
-            .and_then(|it| it.strip_prefix('/'));
+        let name = path.strip_prefix(folder).and_then(|it| it.strip_prefix('/'));
         name.is_some_and(|name| manifest::id_of(name).is_some())
     };
     changes
@@ -138,11 +134,7 @@ mod tests {
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .output()
             .unwrap();
-        assert!(
-            done.status.success(),
-            "{args:?}: {}",
-            String::from_utf8_lossy(&done.stderr)
-        );
+        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap()
     }
 
@@ -158,28 +150,16 @@ mod tests {
         fs::write(root.join("mine.txt"), "a").unwrap();
         run(root, &["add", "mine.txt"]);
         fs::create_dir(root.join("rem")).unwrap();
-        for name in [
-            "2026-06-10-1430.org",
-            "2026-06-10-1330.org",
-            "manifest.json",
-            "notes.txt",
-        ] {
+        for name in ["2026-06-10-1430.org", "2026-06-10-1330.org", "manifest.json", "notes.txt"] {
             fs::write(root.join("rem").join(name), "x").unwrap();
         }
         let cancel = Cancel::new().unwrap();
         let run_dir = tempfile::tempdir().unwrap();
-        let env: BTreeMap<String, String> = [
-            ("PATH".to_owned(), PATH.to_owned()),
-            ("HOME".to_owned(), root.display().to_string()),
-        ]
-        .into();
-        let place = CommitTarget {
-            root,
-            run_dir: run_dir.path(),
-            env: &env,
-            marker: "r",
-            cancel: &cancel,
-        };
+        let env: BTreeMap<String, String> =
+            [("PATH".to_owned(), PATH.to_owned()), ("HOME".to_owned(), root.display().to_string())]
+                .into();
+        let place =
+            CommitTarget { root, run_dir: run_dir.path(), env: &env, marker: "r", cancel: &cancel };
         let wanted = Publish {
             paths: vec!["rem/2026-06-10-1430.org".into(), "rem/manifest.json".into()],
             message: message("rem", &format!("Two runs landed.  {}", "x".repeat(99))),
@@ -187,43 +167,23 @@ mod tests {
         };
         fs::write(root.join(".gitconfig"), "[user]\nuseConfigOnly = true\n").unwrap();
         let why = publish(&place, &wanted).unwrap_err();
-        assert!(
-            why.starts_with("the entry is not committed: git commit-tree ended with"),
-            "{why}"
-        );
+        assert!(why.starts_with("the entry is not committed: git commit-tree ended with"), "{why}");
         fs::write(root.join(".gitconfig"), "[user]\nname=a\nemail=a@b\n").unwrap();
         publish(&place, &wanted).unwrap();
         let subject = run(root, &["log", "-1", "--format=%s"]);
-        assert!(
-            subject.starts_with("rem: Two runs landed. xxx"),
-            "{subject}"
-        );
+        assert!(subject.starts_with("rem: Two runs landed. xxx"), "{subject}");
         assert_eq!(subject.trim().chars().count(), "rem: ".len() + LINE);
         let files = run(root, &["show", "--name-only", "--format="]);
         // The commit includes the entry that was left behind; files that a user staged and
         // unrelated files stay out.
         assert_eq!(
             files.lines().collect::<Vec<_>>(),
-            [
-                "rem/2026-06-10-1330.org",
-                "rem/2026-06-10-1430.org",
-                "rem/manifest.json"
-            ]
+            ["rem/2026-06-10-1330.org", "rem/2026-06-10-1430.org", "rem/manifest.json"]
         );
-        assert_eq!(
-            run(root, &["diff", "--cached", "--name-only"]).trim(),
-            "mine.txt"
-        );
+        assert_eq!(run(root, &["diff", "--cached", "--name-only"]).trim(), "mine.txt");
         assert!(!root.join("hooked").exists());
         fs::write(root.join("rem/manifest.json"), "y").unwrap();
-        let why = publish(
-            &place,
-            &Publish {
-                push: true,
-                ..wanted
-            },
-        )
-        .unwrap_err();
+        let why = publish(&place, &Publish { push: true, ..wanted }).unwrap_err();
         assert!(
             why.starts_with("the entry is not pushed: the branch main is not configured"),
             "{why}"

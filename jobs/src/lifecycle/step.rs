@@ -100,10 +100,7 @@ mod tests {
 
     #[test]
     fn a_gate_counts_from_the_last_run_that_achieved_something() {
-        let ran = TickFacts {
-            ran: Some(at(0)),
-            ..TickFacts::default()
-        };
+        let ran = TickFacts { ran: Some(at(0)), ..TickFacts::default() };
         assert!(goes(TickFacts::default(), 0));
         assert!(!goes(ran, 0) && !goes(ran, 49));
         assert!(goes(ran, 50));
@@ -113,11 +110,7 @@ mod tests {
 
     #[test]
     fn three_failures_are_tried_again_at_once_and_then_ever_later() {
-        let failed = |failures| TickFacts {
-            failures,
-            failed: Some(at(0)),
-            ..TickFacts::default()
-        };
+        let failed = |failures| TickFacts { failures, failed: Some(at(0)), ..TickFacts::default() };
         assert!(goes(failed(1), 0) && goes(failed(2), 0));
         for (failures, minutes) in [(3, 15), (4, 30), (5, 60), (9, 360), (4_000_000_000, 360)] {
             assert!(!goes(failed(failures), minutes - 1), "{failures}");

@@ -127,21 +127,13 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
         if spec.kind == StateKind::Audit
             && let Some(entry) = &entry
         {
-            finished
-                .lines
-                .extend(audited(ctx, spec, entry, &reply.text)?);
+            finished.lines.extend(audited(ctx, spec, entry, &reply.text)?);
         }
         let words = reply.text.lines().filter(|line| !line.trim().is_empty());
-        finished.lines.extend(
-            words
-                .take(WORDS)
-                .map(|line| format!("it said: {}", line.trim())),
-        );
+        finished.lines.extend(words.take(WORDS).map(|line| format!("it said: {}", line.trim())));
     }
     if let Some(entry) = orientation.entry.as_ref().filter(|_| !by_rule) {
-        finished
-            .lines
-            .push(format!("oriented by the carry of {entry}"));
+        finished.lines.push(format!("oriented by the carry of {entry}"));
     }
     if let Some(trouble) = begun.trouble {
         finished.lines.push(trouble);
@@ -287,17 +279,11 @@ pub(crate) fn question(
         id: format!("{}/1", ctx.admitted.run()),
         purpose: spec.kind.as_str().to_owned(),
         instructions,
-        sources: vec![Source {
-            label: "orientation".to_owned(),
-            fenced,
-        }],
+        sources: vec![Source { label: "orientation".to_owned(), fenced }],
         rule_answer: Value::String(rule),
         offer: json!({}),
         schema: None,
-        limits: RequestLimits {
-            total: ctx.left(),
-            ..RequestLimits::default()
-        },
+        limits: RequestLimits { total: ctx.left(), ..RequestLimits::default() },
         run_dir: Some(ctx.child_dir()),
         work: Some(ctx.root.to_owned()),
     })
@@ -352,9 +338,7 @@ impl RunResult {
             if let Some(before) = before
                 && !git.leads_to(before, after)?
             {
-                left.odd = Some(format!(
-                    "history was rewritten: {before} is no ancestor any more"
-                ));
+                left.odd = Some(format!("history was rewritten: {before} is no ancestor any more"));
             }
         } else if after.is_none() && before.is_some() {
             left.odd = Some("the branch has no commit any more".to_owned());
@@ -364,17 +348,10 @@ impl RunResult {
     }
 
     fn lines(&self) -> Vec<String> {
-        let mut out: Vec<String> = self
-            .commits
-            .iter()
-            .take(NAMED)
-            .map(|commit| format!("committed {commit}"))
-            .collect();
+        let mut out: Vec<String> =
+            self.commits.iter().take(NAMED).map(|commit| format!("committed {commit}")).collect();
         if self.commits.len() > NAMED {
-            out.push(format!(
-                "… and {}",
-                counted(self.commits.len() - NAMED, "more commit")
-            ));
+            out.push(format!("… and {}", counted(self.commits.len() - NAMED, "more commit")));
         }
         if self.uncommitted > 0 {
             let paths = match self.uncommitted {

@@ -105,11 +105,7 @@ pub fn targets(root: &Path, changes: Changes) -> Result<Vec<Target>, CommitError
                     return Err(CommitError::Before(format!("{path} is {what}")));
                 }
             };
-            Ok(Target {
-                path,
-                before,
-                after,
-            })
+            Ok(Target { path, before, after })
         })
         .collect()
 }
@@ -120,10 +116,7 @@ impl Commit<'_> {
     /// # Errors
     /// [`CommitError::Before`] leaves the corpus as it was.
     pub fn make(self, targets: Vec<Target>) -> Result<usize, CommitError> {
-        let targets: Vec<Target> = targets
-            .into_iter()
-            .filter(|target| !target.is_idle())
-            .collect();
+        let targets: Vec<Target> = targets.into_iter().filter(|target| !target.is_idle()).collect();
         if targets.is_empty() {
             return Ok(0);
         }
@@ -156,12 +149,8 @@ impl Commit<'_> {
             Ok(published) => Ok(published.entries),
             Err(PublishError::Log(LogError::StaleFence { .. })) => Err(CommitError::TakenOver),
             Err(error) => match marker::inspect(&fs, &path) {
-                Ok(None) => Err(CommitError::Before(runner_engine::error_chain::whole(
-                    &error,
-                ))),
-                _ => Err(CommitError::Unfinished(runner_engine::error_chain::whole(
-                    &error,
-                ))),
+                Ok(None) => Err(CommitError::Before(runner_engine::error_chain::whole(&error))),
+                _ => Err(CommitError::Unfinished(runner_engine::error_chain::whole(&error))),
             },
         }
     }
@@ -185,9 +174,7 @@ impl Commit<'_> {
                 (None, None) => {}
             }
         }
-        draft
-            .seal(fs, self.run.clone(), self.fence, Outcome::Succeeded)
-            .map_err(before)
+        draft.seal(fs, self.run.clone(), self.fence, Outcome::Succeeded).map_err(before)
     }
 }
 
@@ -254,9 +241,7 @@ pub fn clear(root: &Path) -> Result<(), CommitError> {
         let Some(number) = name.strip_prefix("prev.") else {
             continue;
         };
-        let has_marker = left
-            .iter()
-            .any(|it| it.name() == format!("{}{number}", marker::PREFIX));
+        let has_marker = left.iter().any(|it| it.name() == format!("{}{number}", marker::PREFIX));
         let (Ok(path), false) = (overnight().join(&name), has_marker) else {
             continue;
         };
@@ -276,9 +261,7 @@ pub fn clear(root: &Path) -> Result<(), CommitError> {
 pub fn clear_one(root: &Path, number: u64) -> Result<(), CommitError> {
     let fs = open(root)?;
     let name = format!("{}{number}", marker::PREFIX);
-    let path = overnight()
-        .join(&name)
-        .expect("a word and a number are a name");
+    let path = overnight().join(&name).expect("a word and a number are a name");
     let done = marker::inspect(&fs, &path).map_err(before)?;
     if done.is_some_and(|it| it.state == MarkerState::Done) {
         fs.remove_file(&path).map_err(before)?;
@@ -342,13 +325,9 @@ fn overnight() -> RelPath {
 fn rel(path: &str) -> Result<RelPath, CommitError> {
     let bad = |error: BadPath| CommitError::Before(error.to_string());
     let own = RelPath::new(path).map_err(bad)?;
-    let allowed = SUBPATHS
-        .iter()
-        .any(|it| RelPath::new(it).is_ok_and(|it| own.is_within(&it)));
+    let allowed = SUBPATHS.iter().any(|it| RelPath::new(it).is_ok_and(|it| own.is_within(&it)));
     if !allowed {
-        return Err(CommitError::Before(format!(
-            "{path} is none of the corpus's own paths"
-        )));
+        return Err(CommitError::Before(format!("{path} is none of the corpus's own paths")));
     }
     RelPath::new(&format!("{CORPUS}/{path}")).map_err(bad)
 }

@@ -15,15 +15,8 @@ use super::corpus::{FOLDER as CORPUS, node::stem_of};
 use crate::evidence::history::{self, HistoryLimits};
 
 /// Where sessions leave notes, below the corpus.
-const NOTES: [&str; 7] = [
-    "ao/sessions",
-    "sessions",
-    "handoff",
-    "retro",
-    "retros",
-    "council",
-    "nightly",
-];
+const NOTES: [&str; 7] =
+    ["ao/sessions", "sessions", "handoff", "retro", "retros", "council", "nightly"];
 /// The longest note, in bytes, and the most of them.
 const LONGEST: u64 = 512 * 1024;
 const MOST: usize = 1_000;
@@ -45,10 +38,7 @@ impl Facts {
     /// Reads them. Without a repository there are no commits, and that is said.
     pub fn read(root: &Path, git: &Git) -> Self {
         let mut facts = Self::default();
-        let bounds = HistoryLimits {
-            commits: COMMITS,
-            ..HistoryLimits::default()
-        };
+        let bounds = HistoryLimits { commits: COMMITS, ..HistoryLimits::default() };
         match history::read(git, &bounds) {
             Ok(history) => {
                 for commit in history.commits {
@@ -56,9 +46,7 @@ impl Facts {
                         continue;
                     };
                     let short = commit.hash.chars().take(7).collect();
-                    facts
-                        .commits
-                        .insert(short, (commit.hash.clone(), commit.subject.clone()));
+                    facts.commits.insert(short, (commit.hash.clone(), commit.subject.clone()));
                     facts.sources.commits.push(CommitSource {
                         date: at.to_zoned(TimeZone::UTC).date(),
                         hash: commit.hash,
@@ -69,17 +57,14 @@ impl Facts {
                 }
                 facts.sources.left_out.extend(history.notes);
             }
-            Err(error) => facts.sources.left_out.push(format!(
-                "no commits: {}",
-                runner_engine::error_chain::whole(&error)
-            )),
-        }
-        match history::tracked(git) {
-            Ok(tracked) => facts.tracked = tracked.into_iter().collect(),
             Err(error) => facts
                 .sources
                 .left_out
-                .push(format!("no list of files: {error}")),
+                .push(format!("no commits: {}", runner_engine::error_chain::whole(&error))),
+        }
+        match history::tracked(git) {
+            Ok(tracked) => facts.tracked = tracked.into_iter().collect(),
+            Err(error) => facts.sources.left_out.push(format!("no list of files: {error}")),
         }
         facts.notes(root);
         facts
@@ -149,20 +134,14 @@ impl Facts {
         };
         let is_test = |path: &str| {
             let low = path.to_lowercase();
-            low.split(['/', '.', '_', '-'])
-                .any(|part| matches!(part, "test" | "tests" | "spec"))
+            low.split(['/', '.', '_', '-']).any(|part| matches!(part, "test" | "tests" | "spec"))
         };
-        let wanted: BTreeSet<String> = files
-            .iter()
-            .map(|path| base(path))
-            .filter(|stem| stem.len() > 2)
-            .collect();
+        let wanted: BTreeSet<String> =
+            files.iter().map(|path| base(path)).filter(|stem| stem.len() > 2).collect();
         let named = files.iter().filter(|path| is_test(path));
         let mut found: Vec<String> = named.cloned().collect();
-        let fitting = self
-            .tracked
-            .iter()
-            .filter(|path| is_test(path) && wanted.contains(&base(path)));
+        let fitting =
+            self.tracked.iter().filter(|path| is_test(path) && wanted.contains(&base(path)));
         found.extend(fitting.cloned());
         found.sort();
         found.dedup();

@@ -114,18 +114,10 @@ mod tests {
 
     #[test]
     fn small_falls_add_up() {
-        let rules = HaltRules {
-            epsilon: 0.01,
-            window: 2,
-            max_drop: 0.05,
-            warn_only: false,
-            idle: false,
-        };
+        let rules =
+            HaltRules { epsilon: 0.01, window: 2, max_drop: 0.05, warn_only: false, idle: false };
         let (first, before, after) = (fitness(0.8), fitness(0.76), fitness(0.72));
-        assert_eq!(
-            decide(rules, &[0.1], &before, &after, 0),
-            IterationVerdict::On
-        );
+        assert_eq!(decide(rules, &[0.1], &before, &after, 0), IterationVerdict::On);
         let against = reference(Some(&first), &before);
         assert_eq!(
             decide(rules, &[0.1], &against, &after, 0),
@@ -133,32 +125,18 @@ mod tests {
         );
         // A metric that came to be later is measured from then on.
         assert_eq!(reference(None, &before), before);
-        assert_eq!(
-            reference(Some(&fitness(0.5)), &before).metrics,
-            before.metrics
-        );
+        assert_eq!(reference(Some(&fitness(0.5)), &before).metrics, before.metrics);
     }
 
     fn fitness(value: f64) -> Fitness {
-        Fitness {
-            composite: value,
-            metrics: [("mrr".to_owned(), value)].into(),
-        }
+        Fitness { composite: value, metrics: [("mrr".to_owned(), value)].into() }
     }
 
     #[test]
     fn each_end_has_its_words() {
-        let strict = HaltRules {
-            epsilon: 0.01,
-            window: 2,
-            max_drop: 0.05,
-            warn_only: false,
-            idle: false,
-        };
-        let warn = HaltRules {
-            warn_only: true,
-            ..strict
-        };
+        let strict =
+            HaltRules { epsilon: 0.01, window: 2, max_drop: 0.05, warn_only: false, idle: false };
+        let warn = HaltRules { warn_only: true, ..strict };
         let same = fitness(0.5);
         let on = |rules, deltas: &[f64], left| decide(rules, deltas, &same, &same, left);
         assert_eq!(on(strict, &[0.005], 3), IterationVerdict::On);
@@ -176,10 +154,7 @@ mod tests {
             )
         );
         for rules in [strict, warn] {
-            assert!(matches!(
-                on(rules, &[0.3, 0.0, 0.0], 0),
-                IterationVerdict::Settled(_)
-            ));
+            assert!(matches!(on(rules, &[0.3, 0.0, 0.0], 0), IterationVerdict::Settled(_)));
         }
         let fell = |rules, left| decide(rules, &[-0.1], &fitness(0.5), &fitness(0.4), left);
         assert_eq!(
@@ -191,10 +166,7 @@ mod tests {
         let idle = HaltRules { idle: true, ..warn };
         assert_eq!(on(idle, &[0.005, 0.0], 0), IterationVerdict::On);
         // Three quarters of a window are none.
-        let long = HaltRules {
-            window: 4,
-            ..strict
-        };
+        let long = HaltRules { window: 4, ..strict };
         assert_eq!(on(long, &[0.001, 0.002, 0.003], 0), IterationVerdict::On);
         assert_eq!(delta(&fitness(0.4), &fitness(0.4)).to_string(), "0");
     }

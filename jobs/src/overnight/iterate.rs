@@ -96,11 +96,7 @@ impl Night<'_, '_> {
                     refused += 1;
                     iteration.status = IterationStatus::RolledBackPreCommit;
                     iteration.error = Some(why);
-                    if refused >= MEASURE_FAILURES {
-                        NextIteration::End
-                    } else {
-                        NextIteration::On
-                    }
+                    if refused >= MEASURE_FAILURES { NextIteration::End } else { NextIteration::On }
                 }
                 Err(IterationFailure::Stage(why)) => {
                     iteration.status = IterationStatus::Failed;
@@ -149,10 +145,7 @@ impl Night<'_, '_> {
 
     /// Writes an iteration down.
     fn note(&self, iteration: &Iteration) -> Result<(), JobError> {
-        let name = format!(
-            "{}/iterations/iter-{}.json",
-            self.summary.run_id, iteration.index
-        );
+        let name = format!("{}/iterations/iter-{}.json", self.summary.run_id, iteration.index);
         self.out.json(&name, iteration).map_err(disk)
     }
 }
@@ -204,8 +197,5 @@ pub(super) fn failed(error: CommitError) -> JobError {
 }
 
 pub(super) fn disk(error: impl std::error::Error) -> JobError {
-    JobError::failed(
-        Class::Environment,
-        runner_engine::error_chain::whole(&error),
-    )
+    JobError::failed(Class::Environment, runner_engine::error_chain::whole(&error))
 }

@@ -71,9 +71,7 @@ impl Night<'_, '_> {
         let mut apply = |corpus: &mut Corpus, changes: Changes| -> Result<(), IterationFailure> {
             staging.write(&changes)?;
             let first = changes.keys().filter(|path| !all.contains_key(*path));
-            original
-                .nodes
-                .extend(first.filter_map(|path| corpus.at(path).cloned()));
+            original.nodes.extend(first.filter_map(|path| corpus.at(path).cloned()));
             corpus.apply(&changes);
             all.extend(changes);
             Ok(())
@@ -166,21 +164,10 @@ impl Night<'_, '_> {
         };
         // A fall that a rescue was spent for is paid: the next is measured from there.
         let all = &self.summary.iterations;
-        let paid = |it: &Iteration| {
-            rescues
-                .spent
-                .iter()
-                .any(|spent| spent.iteration_id == it.id)
-        };
+        let paid = |it: &Iteration| rescues.spent.iter().any(|spent| spent.iteration_id == it.id);
         let from = all.iter().rposition(paid).map_or(0, |at| at + 1);
         let first = all.get(from).and_then(|it| it.fitness_before.as_ref());
-        let verdict = decide(
-            rules,
-            &deltas,
-            &reference(first, before),
-            after,
-            rescues.remaining,
-        );
+        let verdict = decide(rules, &deltas, &reference(first, before), after, rescues.remaining);
         self.log(&format!(
             "iteration {}: fitness {} -> {} ({verdict:?})",
             iteration.index, before.composite, after.composite
@@ -192,10 +179,9 @@ impl Night<'_, '_> {
                 spent.map_err(|error| {
                     IterationFailure::NotCommitted(format!("a rescue could not be spent: {error}"))
                 })?;
-                iteration.degraded.push(format!(
-                    "{why} (a rescue was spent, {} left)",
-                    rescues.remaining
-                ));
+                iteration
+                    .degraded
+                    .push(format!("{why} (a rescue was spent, {} left)", rescues.remaining));
                 Some(NextIteration::On)
             }
             IterationVerdict::Settled(why) => {
@@ -229,9 +215,7 @@ impl Night<'_, '_> {
         if targets.is_empty() {
             return Ok(true);
         }
-        let kept = self
-            .out
-            .path_of(&format!("{}/removed", self.summary.run_id));
+        let kept = self.out.path_of(&format!("{}/removed", self.summary.run_id));
         commit::keep_removed(root, &root.join(kept), &targets)?;
         iteration.finished_at = self.moment();
         iteration.duration = length(boot_time().saturating_sub(began));
@@ -299,14 +283,8 @@ impl Night<'_, '_> {
     }
 
     pub(super) fn history(&self) -> FileHistory {
-        let bytes = read_in(
-            self.ctx.root,
-            std::path::Path::new(FOLDER).join(HISTORY),
-            DOCUMENT,
-        );
-        bytes
-            .map(|bytes| FileHistory::parse(&bytes))
-            .unwrap_or_default()
+        let bytes = read_in(self.ctx.root, std::path::Path::new(FOLDER).join(HISTORY), DOCUMENT);
+        bytes.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default()
     }
 }
 
@@ -373,11 +351,7 @@ mod tests {
             std::fs::write(learnings.join("a.md"), &live).unwrap();
             let committed = Digest::of(expected.unwrap_or(&live).as_bytes());
             let expected = [(at.clone(), Some(committed))];
-            assert_eq!(
-                integrity(folder.path(), &original, &expected),
-                stripped,
-                "{live}"
-            );
+            assert_eq!(integrity(folder.path(), &original, &expected), stripped, "{live}");
         }
         std::fs::remove_file(learnings.join("a.md")).unwrap();
         assert_eq!(integrity(folder.path(), &original, &[(at, None)]), 0);

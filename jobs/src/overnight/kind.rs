@@ -101,10 +101,7 @@ impl Kind for OvernightSpec {
     }
 
     fn paths(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("output_dir", self.output_dir.clone()),
-            ("queue", self.queue.clone()),
-        ]
+        vec![("output_dir", self.output_dir.clone()), ("queue", self.queue.clone())]
     }
 
     fn staging(&self) -> String {

@@ -56,10 +56,7 @@ pub struct RunLock {
 /// Opens a lock's file beneath the project, through no link.
 fn open(root: &Path, name: &str, make: bool) -> Result<Option<(File, PathBuf)>, LockError> {
     let below = Path::new(FOLDER).join(name);
-    let io = |source| LockError::Io {
-        path: below.display().to_string(),
-        source,
-    };
+    let io = |source| LockError::Io { path: below.display().to_string(), source };
     let path = runner_engine::files::beneath(root, &below).map_err(io)?;
     if make {
         fs::create_dir_all(path.parent().unwrap_or(root)).map_err(io)?;
@@ -86,10 +83,7 @@ impl RunLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(held(&mut file, shown)),
             Err(TryLockError::Error(source)) => {
-                return Err(LockError::Io {
-                    path: shown,
-                    source,
-                });
+                return Err(LockError::Io { path: shown, source });
             }
         }
         let mut lock = Self { file };
@@ -99,10 +93,7 @@ impl RunLock {
             .set_len(0)
             .and_then(|()| lock.file.rewind())
             .and_then(|()| lock.file.write_all(text.as_bytes()));
-        done.map_err(|source| LockError::Io {
-            path: shown,
-            source,
-        })?;
+        done.map_err(|source| LockError::Io { path: shown, source })?;
         Ok(lock)
     }
 
@@ -118,10 +109,9 @@ impl RunLock {
         match file.try_lock_shared() {
             Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => Err(held(&mut file, path.display().to_string())),
-            Err(TryLockError::Error(source)) => Err(LockError::Io {
-                path: path.display().to_string(),
-                source,
-            }),
+            Err(TryLockError::Error(source)) => {
+                Err(LockError::Io { path: path.display().to_string(), source })
+            }
         }
     }
 }
@@ -130,14 +120,8 @@ fn held(file: &mut File, path: String) -> LockError {
     let mut text = String::new();
     // The holder may be about to write its name.
     let _unreadable = file.take(200).read_to_string(&mut text);
-    let pid = text
-        .lines()
-        .next()
-        .and_then(|line| line.trim().parse().ok());
-    LockError::Held {
-        pid: pid.unwrap_or(0),
-        path,
-    }
+    let pid = text.lines().next().and_then(|line| line.trim().parse().ok());
+    LockError::Held { pid: pid.unwrap_or(0), path }
 }
 
 impl Drop for RunLock {
@@ -183,18 +167,12 @@ impl CommitLock {
 
 fn wait(path: &Path, attempt: impl Fn() -> Result<(), TryLockError>) -> Result<(), LockError> {
     let until = boot_time() + PATIENCE;
-    let io = |source| LockError::Io {
-        path: path.display().to_string(),
-        source,
-    };
+    let io = |source| LockError::Io { path: path.display().to_string(), source };
     loop {
         match attempt() {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) if boot_time() >= until => {
-                return Err(LockError::Held {
-                    pid: 0,
-                    path: path.display().to_string(),
-                });
+                return Err(LockError::Held { pid: 0, path: path.display().to_string() });
             }
             Err(TryLockError::WouldBlock) => {
                 // `flock` has no wait with a limit; a turn is far shorter than a look.

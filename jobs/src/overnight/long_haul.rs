@@ -105,10 +105,7 @@ pub fn corroborate(packet: &mut Packet, index: Option<&Index<'_>>, facts: &Facts
     }
     let about = facts.sources.commits.iter().filter(|commit| {
         let own: BTreeSet<String> = terms(&commit.subject).into_iter().collect();
-        let touches = commit
-            .paths
-            .iter()
-            .any(|path| packet.target_files.contains(path));
+        let touches = commit.paths.iter().any(|path| packet.target_files.contains(path));
         let shared = own.intersection(&title).count();
         shared >= SHARED || (touches && shared > 0)
     });
@@ -154,19 +151,13 @@ pub fn corroborate(packet: &mut Packet, index: Option<&Index<'_>>, facts: &Facts
 }
 
 fn rank(confidence: &str) -> usize {
-    super::council::report::CONFIDENCES
-        .iter()
-        .position(|it| *it == confidence)
-        .unwrap_or(0)
+    super::council::report::CONFIDENCES.iter().position(|it| *it == confidence).unwrap_or(0)
 }
 
 impl Night<'_, '_> {
     /// Looks again where that is worth it.
     pub(super) fn long_haul(&mut self, corpus: &Corpus, packets: &mut [Packet]) {
-        let mut reported = LongHaul {
-            enabled: true,
-            ..LongHaul::default()
-        };
+        let mut reported = LongHaul { enabled: true, ..LongHaul::default() };
         let Some(why) = thin(packets) else {
             reported.exit_reason = format!("the first {} packets are not thin", packets.len());
             self.summary.long_haul = Some(reported);
@@ -239,9 +230,7 @@ impl Night<'_, '_> {
         let found = brief(corpus, &about, self.date).ok();
         let found = found.filter(|brief| !brief.nodes.is_empty());
         let nodes = found.iter().flat_map(|brief| &brief.nodes);
-        let added: Vec<String> = nodes
-            .map(|node| format!("{CORPUS}/{}", node.path))
-            .collect();
+        let added: Vec<String> = nodes.map(|node| format!("{CORPUS}/{}", node.path)).collect();
         if let Some(brief) = found {
             self.leave("briefing-fallback", FALLBACK, &brief);
             self.summary.briefing = Some(serde_json::json!({
@@ -249,20 +238,13 @@ impl Night<'_, '_> {
                 "text": brief.text, "fallback": true,
             }));
         }
-        Probe {
-            number: 1,
-            lens: "briefing".to_owned(),
-            added,
-            ..Probe::default()
-        }
+        Probe { number: 1, lens: "briefing".to_owned(), added, ..Probe::default() }
     }
 
     fn leave(&mut self, key: &str, name: &str, value: &impl Serialize) {
         match self.out.json(name, value) {
             Ok(()) => {
-                self.summary
-                    .artifacts
-                    .insert(key.to_owned(), name.to_owned());
+                self.summary.artifacts.insert(key.to_owned(), name.to_owned());
             }
             Err(error) => self.degrade(&error.to_string()),
         }
@@ -271,11 +253,7 @@ impl Night<'_, '_> {
 
 /// Counts how many of the last probes added nothing.
 fn idle(probes: &[Probe]) -> u64 {
-    probes
-        .iter()
-        .rev()
-        .take_while(|it| it.added.is_empty())
-        .count() as u64
+    probes.iter().rev().take_while(|it| it.added.is_empty()).count() as u64
 }
 
 #[cfg(test)]
@@ -316,22 +294,13 @@ mod tests {
         let text =
             "---\ndate: 2026-11-01\n---\n# Retries\n\nThe uploader must retry with jitter.\n";
         corpus.apply(&Changes::from([
-            (
-                "learnings/retry.md".to_owned(),
-                Some(text.as_bytes().to_vec()),
-            ),
-            (
-                "learnings/tea.md".to_owned(),
-                Some(b"# Tea\n\nBuy more of it.\n".to_vec()),
-            ),
+            ("learnings/retry.md".to_owned(), Some(text.as_bytes().to_vec())),
+            ("learnings/tea.md".to_owned(), Some(b"# Tea\n\nBuy more of it.\n".to_vec())),
         ]));
         let day = date(2026, 11, 22);
         let index = Index::build(corpus.active(), day).unwrap();
         let tracked = ["src/uploader.rs", "src/tea.rs", "README.md"];
-        let mut facts = Facts {
-            tracked: tracked.map(str::to_owned).into(),
-            ..Facts::default()
-        };
+        let mut facts = Facts { tracked: tracked.map(str::to_owned).into(), ..Facts::default() };
         facts.sources.commits.push(CommitSource {
             date: day,
             hash: "0123456789abcdef".into(),

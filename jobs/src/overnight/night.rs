@@ -202,10 +202,7 @@ impl Night<'_, '_> {
         };
         match brief(corpus, &goal, self.date) {
             Ok(brief) if brief.nodes.is_empty() => {
-                self.skip(
-                    "knowledge-brief",
-                    "no node of the corpus speaks of the goal",
-                );
+                self.skip("knowledge-brief", "no node of the corpus speaks of the goal");
             }
             Ok(brief) => {
                 self.summary.briefing = Some(json!({
@@ -213,10 +210,7 @@ impl Night<'_, '_> {
                 }));
                 self.artifact("knowledge-brief", "briefing.json", &brief)?;
             }
-            Err(error) => self.soft(
-                "knowledge-brief",
-                &runner_engine::error_chain::whole(&error),
-            ),
+            Err(error) => self.soft("knowledge-brief", &runner_engine::error_chain::whole(&error)),
         }
         Ok(())
     }
@@ -250,12 +244,7 @@ impl Night<'_, '_> {
             return Vec::new();
         }
         let path = self.spec.queue.clone();
-        match self
-            .ctx
-            .scope
-            .read(&path, 1024 * 1024)
-            .map(String::from_utf8)
-        {
+        match self.ctx.scope.read(&path, 1024 * 1024).map(String::from_utf8) {
             Ok(Ok(text)) => queue::parse(&path, &text),
             Ok(Err(_)) => {
                 self.degrade(&format!("the pinned queue {path} is not text"));
@@ -275,15 +264,12 @@ impl Night<'_, '_> {
             return;
         };
         match beads::sync(self.ctx, &program, packets) {
-            (made, None) => self.finish(
-                "bead-sync",
-                None,
-                Some(format!("{} made", counted(made, "bead"))),
-            ),
-            (made, Some(why)) => self.soft(
-                "bead-sync",
-                &format!("{} made, then: {why}", counted(made, "bead")),
-            ),
+            (made, None) => {
+                self.finish("bead-sync", None, Some(format!("{} made", counted(made, "bead"))))
+            }
+            (made, Some(why)) => {
+                self.soft("bead-sync", &format!("{} made, then: {why}", counted(made, "bead")))
+            }
         }
     }
 
@@ -300,18 +286,13 @@ impl Night<'_, '_> {
             generated_at: self.moment(),
             packets: packets.clone(),
         };
-        self.out
-            .text("morning-packets/index.md", &markdown(&index))
-            .map_err(disk)?;
+        self.out.text("morning-packets/index.md", &markdown(&index)).map_err(disk)?;
         self.artifact("morning-packets", "morning-packets/index.json", &index)?;
-        self.summary.artifacts.insert(
-            "morning-packets-index".to_owned(),
-            "morning-packets/index.md".to_owned(),
-        );
+        self.summary
+            .artifacts
+            .insert("morning-packets-index".to_owned(), "morning-packets/index.md".to_owned());
         if let Err(why) = self.sync(&packets) {
-            self.degrade(&format!(
-                "the work file was not brought up to the packets: {why}"
-            ));
+            self.degrade(&format!("the work file was not brought up to the packets: {why}"));
             if let Some(step) = self.summary.step("morning-packets") {
                 step.note = Some(why);
             }
@@ -335,11 +316,7 @@ impl Night<'_, '_> {
         if after == held {
             return Ok(());
         }
-        let before = root
-            .join(CORPUS)
-            .join(NEXT_WORK)
-            .exists()
-            .then(|| Digest::of(&held));
+        let before = root.join(CORPUS).join(NEXT_WORK).exists().then(|| Digest::of(&held));
         let store = &*self.ctx.store;
         let guard = |run: &RunId, fence: Fence| store.holds(run, fence);
         let number = self.summary.iterations.len() as u64 + 1;
@@ -353,17 +330,9 @@ impl Night<'_, '_> {
             started_at: self.moment(),
             record: Value::Null,
         }
-        .make(vec![Target {
-            path: NEXT_WORK.to_owned(),
-            before,
-            after: Some(after),
-        }]);
-        done.and_then(|_| commit::clear(root))
-            .map_err(|error| error.to_string())?;
-        self.log(&format!(
-            "work file: {} amended, {} added",
-            synced.amended, synced.added
-        ));
+        .make(vec![Target { path: NEXT_WORK.to_owned(), before, after: Some(after) }]);
+        done.and_then(|_| commit::clear(root)).map_err(|error| error.to_string())?;
+        self.log(&format!("work file: {} amended, {} added", synced.amended, synced.added));
         Ok(())
     }
 
@@ -422,23 +391,16 @@ impl Night<'_, '_> {
         for (name, text) in SUMMARY.into_iter().zip(&texts) {
             let path = self.out.path_of(name);
             let text = self.ctx.redactor.redact(text).into_owned();
-            self.ctx
-                .scope
-                .stage(&path, text.as_bytes(), Expect::Current)?;
+            self.ctx.scope.stage(&path, text.as_bytes(), Expect::Current)?;
         }
         self.log("done");
         let summary = &self.summary;
         let ended = [&summary.regression_reason, &summary.plateau_reason];
         let ended = ended.into_iter().flatten().next();
         let packets = summary.morning_packets.as_ref().map_or(0, Vec::len);
-        let composite = self
-            .known
-            .as_ref()
-            .map_or(0.0, |(_, it)| it.fitness.composite);
-        let mut lines: Vec<String> = ended
-            .map(|why| format!("the loop ended: {why}"))
-            .into_iter()
-            .collect();
+        let composite = self.known.as_ref().map_or(0.0, |(_, it)| it.fitness.composite);
+        let mut lines: Vec<String> =
+            ended.map(|why| format!("the loop ended: {why}")).into_iter().collect();
         lines.extend(summary.degraded.iter().cloned());
         lines.extend(council::refused(summary.council.as_ref()));
         Ok(Finished {
@@ -484,9 +446,7 @@ impl Night<'_, '_> {
     fn close(&mut self) {
         self.summary.finished_at = self.moment();
         self.summary.duration = length(boot_time().saturating_sub(self.began));
-        self.summary
-            .artifacts
-            .insert("log".to_owned(), LOG.to_owned());
+        self.summary.artifacts.insert("log".to_owned(), LOG.to_owned());
     }
 }
 

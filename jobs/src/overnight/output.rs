@@ -80,10 +80,7 @@ pub struct RunState {
 impl Output {
     /// Returns the folder `below` the project, without creating it.
     pub fn new(root: &Path, below: &str) -> Self {
-        Self {
-            root: root.to_owned(),
-            below: below.trim_end_matches('/').to_owned(),
-        }
+        Self { root: root.to_owned(), below: below.trim_end_matches('/').to_owned() }
     }
 
     /// Returns the folder's path below the project.
@@ -189,10 +186,7 @@ impl Output {
             .filter_map(|entry| entry.file_name().into_string().ok())
             .collect();
         names.sort();
-        names
-            .iter()
-            .filter_map(|name| self.read::<RunState>(&format!("{name}/run.json")))
-            .collect()
+        names.iter().filter_map(|name| self.read::<RunState>(&format!("{name}/run.json"))).collect()
     }
 
     /// Looks at what is there; see [`ownership::inspect`].

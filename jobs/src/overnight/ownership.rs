@@ -93,10 +93,7 @@ pub enum Standing {
 /// # Errors
 /// It names no folder beneath the project, or one that belongs to git, to runner or to the corpus.
 pub fn parse(text: &str) -> Result<RelPath, Refusal> {
-    let refuse = |why: String| Refusal {
-        path: text.to_owned(),
-        why,
-    };
+    let refuse = |why: String| Refusal { path: text.to_owned(), why };
     let bare = text.strip_suffix('/').filter(|bare| !bare.is_empty());
     let path = RelPath::new(bare.unwrap_or(text)).map_err(|error| refuse(error.why.to_owned()))?;
     let mut names = path.as_str().split('/');
@@ -142,17 +139,12 @@ pub fn parse(text: &str) -> Result<RelPath, Refusal> {
 /// earlier nights beside it must be a folder or absent.
 pub fn inspect(root: &Path, text: &str) -> Result<Standing, Refusal> {
     let path = parse(text)?;
-    let refuse = |why: String| Refusal {
-        path: text.to_owned(),
-        why,
-    };
+    let refuse = |why: String| Refusal { path: text.to_owned(), why };
     let fs = RealFs::open(root).map_err(|error| refuse(reason(&error)))?;
     let runs = runs_beside(&path);
     if let Err(error) = fs.hold(&runs) {
-        let why = format!(
-            "{runs}, where earlier nights are kept, cannot be used: {}",
-            reason(&error)
-        );
+        let why =
+            format!("{runs}, where earlier nights are kept, cannot be used: {}", reason(&error));
         return Err(refuse(why));
     }
     let Some(folder) = fs.hold(&path).map_err(|error| refuse(reason(&error)))? else {
@@ -208,9 +200,7 @@ fn is_artifact(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else {
         return false;
     };
-    let temporary = name
-        .strip_prefix('.')
-        .and_then(|it| it.strip_suffix(".tmp"));
+    let temporary = name.strip_prefix('.').and_then(|it| it.strip_suffix(".tmp"));
     let of = temporary.and_then(|it| it.rsplit_once('.'));
     ARTIFACTS.contains(&name) || of.is_some_and(|(of, _)| ARTIFACTS.contains(&of))
 }
@@ -265,13 +255,7 @@ mod tests {
         }
         assert!(parse(&"x".repeat(256)).is_err());
         assert!(parse(&"x/".repeat(4000)).is_err());
-        for good in [
-            "out",
-            "out/",
-            ".agents/overnight/latest",
-            "nächte/夜",
-            "src/out",
-        ] {
+        for good in ["out", "out/", ".agents/overnight/latest", "nächte/夜", "src/out"] {
             assert_eq!(parse(good).unwrap().as_str(), good.trim_end_matches('/'));
         }
     }
@@ -347,9 +331,7 @@ mod tests {
         fs::create_dir_all(root.join("out")).unwrap();
         fs::write(root.join("out/overnight.log"), "").unwrap();
         let out = Output::new(root, "out");
-        let Ok(Standing::Earlier(held)) = out.inspect() else {
-            panic!("a log is evidence")
-        };
+        let Ok(Standing::Earlier(held)) = out.inspect() else { panic!("a log is evidence") };
         // Between the look and the move.
         fs::rename(root.join("out"), root.join("gone")).unwrap();
         fs::create_dir(root.join("out")).unwrap();

@@ -51,9 +51,7 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
     let mut corpus = read(&root.join(CORPUS)).map_err(disk)?;
     let facts = Facts::read(root, seen.git);
     let history = read_in(root, Path::new(FOLDER).join("oscillation.json"), DOCUMENT);
-    let history = history
-        .map(|bytes| FileHistory::parse(&bytes))
-        .unwrap_or_default();
+    let history = history.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default();
     let before = measure(&corpus, date).map_err(disk)?;
     let (harvested, changes) = harvest(&corpus, &facts.sources, &history, date).map_err(disk)?;
     corpus.apply(&changes);
@@ -154,10 +152,7 @@ pub fn describe(summary: &Summary) -> Vec<String> {
         .filter(|(_, count)| **count > 0)
         .map(|(name, count)| format!("{name}: {count}"))
         .collect();
-    lines.push(format!(
-        "fitness would change by {:+}",
-        summary.fitness_delta.unwrap_or(0.0)
-    ));
+    lines.push(format!("fitness would change by {:+}", summary.fitness_delta.unwrap_or(0.0)));
     if let Some(first) = summary.morning_packets.iter().flatten().next() {
         lines.push(format!("the first packet: {}", first.title));
     }

@@ -20,11 +20,7 @@ impl Night<'_, '_> {
         self.state.at_step = Some(step.to_owned());
         self.state.last_step = self.summary.last_step().map(str::to_owned);
         let total = self.summary.steps.len() as u64;
-        let done = self
-            .summary
-            .steps
-            .iter()
-            .filter(|it| it.status != StepStatus::Planned);
+        let done = self.summary.steps.iter().filter(|it| it.status != StepStatus::Planned);
         self.ctx.progress.step(step, done.count() as u64, total);
         let id = &self.summary.run_id;
         let kept = self
@@ -50,9 +46,7 @@ impl Night<'_, '_> {
 
     pub(super) fn finish(&mut self, name: &str, artifact: Option<&str>, note: Option<String>) {
         if let Some(artifact) = artifact {
-            self.summary
-                .artifacts
-                .insert(name.to_owned(), artifact.to_owned());
+            self.summary.artifacts.insert(name.to_owned(), artifact.to_owned());
         }
         if let Some(step) = self.summary.step(name) {
             step.status = StepStatus::Done;
@@ -105,17 +99,11 @@ impl Night<'_, '_> {
 
     pub(super) fn check_cancelled(&self) -> Result<(), JobError> {
         if self.ctx.cancel.is_cancelled() {
-            let why = self
-                .ctx
-                .cancel
-                .why()
-                .unwrap_or_else(|| "cancelled".to_owned());
+            let why = self.ctx.cancel.why().unwrap_or_else(|| "cancelled".to_owned());
             return Err(JobError::Cancelled { why });
         }
         if self.ctx.left().is_zero() {
-            return Err(JobError::TimedOut {
-                why: "its total deadline passed".to_owned(),
-            });
+            return Err(JobError::TimedOut { why: "its total deadline passed".to_owned() });
         }
         Ok(())
     }

@@ -105,10 +105,7 @@ impl ReportBuilder {
 /// Formats the summary. `missing` lists the fields that the summary lacks or that have another
 /// form.
 pub fn format_summary(summary: &Summary, missing: &[String], form: ReportForm) -> String {
-    let mut reported = ReportBuilder {
-        out: String::new(),
-        form,
-    };
+    let mut reported = ReportBuilder { out: String::new(), form };
     reported.head(1, &format!("The night: {}", status_name(summary.status)));
     if let Some(goal) = &summary.goal {
         let goal = reported.text(goal);
@@ -127,10 +124,9 @@ pub fn format_summary(summary: &Summary, missing: &[String], form: ReportForm) -
     if summary.budget_exhausted == Some(true) {
         reported.line("Ended by", "its time");
     }
-    if let (Some(from), Some(left)) = (
-        summary.warn_only_budget_initial,
-        summary.warn_only_remaining,
-    ) {
+    if let (Some(from), Some(left)) =
+        (summary.warn_only_budget_initial, summary.warn_only_remaining)
+    {
         reported.line("Rescues left", &format!("{left} of {from}"));
     }
     if let Some(haul) = &summary.long_haul {
@@ -145,33 +141,21 @@ pub fn format_summary(summary: &Summary, missing: &[String], form: ReportForm) -
         };
         reported.line("Second look", &why);
     }
-    reported.items(
-        "Less than was wanted",
-        summary.degraded.iter().map(String::as_str),
-    );
+    reported.items("Less than was wanted", summary.degraded.iter().map(String::as_str));
     packets(&mut reported, summary);
     if let Some(council) = &summary.council {
         self::council(&mut reported, council, &summary.dreamscape.council);
     }
     iterations(&mut reported, summary);
     steps(&mut reported, summary);
-    reported.items(
-        "What this summary does not say",
-        missing.iter().map(String::as_str),
-    );
-    if let Some(gain) = summary
-        .gain
-        .as_ref()
-        .filter(|it| it.values().any(|count| *count > 0))
-    {
+    reported.items("What this summary does not say", missing.iter().map(String::as_str));
+    if let Some(gain) = summary.gain.as_ref().filter(|it| it.values().any(|count| *count > 0)) {
         let each: Vec<String> = gain
             .iter()
             .filter(|(_, count)| **count > 0)
             .map(|(name, count)| format!("{count} {}", reported.text(name)))
             .collect();
-        reported
-            .out
-            .push_str(&format!("\nThe night brought: {}.\n", each.join(", ")));
+        reported.out.push_str(&format!("\nThe night brought: {}.\n", each.join(", ")));
     }
     if !summary.next_action.is_empty() {
         let next = reported.code(&summary.next_action);
@@ -194,10 +178,9 @@ fn packets(reported: &mut ReportBuilder, summary: &Summary) {
         };
         let (severity, kind) = (reported.text(&packet.severity), reported.text(&packet.kind));
         let why = reported.text(&packet.why_now);
-        reported.out.push_str(&format!(
-            "{}. {title} ({severity}, {kind})\n   {why}\n",
-            packet.rank
-        ));
+        reported
+            .out
+            .push_str(&format!("{}. {title} ({severity}, {kind})\n   {why}\n", packet.rank));
         for line in &packet.evidence {
             let line = reported.text(line);
             reported.out.push_str(&format!("   - {line}\n"));
@@ -235,10 +218,7 @@ fn council(reported: &mut ReportBuilder, council: &Value, words: &str) {
     }
     for one in council["wildcards"].as_array().into_iter().flatten() {
         let name = reported.text(&text(&one["runner"]));
-        reported.line(
-            &format!("Wildcard of {name}, in no count"),
-            &text(&one["text"]),
-        );
+        reported.line(&format!("Wildcard of {name}, in no count"), &text(&one["text"]));
     }
 }
 
@@ -249,9 +229,7 @@ fn iterations(reported: &mut ReportBuilder, summary: &Summary) {
     reported.out.push('\n');
     reported.head(2, "Iterations");
     if reported.form == ReportForm::Markdown {
-        reported
-            .out
-            .push_str("| | status | fitness | change |\n| --- | --- | --- | --- |\n");
+        reported.out.push_str("| | status | fitness | change |\n| --- | --- | --- | --- |\n");
     }
     for iteration in &summary.iterations {
         let status = serde_json::to_value(iteration.status).unwrap_or_default();
@@ -280,10 +258,7 @@ fn steps(reported: &mut ReportBuilder, summary: &Summary) {
             StepStatus::Failed => "failed",
             StepStatus::Skipped => "skipped",
         };
-        let note = step
-            .note
-            .as_ref()
-            .map_or_else(String::new, |note| format!(": {note}"));
+        let note = step.note.as_ref().map_or_else(String::new, |note| format!(": {note}"));
         let name = reported.text(&step.name);
         reported.line(&name, &format!("{word}{note}"));
     }

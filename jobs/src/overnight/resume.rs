@@ -90,11 +90,7 @@ pub fn open(
         ..RunState::default()
     };
     let Standing::Earlier(earlier) = out.inspect()? else {
-        return Ok(OpenedRun {
-            state: fresh,
-            iterations: Vec::new(),
-            reported: Vec::new(),
-        });
+        return Ok(OpenedRun { state: fresh, iterations: Vec::new(), reported: Vec::new() });
     };
     let summary: Option<Summary> = out.read(SUMMARY[0]);
     // A summary that was written for a dead run is not its end: the process that wrote it may have
@@ -110,14 +106,8 @@ pub fn open(
     let mut reported = Vec::new();
     if let Some(mut dead) = last.clone().filter(|state| !ended(state)) {
         let step = dead.last_step.clone().unwrap_or_else(|| "none".to_owned());
-        let at = dead
-            .at_step
-            .clone()
-            .unwrap_or_else(|| "its beginning".to_owned());
-        let why = format!(
-            "run {} died at {at}; last completed step: {step}",
-            dead.run_id
-        );
+        let at = dead.at_step.clone().unwrap_or_else(|| "its beginning".to_owned());
+        let why = format!("run {} died at {at}; last completed step: {step}", dead.run_id);
         dead.died = Some(why.clone());
         out.json(&format!("{}/run.json", dead.run_id), &dead)?;
         let (iterations, rejected) = rehydrate(out, &dead.run_id);
@@ -141,11 +131,7 @@ pub fn open(
                 counted(iterations.len(), "iteration"),
                 out.path_of(&format!("{name}.json"))
             ));
-            return Ok(OpenedRun {
-                state: dead,
-                iterations,
-                reported,
-            });
+            return Ok(OpenedRun { state: dead, iterations, reported });
         }
     }
     let name = last
@@ -157,11 +143,7 @@ pub fn open(
     if !reported.is_empty() {
         reported.push(format!("its report is {aside}/{}", SUMMARY[0]));
     }
-    Ok(OpenedRun {
-        state: fresh,
-        iterations: Vec::new(),
-        reported,
-    })
+    Ok(OpenedRun { state: fresh, iterations: Vec::new(), reported })
 }
 
 /// Returns true if a dead run is resumed: it has the same goal, and its time is not over.
@@ -186,10 +168,7 @@ pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
             break;
         };
         if iteration.index != index || iteration.id != format!("{run}-iter-{index}") {
-            reported.push(format!(
-                "{name} is rejected: it says {} of itself",
-                iteration.id
-            ));
+            reported.push(format!("{name} is rejected: it says {} of itself", iteration.id));
             break;
         }
         found.push(iteration);

@@ -97,12 +97,7 @@ pub fn check_folder(folder: &Path) -> CheckedArtifacts {
             checked.file(folder, &format!("morning-packets/{name}"), "morning-packet");
         }
     }
-    let others = [
-        "packet.json",
-        "synthesis.json",
-        "ledger.json",
-        "wildcard.json",
-    ];
+    let others = ["packet.json", "synthesis.json", "ledger.json", "wildcard.json"];
     for name in names(folder, "council") {
         if name.ends_with(".json") && !others.contains(&name.as_str()) {
             checked.file(folder, &format!("council/{name}"), "council-report");
@@ -157,11 +152,7 @@ impl CheckedArtifacts {
         match value {
             Ok(value) => {
                 for (at, why) in check(&value, schema) {
-                    self.mistakes.push(SchemaError {
-                        artifact: name.to_owned(),
-                        at,
-                        why,
-                    });
+                    self.mistakes.push(SchemaError { artifact: name.to_owned(), at, why });
                 }
             }
             Err(why) => self.mistakes.push(SchemaError {
@@ -219,11 +210,7 @@ fn check_value(
                     one => one.as_str().into_iter().collect(),
                 };
                 if !wanted.iter().any(|it| is(value, it)) {
-                    wrong(format!(
-                        "it must be {}, it is {}",
-                        wanted.join(" or "),
-                        kind(value)
-                    ));
+                    wrong(format!("it must be {}, it is {}", wanted.join(" or "), kind(value)));
                 }
             }
             "enum" => {
@@ -238,12 +225,7 @@ fn check_value(
                 let Some(own) = value.as_object() else {
                     continue;
                 };
-                for key in rule
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .filter_map(Value::as_str)
-                {
+                for key in rule.as_array().into_iter().flatten().filter_map(Value::as_str) {
                     if !own.contains_key(key) {
                         wrong(format!("it has no {key:?}"));
                     }
@@ -285,18 +267,14 @@ fn check_value(
             own.is_empty()
         });
         if !fits {
-            found.push((
-                at.clone(),
-                "it has none of the forms that it may have".to_owned(),
-            ));
+            found.push((at.clone(), "it has none of the forms that it may have".to_owned()));
         }
     }
     if let Some(own) = value.as_object() {
         let known = rules.get("properties").and_then(Value::as_object);
         for (key, inner) in own {
-            let rule = known
-                .and_then(|it| it.get(key))
-                .or_else(|| rules.get("additionalProperties"));
+            let rule =
+                known.and_then(|it| it.get(key)).or_else(|| rules.get("additionalProperties"));
             if let Some(rule) = rule {
                 check_value(inner, rule, format!("{at}/{key}"), depth + 1, found);
             }
@@ -348,10 +326,7 @@ mod tests {
             let mut value = whole.clone();
             *value.pointer_mut(path).unwrap() = bad;
             let found = check(&value, "summary");
-            assert!(
-                found.iter().all(|(at, _)| at == place) && !found.is_empty(),
-                "{found:?}"
-            );
+            assert!(found.iter().all(|(at, _)| at == place) && !found.is_empty(), "{found:?}");
         }
         let mut missing = whole.clone();
         missing.as_object_mut().unwrap().remove("next_action");
@@ -361,11 +336,7 @@ mod tests {
         );
         let mut packets = whole;
         packets["morning_packets"] = json!([{"id": "dream-1"}]);
-        assert!(
-            check(&packets, "summary")
-                .iter()
-                .any(|(at, _)| at == "/morning_packets/0/id")
-        );
+        assert!(check(&packets, "summary").iter().any(|(at, _)| at == "/morning_packets/0/id"));
         let row = json!({"items": [{"title": "t", "type": "b", "severity": "low", "source": null, "description": ""}]});
         assert_eq!(check(&row, "next-work-row"), []);
     }
@@ -376,10 +347,7 @@ mod tests {
             let schema: Value = serde_json::from_str(text).unwrap();
             assert_eq!(schema["$id"], json!(format!("{name}.schema.json")));
             let found = check(&Value::Null, name);
-            assert!(
-                found.iter().all(|(_, why)| !why.contains("not known")),
-                "{found:?}"
-            );
+            assert!(found.iter().all(|(_, why)| !why.contains("not known")), "{found:?}");
         }
     }
 }

@@ -73,11 +73,7 @@ impl Staging {
         }
         discard_all(root)?;
         let outer = root.join(FOLDER).join("staging").join(number.to_string());
-        let mut staging = Self {
-            outer,
-            copied: 0,
-            shared: 0,
-        };
+        let mut staging = Self { outer, copied: 0, shared: 0 };
         let copy = staging.folder();
         failpoint::reach();
         fs::create_dir_all(&copy).map_err(fail("make", &copy))?;

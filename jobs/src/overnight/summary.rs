@@ -186,20 +186,11 @@ pub struct NightStep {
 
 /// The steps of a run and the commands that do them manually.
 pub const STEPS: [(&str, Option<&str>); 10] = [
-    (
-        "close-loop",
-        Some("runner corpus close-loop --threshold 0h --json"),
-    ),
-    (
-        "defrag-preview",
-        Some("runner corpus defrag --prune --dedup --oscillation-sweep --json"),
-    ),
+    ("close-loop", Some("runner corpus close-loop --threshold 0h --json")),
+    ("defrag-preview", Some("runner corpus defrag --prune --dedup --oscillation-sweep --json")),
     ("metrics-health", Some("runner corpus health --json")),
     ("retrieval-bench", Some("runner corpus bench --live --json")),
-    (
-        "knowledge-brief",
-        Some("runner corpus brief --goal GOAL --json"),
-    ),
+    ("knowledge-brief", Some("runner corpus brief --goal GOAL --json")),
     ("council-packet", None),
     ("runner-passes", None),
     ("council-synthesis", None),
@@ -326,8 +317,7 @@ impl Summary {
     /// Returns the name of the last step that was done.
     pub fn last_step(&self) -> Option<&str> {
         let mut done = self.steps.iter().rev();
-        done.find(|step| step.status == StepStatus::Done)
-            .map(|step| step.name.as_str())
+        done.find(|step| step.status == StepStatus::Done).map(|step| step.name.as_str())
     }
 }
 
@@ -368,10 +358,7 @@ mod tests {
             word(IterationStatus::HaltedOnRegressionPreCommit),
             "halted-on-regression-pre-commit"
         );
-        assert_eq!(
-            word(IterationStatus::RolledBackPreCommit),
-            "rolled-back-pre-commit"
-        );
+        assert_eq!(word(IterationStatus::RolledBackPreCommit), "rolled-back-pre-commit");
         assert_eq!(serde_json::to_value(RunStatus::DryRun).unwrap(), "dry-run");
         let summary = serde_json::to_value(Summary::planned("R")).unwrap();
         assert_eq!(summary["steps"].as_array().unwrap().len(), 10);

@@ -77,10 +77,7 @@ pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
     let Value::Object(fields) = value else {
         return Err("it is no JSON object".to_owned());
     };
-    let mut read = ImportReader {
-        fields,
-        reported: Vec::new(),
-    };
+    let mut read = ImportReader { fields, reported: Vec::new() };
     if !NEEDED.iter().any(|name| fields.contains_key(*name)) {
         return Err("it has none of the fields of a summary".to_owned());
     }
@@ -101,8 +98,7 @@ pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
         .filter(|name| fields.get(*name).is_none_or(Value::is_null))
         .collect();
     if !missing.is_empty() {
-        read.reported
-            .push(format!("it has no {}", missing.join(", ")));
+        read.reported.push(format!("it has no {}", missing.join(", ")));
     }
     let unknown: Vec<String> = fields
         .keys()
@@ -111,10 +107,7 @@ pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
         .take(20)
         .collect();
     if !unknown.is_empty() {
-        read.reported.push(format!(
-            "it has fields of no contract: {}",
-            unknown.join(", ")
-        ));
+        read.reported.push(format!("it has fields of no contract: {}", unknown.join(", ")));
     }
     let summary = read.summary(version);
     Ok((summary, read.reported))
@@ -146,22 +139,12 @@ impl ImportReader<'_> {
             retrieval_live: self.fields.get("retrieval_live").cloned(),
             close_loop: self.fields.get("close_loop").cloned(),
             briefing: self.fields.get("briefing").cloned(),
-            council: self
-                .fields
-                .get("council")
-                .filter(|it| it.is_object())
-                .cloned(),
+            council: self.fields.get("council").filter(|it| it.is_object()).cloned(),
             dreamscape: self.dreamscape(),
-            morning_packets: self
-                .fields
-                .contains_key("morning_packets")
-                .then(|| self.packets()),
+            morning_packets: self.fields.contains_key("morning_packets").then(|| self.packets()),
             degraded: self.list("degraded", text_of),
             recommended: self.list("recommended", text_of),
-            next_action: self
-                .fields
-                .get("next_action")
-                .map_or_else(String::new, command_of),
+            next_action: self.fields.get("next_action").map_or_else(String::new, command_of),
             gain: self.whole("yield"),
             long_haul: self.long_haul(),
             iterations: self.list("iterations", iteration),
@@ -178,8 +161,7 @@ impl ImportReader<'_> {
 
     fn odd(&mut self, name: &str, value: &Value) {
         let shown = clean(&value.to_string(), 60);
-        self.reported
-            .push(format!("its {name} has another form: {shown}"));
+        self.reported.push(format!("its {name} has another form: {shown}"));
     }
 
     fn optional(&mut self, name: &str) -> Option<String> {
@@ -214,8 +196,7 @@ impl ImportReader<'_> {
             return Vec::new();
         };
         if all.len() > MOST {
-            self.reported
-                .push(format!("its {name} are {}, {MOST} are told", all.len()));
+            self.reported.push(format!("its {name} are {}, {MOST} are told", all.len()));
         }
         let mut read = Vec::new();
         for (at, one) in all.iter().take(MOST).enumerate() {
@@ -236,9 +217,7 @@ impl ImportReader<'_> {
             return BTreeMap::new();
         };
         let texts = all.iter().take(MOST);
-        texts
-            .filter_map(|(key, value)| Some((clean(key, 200), text_of(value).ok()?)))
-            .collect()
+        texts.filter_map(|(key, value)| Some((clean(key, 200), text_of(value).ok()?))).collect()
     }
 
     fn status(&mut self) -> RunStatus {
@@ -358,9 +337,7 @@ fn step(value: &Value) -> Result<NightStep, String> {
     };
     let name = text("name").ok_or("it has no name")?;
     if odd {
-        return Err(format!(
-            "{name} is {word:?}, which is no word of the contract"
-        ));
+        return Err(format!("{name} is {word:?}, which is no word of the contract"));
     }
     Ok(NightStep {
         name,
@@ -373,17 +350,10 @@ fn step(value: &Value) -> Result<NightStep, String> {
 
 fn iteration(value: &Value) -> Result<Iteration, String> {
     let own = object(value)?;
-    let text = |key: &str| {
-        own.get(key)
-            .and_then(|it| text_of(it).ok())
-            .unwrap_or_default()
-    };
+    let text = |key: &str| own.get(key).and_then(|it| text_of(it).ok()).unwrap_or_default();
     let word = Value::String(text("status"));
     let status: IterationStatus = serde_json::from_value(word).map_err(|_| {
-        format!(
-            "its status is {:?}, which is no word of the contract",
-            text("status")
-        )
+        format!("its status is {:?}, which is no word of the contract", text("status"))
     })?;
     let get = |key: &str| own.get(key).cloned().unwrap_or_default();
     Ok(Iteration {
@@ -417,25 +387,17 @@ fn fitness(value: &Value) -> Option<Fitness> {
     let metrics = metrics.into_iter().flatten();
     Some(Fitness {
         composite,
-        metrics: metrics
-            .filter_map(|(name, it)| Some((clean(name, 60), it.as_f64()?)))
-            .collect(),
+        metrics: metrics.filter_map(|(name, it)| Some((clean(name, 60), it.as_f64()?))).collect(),
     })
 }
 
 fn packet(value: &Value) -> Result<Packet, String> {
     let own = object(value)?;
-    let some = |key: &str| {
-        own.get(key)
-            .and_then(|it| text_of(it).ok())
-            .filter(|it| !it.is_empty())
-    };
+    let some = |key: &str| own.get(key).and_then(|it| text_of(it).ok()).filter(|it| !it.is_empty());
     let text = |key: &str| some(key).unwrap_or_default();
     let texts = |key: &str| {
         let all = own.get(key).and_then(Value::as_array).into_iter().flatten();
-        all.take(50)
-            .filter_map(|it| text_of(it).ok())
-            .collect::<Vec<_>>()
+        all.take(50).filter_map(|it| text_of(it).ok()).collect::<Vec<_>>()
     };
     let title = some("title").ok_or("it has no title")?;
     Ok(Packet {
@@ -452,9 +414,7 @@ fn packet(value: &Value) -> Result<Packet, String> {
         evidence: texts("evidence"),
         target_files: texts("target_files"),
         likely_tests: texts("likely_tests"),
-        morning_command: own
-            .get("morning_command")
-            .map_or_else(String::new, command_of),
+        morning_command: own.get("morning_command").map_or_else(String::new, command_of),
         queue_backed: own.get("queue_backed").and_then(Value::as_bool),
         bead_id: some("bead_id"),
         artifact_path: some("artifact_path"),
@@ -491,23 +451,14 @@ mod tests {
         assert_eq!((summary.status, summary.steps.len()), (RunStatus::Done, 2));
         assert_eq!(summary.morning_packets.as_ref().unwrap()[0].rank, 1);
         let all = missing.join("\n");
-        for part in [
-            "version 1",
-            "it has no dreamscape",
-            "terrain",
-            "transcended",
-            "steps[3]",
-        ] {
+        for part in ["version 1", "it has no dreamscape", "terrain", "transcended", "steps[3]"] {
             assert!(all.contains(part), "{part} in {all}");
         }
         for form in [ReportForm::Markdown, ReportForm::Plain] {
             let text = format_summary(&summary, &missing, form);
-            for part in [
-                "The night: done",
-                "Mend it",
-                "fewer flakes",
-                "What this summary does not say",
-            ] {
+            for part in
+                ["The night: done", "Mend it", "fewer flakes", "What this summary does not say"]
+            {
                 assert!(text.contains(part), "{part} in {text}");
             }
         }
@@ -518,10 +469,7 @@ mod tests {
         let own = Summary::planned("R");
         let (summary, missing) = read(&serde_json::to_value(&own).unwrap()).unwrap();
         assert_eq!(missing, [""; 0]);
-        assert_eq!(
-            serde_json::to_value(&summary).unwrap(),
-            serde_json::to_value(&own).unwrap()
-        );
+        assert_eq!(serde_json::to_value(&summary).unwrap(), serde_json::to_value(&own).unwrap());
         assert!(read(&json!([1])).is_err());
         assert!(read(&json!({"a": 1})).is_err());
     }

@@ -48,23 +48,12 @@ fn the_guide_has_the_metrics_as_they_are() {
 
 #[test]
 fn the_first_gate_can_be_passed_by_what_nobody_cites() {
-    let good = learning(
-        "date: 2026-11-22\nmaturity: provisional\nutility: 0.7\n",
-        TEXT,
-    );
-    let short = learning(
-        "date: 2026-11-22\nmaturity: provisional\nutility: 0.9\n",
-        "Too short.",
-    );
-    let harmful = learning(
-        "date: 2026-11-22\nmaturity: provisional\nutility: 0.9\nharmful_count: 3\n",
-        TEXT,
-    );
+    let good = learning("date: 2026-11-22\nmaturity: provisional\nutility: 0.7\n", TEXT);
+    let short = learning("date: 2026-11-22\nmaturity: provisional\nutility: 0.9\n", "Too short.");
+    let harmful =
+        learning("date: 2026-11-22\nmaturity: provisional\nutility: 0.9\nharmful_count: 3\n", TEXT);
     let bare = learning("date: 2026-11-22\nmaturity: provisional\n", TEXT);
-    let listed = learning(
-        "date: 2026-11-22\nutility: 0.9\nmaturity:\n  - provisional\n",
-        TEXT,
-    );
+    let listed = learning("date: 2026-11-22\nutility: 0.9\nmaturity:\n  - provisional\n", TEXT);
     let corpus = corpus(&[
         ("learnings/bare.md", &bare),
         ("learnings/good.md", &good),
@@ -84,10 +73,8 @@ fn the_first_gate_can_be_passed_by_what_nobody_cites() {
     let candidate = learning("date: 2026-10-01\nmaturity: candidate\n", TEXT);
     for (generated, promoted) in [("generated_by: runner\n", 0), ("", 1)] {
         let citing = learning(generated, "See [[the-candidate]].");
-        let corpus = self::corpus(&[
-            ("learnings/the-candidate.md", &candidate),
-            ("patterns/p.md", &citing),
-        ]);
+        let corpus =
+            self::corpus(&[("learnings/the-candidate.md", &candidate), ("patterns/p.md", &citing)]);
         assert_eq!(close_loop(&corpus, TODAY, 0).0.promoted.len(), promoted);
     }
 }
@@ -100,17 +87,11 @@ fn what_comes_and_goes_is_left_alone() {
     let all = Options::default();
     assert_eq!(defrag(&corpus, &history, TODAY, all).0.removed.len(), 1);
     for (number, added) in [true, false, true, false].into_iter().enumerate() {
-        history.note(
-            &format!("r-{number}"),
-            [("learnings/two.md", added)].into_iter(),
-        );
+        history.note(&format!("r-{number}"), [("learnings/two.md", added)].into_iter());
     }
     assert_eq!(
         history.acts["learnings/two.md"][0],
-        FileEvent {
-            iteration: "r-0".into(),
-            added: true
-        }
+        FileEvent { iteration: "r-0".into(), added: true }
     );
     let (report, changes) = defrag(&corpus, &history, TODAY, all);
     assert_eq!(report.oscillating, ["learnings/two.md"]);
@@ -131,34 +112,22 @@ fn a_bounded_step_leaves_the_rest_to_the_next_iteration() {
             )
         })
         .collect();
-    let files: Vec<(&str, &str)> = texts
-        .iter()
-        .map(|(path, text)| (path.as_str(), text.as_str()))
-        .collect();
+    let files: Vec<(&str, &str)> =
+        texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let mut corpus = corpus(&files);
-    let few = Options {
-        most: 8,
-        ..Options::default()
-    };
+    let few = Options { most: 8, ..Options::default() };
     for left in [12, 4, 0] {
         let (report, changes) = defrag(&corpus, &FileHistory::default(), TODAY, few);
         assert_eq!((report.left_over, changes.len() <= 8), (left, true));
         corpus.apply(&changes);
     }
-    assert!(
-        defrag(&corpus, &FileHistory::default(), TODAY, few)
-            .1
-            .is_empty()
-    );
+    assert!(defrag(&corpus, &FileHistory::default(), TODAY, few).1.is_empty());
 }
 
 #[test]
 fn the_harvest_takes_words_of_others_once() {
     let work = b"{\"source_epic\":\"e\",\"items\":[{\"title\":\"Done\",\"type\":\"t\",\"consumed_note\":\"it turned out that the cache was keyed by the wrong thing\"}],\"consumed\":true}\n";
-    let mut corpus = Corpus {
-        work: WorkFile::parse(work),
-        ..Corpus::default()
-    };
+    let mut corpus = Corpus { work: WorkFile::parse(work), ..Corpus::default() };
     let note = |path: &str, front: &str| NoteSource {
         path: path.to_owned(),
         text: format!(
@@ -175,10 +144,7 @@ fn the_harvest_takes_words_of_others_once() {
         }],
         notes: vec![
             note(".agents/ao/sessions/2026-11-02-x.md", ""),
-            note(
-                ".agents/sessions/own.md",
-                "---\ngenerated_by: runner\n---\n",
-            ),
+            note(".agents/sessions/own.md", "---\ngenerated_by: runner\n---\n"),
         ],
         left_out: Vec::new(),
     };
@@ -192,18 +158,10 @@ fn the_harvest_takes_words_of_others_once() {
             "{}",
             node.text
         );
-        assert_eq!(
-            (node.kind, node.maturity),
-            (NodeKind::Learning, Maturity::Provisional)
-        );
+        assert_eq!((node.kind, node.maturity), (NodeKind::Learning, Maturity::Provisional));
     }
-    assert!(
-        corpus
-            .nodes
-            .iter()
-            .any(|it| it.path.starts_with("learnings/2026-11-02-locks-that")
-                && it.text.contains("sessions/2026-11-02-x.md"))
-    );
+    assert!(corpus.nodes.iter().any(|it| it.path.starts_with("learnings/2026-11-02-locks-that")
+        && it.text.contains("sessions/2026-11-02-x.md")));
     let (again, changes) = harvest(&corpus, &sources, &history, TODAY).unwrap();
     assert!(again.added.is_empty() && changes.is_empty() && again.known == 3);
     // A learning that the corpus already has in its own words is not new either.
@@ -237,15 +195,8 @@ fn a_pattern_is_compiled_once_and_never_from_patterns_or_over_a_persons() {
     assert_eq!(compiled[0].path, "patterns/compiled-retry-policy.md");
     corpus.apply(&changes);
     let node = corpus.at(&compiled[0].path).unwrap();
-    assert!(
-        node.generated && node.text.contains("[[a-one]]"),
-        "{}",
-        node.text
-    );
-    assert!(
-        compile(&corpus, date(2026, 12, 1)).1.is_empty(),
-        "its sources are the same"
-    );
+    assert!(node.generated && node.text.contains("[[a-one]]"), "{}", node.text);
+    assert!(compile(&corpus, date(2026, 12, 1)).1.is_empty(), "its sources are the same");
     let mut owned = self::corpus(&files);
     owned.nodes.push(Node::parse(
         "patterns/compiled-retry-policy.md",
@@ -287,11 +238,7 @@ fn rescues_are_kept_and_damage_leaves_none() {
     rescues.spend(root, "r-iter-1", "plateau").unwrap();
     rescues.spend(root, "r-iter-1", "plateau").unwrap();
     assert_eq!(WarnBudget::read(root).remaining, 2, "once for an iteration");
-    fs::write(
-        root.join(super::lock::FOLDER).join("warn-only-budget.json"),
-        "{",
-    )
-    .unwrap();
+    fs::write(root.join(super::lock::FOLDER).join("warn-only-budget.json"), "{").unwrap();
     assert_eq!(WarnBudget::read(root).remaining, 0);
 }
 
@@ -300,27 +247,15 @@ fn iterations_are_believed_up_to_a_gap_or_a_lie() {
     let folder = tempfile::tempdir().unwrap();
     let out = Output::new(folder.path(), "out");
     let put = |index: u64, id: &str| {
-        let iteration = Iteration {
-            id: id.to_owned(),
-            index,
-            ..Iteration::default()
-        };
-        out.json(&format!("R/iterations/iter-{index}.json"), &iteration)
-            .unwrap();
+        let iteration = Iteration { id: id.to_owned(), index, ..Iteration::default() };
+        out.json(&format!("R/iterations/iter-{index}.json"), &iteration).unwrap();
     };
     put(1, "R-iter-1");
     put(2, "R-iter-2");
     put(4, "R-iter-4");
-    assert_eq!(
-        rehydrate(&out, "R").0.len(),
-        2,
-        "what follows a gap is not believed"
-    );
+    assert_eq!(rehydrate(&out, "R").0.len(), 2, "what follows a gap is not believed");
     put(3, "OTHER-iter-3");
     let (found, reported) = rehydrate(&out, "R");
     assert_eq!(found.len(), 2);
-    assert!(
-        reported[0].contains("iter-3.json is rejected"),
-        "{reported:?}"
-    );
+    assert!(reported[0].contains("iter-3.json is rejected"), "{reported:?}");
 }

@@ -40,22 +40,12 @@ impl WarnBudget {
     /// Reads the rescues. A file that cannot be read leaves none, so that damage never loosens a
     /// rule.
     pub fn read(root: &Path) -> Self {
-        let full = Self {
-            schema_version: 1,
-            initial: INITIAL,
-            remaining: INITIAL,
-            spent: Vec::new(),
-        };
+        let full =
+            Self { schema_version: 1, initial: INITIAL, remaining: INITIAL, spent: Vec::new() };
         match read_in(root, Path::new(FOLDER).join(FILE), SMALL) {
-            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or(Self {
-                remaining: 0,
-                ..full
-            }),
+            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or(Self { remaining: 0, ..full }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => full,
-            Err(_) => Self {
-                remaining: 0,
-                ..full
-            },
+            Err(_) => Self { remaining: 0, ..full },
         }
     }
 

@@ -39,9 +39,7 @@ pub(super) fn of_night(
     at: Timestamp,
 ) -> Result<Vec<UnitUsage>, StoreError> {
     let kept = store.projections(Some(&night.project))?;
-    let cap = kept
-        .get(&night.project)
-        .map_or_else(Budget::default, |text| cap(text));
+    let cap = kept.get(&night.project).map_or_else(Budget::default, |text| cap(text));
     let level = BudgetLevel::new(NIGHT, night.id.0.to_string(), String::new(), cap);
     let standing = store.standing(&level, at)?;
     let left = standing.left();
@@ -111,10 +109,7 @@ mod tests {
     #[test]
     fn amounts_read_well() {
         assert_eq!(format_amount("calls", 7), "7");
-        assert_eq!(
-            format_amount("tokens", 1_234_567),
-            "1\u{202f}234\u{202f}567"
-        );
+        assert_eq!(format_amount("tokens", 1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!(format_amount("money", 1), "$0.01");
         assert_eq!(format_amount("money", 12_340_000), "$12.34");
         assert_eq!(format_amount("time", 59), "59 s");
@@ -126,10 +121,7 @@ mod tests {
     #[test]
     fn the_cap_is_read_out_of_what_was_kept_and_damage_bounds_nothing() {
         let kept = r#"{"zone":"UTC","night":{"calls":9,"micros":5000000},"folders":[]}"#;
-        assert_eq!(
-            cap(kept).array(),
-            [Some(9), None, Some(5_000_000), None, None]
-        );
+        assert_eq!(cap(kept).array(), [Some(9), None, Some(5_000_000), None, None]);
         assert_eq!(cap("{"), Budget::default());
         assert_eq!(cap(r#"{"night":7}"#), Budget::default());
     }

@@ -26,9 +26,7 @@ pub(super) fn runs_by_day(
     until: Timestamp,
 ) -> Result<Vec<String>, StoreError> {
     let nights = store.nights(&night.project, NIGHTS)?;
-    let before = nights
-        .iter()
-        .find(|it| (it.opens, it.id) < (night.opens, night.id));
+    let before = nights.iter().find(|it| (it.opens, it.id) < (night.opens, night.id));
     let from = before.map_or(Timestamp::MIN, |it| it.closed.unwrap_or(it.opens));
     let mut runs = Vec::new();
     for job in store.jobs(&night.project)? {
@@ -42,10 +40,8 @@ pub(super) fn runs_by_day(
     }
     runs.retain(|run| {
         let within = run.finished.is_some_and(|at| at > from && at <= until);
-        let did = !matches!(
-            run.outcome,
-            None | Some(Outcome::Skipped { .. } | Outcome::Deferred { .. })
-        );
+        let did =
+            !matches!(run.outcome, None | Some(Outcome::Skipped { .. } | Outcome::Deferred { .. }));
         run.night.is_none() && run.state == RunState::Settled && within && did
     });
     runs.sort_by(|a, b| (a.finished, a.id.as_str()).cmp(&(b.finished, b.id.as_str())));
@@ -60,11 +56,7 @@ pub(super) fn runs_by_day(
             (headline, _) => headline.to_owned(),
         };
         let at = at.strftime("%Y-%m-%d %H:%M UTC");
-        lines.push(format!(
-            "{at} {}, {}: {what}",
-            run.job_name,
-            outcome.as_str()
-        ));
+        lines.push(format!("{at} {}, {}: {what}", run.job_name, outcome.as_str()));
         lines.extend(run.summary.lines);
     }
     let more = lines.len().saturating_sub(LINES);

@@ -153,11 +153,8 @@ fn of_run(root: &Path, run: &RunLine) -> Dreamscape {
     let fact = |name: &str| run.facts.get(name).and_then(Value::as_str);
     let id = fact("run_id").unwrap_or(&run.run);
     let output = fact("output_dir").unwrap_or(OUTPUT).trim_end_matches('/');
-    let mut scape = Dreamscape {
-        job: run.job.clone(),
-        run: run.run.clone(),
-        ..Dreamscape::default()
-    };
+    let mut scape =
+        Dreamscape { job: run.job.clone(), run: run.run.clone(), ..Dreamscape::default() };
     let mut why = "there is no summary of it".to_owned();
     let Ok(reader) = Reader::open(root, LARGEST) else {
         scape.missing = Some(why);
@@ -211,9 +208,7 @@ pub(super) fn fill(scape: &mut Dreamscape, summary: &Value) {
     scape.council = council(&summary["council"], &dream["council"]);
     let iterations = summary["iterations"].as_array();
     let iterations = iterations.map_or(&[][..], Vec::as_slice);
-    scape.before = iterations
-        .first()
-        .and_then(|it| fitness(&it["fitness_before"]));
+    scape.before = iterations.first().and_then(|it| fitness(&it["fitness_before"]));
     scape.land = iterations.iter().take(MOST).map(point).collect();
     scape.ended = own("regression_reason")
         .or_else(|| own("plateau_reason"))
@@ -240,23 +235,15 @@ pub(super) fn fill(scape: &mut Dreamscape, summary: &Value) {
         let one = all.find(|it| it["id"] == *id && id.is_string());
         one.map_or_else(Vec::new, |it| texts(&it["voices"]))
     };
-    scape.packets = packets
-        .take(MOST)
-        .map(|it| Packet {
-            voices: backed(&it["id"]),
-            ..packet(it)
-        })
-        .collect();
+    scape.packets =
+        packets.take(MOST).map(|it| Packet { voices: backed(&it["id"]), ..packet(it) }).collect();
     scape.packets.sort_by_key(|packet| packet.rank);
 }
 
 fn council(council: &Value, words: &Value) -> Option<Council> {
     let own = |value: &Value| text(value).unwrap_or_default();
     let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let mut reported = Council {
-        words: own(words),
-        ..Council::default()
-    };
+    let mut reported = Council { words: own(words), ..Council::default() };
     for position in all(&council["positions"]) {
         for voice in all(&position["voices"]) {
             reported.voices.push(CouncillorView {
@@ -273,25 +260,13 @@ fn council(council: &Value, words: &Value) -> Option<Council> {
         ..CouncillorView::default()
     };
     let unheard = all(&council["unheard"]);
-    reported.unheard = unheard
-        .iter()
-        .take(MOST)
-        .map(|it| said(it, "why"))
-        .collect();
+    reported.unheard = unheard.iter().take(MOST).map(|it| said(it, "why")).collect();
     let wildcards = all(&council["wildcards"]);
-    reported.wildcards = wildcards
-        .iter()
-        .take(MOST)
-        .map(|it| said(it, "text"))
-        .collect();
+    reported.wildcards = wildcards.iter().take(MOST).map(|it| said(it, "text")).collect();
     reported.voices.truncate(MOST);
     if reported.words.is_empty() {
         // A night that failed has no words of its own for it.
-        reported.words = format!(
-            "{} heard, {} not",
-            reported.voices.len(),
-            reported.unheard.len()
-        );
+        reported.words = format!("{} heard, {} not", reported.voices.len(), reported.unheard.len());
     }
     let any = reported.voices.len() + reported.unheard.len() + reported.wildcards.len();
     (any > 0).then_some(reported)
@@ -346,28 +321,16 @@ mod tests {
         let mut run = sample::run("overnight", KIND);
         run.facts.insert("run_id".into(), Value::from("01RUN"));
         let missing = read(root.path(), &[run.clone()]);
-        assert_eq!(
-            missing[0].missing.as_deref(),
-            Some("there is no summary of it")
-        );
+        assert_eq!(missing[0].missing.as_deref(), Some("there is no summary of it"));
 
-        write(
-            ".agents/overnight/latest/summary.json",
-            &sample::summary("01OTHER"),
-        );
+        write(".agents/overnight/latest/summary.json", &sample::summary("01OTHER"));
         assert!(read(root.path(), &[run.clone()])[0].missing.is_some());
-        write(
-            ".agents/overnight/runs/01RUN/summary.json",
-            &sample::summary("01RUN"),
-        );
+        write(".agents/overnight/runs/01RUN/summary.json", &sample::summary("01RUN"));
         let scape = read(root.path(), &[run.clone()]).remove(0);
         assert_eq!(scape.missing, None);
         assert_eq!(scape.before, Some(0.61));
-        let land: Vec<(u64, Option<f64>, bool)> = scape
-            .land
-            .iter()
-            .map(|it| (it.index, it.fitness, it.kept))
-            .collect();
+        let land: Vec<(u64, Option<f64>, bool)> =
+            scape.land.iter().map(|it| (it.index, it.fitness, it.kept)).collect();
         assert_eq!(
             land,
             [
@@ -379,13 +342,7 @@ mod tests {
         );
         assert_eq!(scape.packets.len(), 3);
         assert_eq!(scape.packets[0].rank, 1);
-        assert!(
-            scape
-                .degraded
-                .iter()
-                .any(|it| it.starts_with("bead-sync: ")),
-            "{scape:?}"
-        );
+        assert!(scape.degraded.iter().any(|it| it.starts_with("bead-sync: ")), "{scape:?}");
         assert!(scape.tension.is_some());
 
         write(
@@ -396,29 +353,17 @@ mod tests {
             }),
         );
         let odd = read(root.path(), &[run.clone()]).remove(0);
-        assert_eq!(
-            (odd.missing, odd.land.len(), odd.packets.len()),
-            (None, 0, 2)
-        );
-        fs::write(
-            root.path()
-                .join(".agents/overnight/runs/01RUN/summary.json"),
-            "{",
-        )
-        .unwrap();
+        assert_eq!((odd.missing, odd.land.len(), odd.packets.len()), (None, 0, 2));
+        fs::write(root.path().join(".agents/overnight/runs/01RUN/summary.json"), "{").unwrap();
         let damaged = read(root.path(), &[run.clone()]).remove(0);
         assert!(damaged.missing.unwrap().contains("cannot be read"));
         // Two attempts at one run have one story.
         fs::write(
-            root.path()
-                .join(".agents/overnight/runs/01RUN/summary.json"),
+            root.path().join(".agents/overnight/runs/01RUN/summary.json"),
             sample::summary("01RUN").to_string(),
         )
         .unwrap();
-        let again = RunLine {
-            run: "01AGAIN".into(),
-            ..run.clone()
-        };
+        let again = RunLine { run: "01AGAIN".into(), ..run.clone() };
         let reported = read(root.path(), &[run.clone(), again]);
         let runs: Vec<&str> = reported.iter().map(|it| it.run.as_str()).collect();
         assert_eq!(runs, ["01AGAIN"]);

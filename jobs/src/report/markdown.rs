@@ -20,12 +20,7 @@ pub fn render(report: &NightReport) -> String {
 }
 
 fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
-    writeln!(
-        out,
-        "# Night {} — {}\n",
-        one_line(&report.night),
-        one_line(&report.project)
-    )?;
+    writeln!(out, "# Night {} — {}\n", one_line(&report.night), one_line(&report.project))?;
     writeln!(out, "**{}**\n", report.headline())?;
     writeln!(
         out,
@@ -161,10 +156,9 @@ fn dreamscape(out: &mut String, scape: &Dreamscape) -> std::fmt::Result {
         return writeln!(out, "None: {}\n", one_line(why));
     }
     for point in &scape.land {
-        let fitness = point.fitness.map_or_else(
-            || "not measured".to_owned(),
-            |it| format!("fitness {it:.3}"),
-        );
+        let fitness = point
+            .fitness
+            .map_or_else(|| "not measured".to_owned(), |it| format!("fitness {it:.3}"));
         writeln!(
             out,
             "- iteration {}: {fitness} ({:+.3}), {}",
@@ -191,11 +185,7 @@ fn dreamscape(out: &mut String, scape: &Dreamscape) -> std::fmt::Result {
         for it in voices {
             let kind = match it.kind.is_empty() {
                 true => String::new(),
-                false => format!(
-                    " would {} ({})",
-                    one_line(&it.kind),
-                    one_line(&it.confidence)
-                ),
+                false => format!(" would {} ({})", one_line(&it.kind), one_line(&it.confidence)),
             };
             let (who, action) = (one_line(&it.runner), one_line(&it.action));
             writeln!(out, "- councillor {who}{mark}{kind}: {action}")?;
@@ -228,17 +218,9 @@ fn spent(report: &NightReport) -> String {
 }
 
 fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
-    let attempt = if run.attempt > 1 {
-        format!(", attempt {}", run.attempt)
-    } else {
-        String::new()
-    };
-    writeln!(
-        out,
-        "## {} ({}{attempt})\n",
-        one_line(&run.job),
-        run.as_str()
-    )?;
+    let attempt =
+        if run.attempt > 1 { format!(", attempt {}", run.attempt) } else { String::new() };
+    writeln!(out, "## {} ({}{attempt})\n", one_line(&run.job), run.as_str())?;
     if !run.headline.is_empty() {
         writeln!(out, "{}\n", one_line(&run.headline))?;
     }
@@ -246,9 +228,7 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
         && let Some(why) = outcome.why()
         && why != run.headline
     {
-        let class = outcome
-            .class()
-            .map_or_else(String::new, |class| format!(" ({class})"));
+        let class = outcome.class().map_or_else(String::new, |class| format!(" ({class})"));
         writeln!(out, "{}{class}: {}\n", outcome.as_str(), one_line(why))?;
     }
     if let Some(outcome) = &run.outcome
@@ -263,11 +243,7 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
         writeln!(out)?;
     }
     if !run.artifacts.is_empty() {
-        let names = run
-            .artifacts
-            .iter()
-            .map(|path| code(path))
-            .collect::<Vec<_>>();
+        let names = run.artifacts.iter().map(|path| code(path)).collect::<Vec<_>>();
         writeln!(out, "Placed: {}\n", names.join(", "))?;
     }
     let mut facts = vec![format!("run {}", code(&run.run))];
@@ -321,10 +297,7 @@ fn calls(count: u64) -> String {
 /// interpret.
 pub(crate) fn one_line(text: &str) -> String {
     let parts = text.split(['\n', '\r']).map(str::trim);
-    let line = parts
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ");
+    let line = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
     let mut out = String::with_capacity(line.len());
     for c in line.chars() {
         match c {
@@ -346,10 +319,7 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// Formats foreign text as code: on one line, in a fence that is longer than any in the text.
 pub(crate) fn code(text: &str) -> String {
-    let shown: String = text
-        .chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect();
+    let shown: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     let longest = shown.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let room = if longest > 0 { " " } else { "" };
@@ -376,11 +346,7 @@ mod tests {
             outcome: Some(outcome),
             started: None,
             finished: None,
-            spent: Amounts {
-                calls: 1,
-                micros: 12_345,
-                ..Amounts::default()
-            },
+            spent: Amounts { calls: 1, micros: 12_345, ..Amounts::default() },
             unstated_calls: 1,
             unpriced_calls: 0,
             headline: "did | it\nall".into(),
@@ -402,21 +368,10 @@ mod tests {
             opened: Timestamp::UNIX_EPOCH,
             closed: Timestamp::UNIX_EPOCH,
             worst: "failed".into(),
-            spent: Amounts {
-                calls: 2,
-                micros: 24_690,
-                seconds: 3,
-                ..Amounts::default()
-            },
+            spent: Amounts { calls: 2, micros: 24_690, seconds: 3, ..Amounts::default() },
             runs: vec![
                 line("dream", Outcome::Succeeded),
-                line(
-                    "tidy",
-                    Outcome::Failed {
-                        class: Class::Crash,
-                        why: "exit 3".into(),
-                    },
-                ),
+                line("tidy", Outcome::Failed { class: Class::Crash, why: "exit 3".into() }),
             ],
             open: vec![],
             missed: vec!["tidy at noon".into()],

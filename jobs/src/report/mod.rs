@@ -94,34 +94,19 @@ pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
     let (report, name) = ctx.recording.through(NIGHT, "", || summarize(ctx))?;
     let folder = format!("{FOLDER}/{name}");
     let mut json = serde_json::to_vec_pretty(&report).map_err(|error| {
-        JobError::failed(
-            Class::Internal,
-            format!("the report does not serialise: {error}"),
-        )
+        JobError::failed(Class::Internal, format!("the report does not serialise: {error}"))
     })?;
     json.push(b'\n');
-    ctx.scope
-        .stage(&format!("{folder}/report.json"), &json, Expect::Current)?;
+    ctx.scope.stage(&format!("{folder}/report.json"), &json, Expect::Current)?;
     ctx.scope.stage(
         &format!("{folder}/report.md"),
         markdown(&report).as_bytes(),
         Expect::Current,
     )?;
-    ctx.scope.stage(
-        &format!("{folder}/{PAGE}"),
-        html(&report).as_bytes(),
-        Expect::Current,
-    )?;
-    let mut finished = Finished {
-        headline: report.headline(),
-        ..Finished::default()
-    };
-    finished
-        .facts
-        .insert("runs".to_owned(), json!(report.runs.len()));
-    finished
-        .facts
-        .insert("worst".to_owned(), json!(report.worst));
+    ctx.scope.stage(&format!("{folder}/{PAGE}"), html(&report).as_bytes(), Expect::Current)?;
+    let mut finished = Finished { headline: report.headline(), ..Finished::default() };
+    finished.facts.insert("runs".to_owned(), json!(report.runs.len()));
+    finished.facts.insert("worst".to_owned(), json!(report.worst));
     finished.facts.insert("folder".to_owned(), json!(name));
     Ok(finished)
 }

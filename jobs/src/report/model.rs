@@ -141,10 +141,7 @@ impl NightReport {
     pub fn headline(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for word in ORDER {
-            let count = self
-                .last_attempts()
-                .filter(|run| run.as_str() == word)
-                .count();
+            let count = self.last_attempts().filter(|run| run.as_str() == word).count();
             if count > 0 {
                 counts.push((word, count));
             }
@@ -161,11 +158,7 @@ impl NightReport {
                 self.open.len()
             ));
         }
-        if text.is_empty() {
-            "nothing was due".to_owned()
-        } else {
-            text
-        }
+        if text.is_empty() { "nothing was due".to_owned() } else { text }
     }
 
     /// Returns each job's last attempt, which is the result of its occurrence.
@@ -184,11 +177,7 @@ impl RunLine {
     /// outcome.
     pub fn message(&self) -> &str {
         let why = self.outcome.as_ref().and_then(Outcome::why);
-        if self.headline.is_empty() {
-            why.unwrap_or_default()
-        } else {
-            &self.headline
-        }
+        if self.headline.is_empty() { why.unwrap_or_default() } else { &self.headline }
     }
 
     /// Returns the name of its outcome, or `running` if it has none yet.
@@ -230,10 +219,7 @@ pub fn gather(
     now: Timestamp,
 ) -> Result<NightReport, StoreError> {
     let row = store.night(night)?;
-    let mut rows = store.runs(&RunFilter {
-        night: Some(night),
-        ..RunFilter::default()
-    })?;
+    let mut rows = store.runs(&RunFilter { night: Some(night), ..RunFilter::default() })?;
     rows.retain(|run| run.kind != REPORT_JOB);
     rows.reverse();
     let mut runs = Vec::with_capacity(rows.len());
@@ -251,12 +237,7 @@ pub fn gather(
     }
     let mut missed = Vec::new();
     for occurrence in store.occurrences_of(night)? {
-        if let Some(
-            outcome @ Outcome::Missed {
-                first, last, count, ..
-            },
-        ) = &occurrence.outcome
-        {
+        if let Some(outcome @ Outcome::Missed { first, last, count, .. }) = &occurrence.outcome {
             let job = store.job_by_id(occurrence.job)?.name;
             let why = outcome.why().unwrap_or_default();
             missed.push(match count {
@@ -267,16 +248,10 @@ pub fn gather(
     }
     let date = row.name.get(..10).unwrap_or(&row.name);
     let mut grants = Vec::new();
-    for (level, key) in [
-        (NIGHT, night.0.to_string()),
-        (DAY, format!("{} {date}", row.project)),
-    ] {
+    for (level, key) in [(NIGHT, night.0.to_string()), (DAY, format!("{} {date}", row.project))] {
         for grant in store.grants(level, &key)? {
             let amounts = super::markdown::amounts(grant.amounts);
-            grants.push(format!(
-                "{amounts} for the {level}, by {}: {}",
-                grant.who, grant.reason
-            ));
+            grants.push(format!("{amounts} for the {level}, by {}: {}", grant.who, grant.reason));
         }
     }
     let until = row.closed.unwrap_or(now);
@@ -337,10 +312,7 @@ fn alerts(
         for message in store.messages_of(&alert.id)? {
             let lost = matches!(message.state, MessageState::Waiting | MessageState::GivenUp);
             if lost && !message.said.is_empty() {
-                line.push_str(&format!(
-                    "; NOT DELIVERED to {}: {}",
-                    message.channel, message.said
-                ));
+                line.push_str(&format!("; NOT DELIVERED to {}: {}", message.channel, message.said));
             }
         }
         lines.push(line);

@@ -42,9 +42,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
         })
         .collect();
     for (run, outcome) in broken.iter().take(EACH) {
-        let class = outcome
-            .class()
-            .map_or_else(String::new, |class| format!(" ({class})"));
+        let class = outcome.class().map_or_else(String::new, |class| format!(" ({class})"));
         let command = match outcome.class() {
             Some(Class::OverBudget) => "runner budget".to_owned(),
             _ => format!("runner runs show {}", shell_word(&run.run)),
@@ -63,11 +61,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
             "runner runs".to_owned(),
         );
     }
-    if report
-        .alerts
-        .iter()
-        .any(|line| line.contains("NOT DELIVERED"))
-    {
+    if report.alerts.iter().any(|line| line.contains("NOT DELIVERED")) {
         push(
             "Mend a channel of alerts".to_owned(),
             "an alert did not arrive".to_owned(),
@@ -82,11 +76,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
         );
     }
     if let Some(event) = report.waiting.iter().find(|it| it.sort == "event") {
-        push(
-            "Look at what was raised".to_owned(),
-            event.why.clone(),
-            event.command.clone(),
-        );
+        push("Look at what was raised".to_owned(), event.why.clone(), event.command.clone());
     }
     for scape in &report.dreamscapes {
         if let Some(packet) = scape.packets.iter().find(|it| !it.command.is_empty()) {
@@ -97,11 +87,8 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
             );
         }
     }
-    for one in report
-        .dreamscapes
-        .iter()
-        .filter_map(|it| it.council.as_ref())
-        .flat_map(|it| &it.unheard)
+    for one in
+        report.dreamscapes.iter().filter_map(|it| it.council.as_ref()).flat_map(|it| &it.unheard)
     {
         // Only a failure that a person can fix is a next step; slow and malformed answers are
         // reported with the council.
@@ -111,10 +98,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
             "runner budget".to_owned()
         } else if one.action.contains("rate-limited") {
             continue;
-        } else if absent
-            || ["auth:", "not-installed:"]
-                .iter()
-                .any(|it| one.action.starts_with(it))
+        } else if absent || ["auth:", "not-installed:"].iter().any(|it| one.action.starts_with(it))
         {
             format!("runner backends check {}", shell_word(name))
         } else {
@@ -128,11 +112,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
     }
     let waiting = report.proposals.iter().filter(|it| it.waits()).count();
     if waiting > 0 {
-        let flag = report
-            .proposals
-            .iter()
-            .find(|it| it.waits())
-            .map_or("", |it| it.flag.as_str());
+        let flag = report.proposals.iter().find(|it| it.waits()).map_or("", |it| it.flag.as_str());
         push(
             format!("Decide on {}", counted(waiting, "proposal")),
             "one key each; every decision can be taken back".to_owned(),

@@ -44,9 +44,7 @@ pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let head = text.lines().find_map(|line| {
             let line = line.trim_start();
-            line.strip_prefix("# ")
-                .or_else(|| line.strip_prefix("#+TITLE:"))
-                .map(str::to_owned)
+            line.strip_prefix("# ").or_else(|| line.strip_prefix("#+TITLE:")).map(str::to_owned)
         });
         let name = path.rsplit('/').next().unwrap_or(path).to_owned();
         Some(clean(&head.unwrap_or(name), 200))
@@ -91,19 +89,10 @@ pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
                 }
             }
         }
-        let raised = run
-            .facts
-            .get("raised")
-            .and_then(serde_json::Value::as_u64)
-            .unwrap_or(0);
+        let raised = run.facts.get("raised").and_then(serde_json::Value::as_u64).unwrap_or(0);
         if run.kind == "curator" && raised > 0 {
             let what = format!("{raised} raised");
-            push(
-                "event",
-                what,
-                "somebody should look at it",
-                "runner curator events".to_owned(),
-            );
+            push("event", what, "somebody should look at it", "runner curator events".to_owned());
         }
     }
     all.sort_by(|a, b| a.sort.cmp(&b.sort));
@@ -122,10 +111,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in [
             ("rem/1.org", "#+TITLE: A quiet night\n"),
-            (
-                "ideas/draft.md",
-                "---\ngenerated_by: runner\n---\n# Ship\u{202e} it\n",
-            ),
+            ("ideas/draft.md", "---\ngenerated_by: runner\n---\n# Ship\u{202e} it\n"),
             (".agents/learnings/l.md", "no title\n"),
         ] {
             let path = root.path().join(path);
@@ -135,9 +121,8 @@ mod tests {
         let mut rem = sample::run("rem", "rem");
         rem.artifacts = vec!["rem/1.org".into(), "rem/manifest.json".into()];
         let mut curator = sample::run("curator", "curator");
-        curator.artifacts = ["ideas/draft.md", ".agents/learnings/l.md", "ideas/gone.md"]
-            .map(str::to_owned)
-            .into();
+        curator.artifacts =
+            ["ideas/draft.md", ".agents/learnings/l.md", "ideas/gone.md"].map(str::to_owned).into();
         curator.facts.insert("raised".into(), 2.into());
         let reported = read(root.path(), &[rem, curator]);
         let all: Vec<(&str, &str, &str)> = reported

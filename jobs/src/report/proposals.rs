@@ -95,15 +95,13 @@ pub(super) fn read(root: &Path, runs: &[RunLine], several: bool) -> (Vec<Reporte
             let Ok((bytes, _)) = reader.read(path) else {
                 continue;
             };
-            let decisions = reader.read(&format!("{dreams}/ledger.md")).map_or_else(
-                |_| Decisions::default(),
-                |(bytes, _)| Decisions::read(&bytes),
-            );
+            let decisions = reader
+                .read(&format!("{dreams}/ledger.md"))
+                .map_or_else(|_| Decisions::default(), |(bytes, _)| Decisions::read(&bytes));
             let flag = flag(&run.job, several);
             let elements: Vec<Value> = serde_json::from_slice(&bytes).unwrap_or_default();
-            let written = elements
-                .into_iter()
-                .filter_map(|element| serde_json::from_value(element).ok());
+            let written =
+                elements.into_iter().filter_map(|element| serde_json::from_value(element).ok());
             found.extend(written.filter_map(|it| proposed(it, &run.job, &flag, &decisions)));
         }
     }
@@ -115,11 +113,7 @@ pub(super) fn read(root: &Path, runs: &[RunLine], several: bool) -> (Vec<Reporte
 
 /// Returns the flag that selects this dream job in a command.
 fn flag(job: &str, several: bool) -> String {
-    if several || job != "dream" {
-        format!(" --job {}", shell_word(job))
-    } else {
-        String::new()
-    }
+    if several || job != "dream" { format!(" --job {}", shell_word(job)) } else { String::new() }
 }
 
 fn proposed(
@@ -188,10 +182,7 @@ mod tests {
         let decided = r#"- {"proposal_id":"bb","decision":"accepted","targets_hash":"h"}"#;
         fs::write(root.path().join("dreams/ledger.md"), decided).unwrap();
         let mut run = sample::run("dream", "dream");
-        run.artifacts = vec![
-            "dreams/20261121T000000Z/proposals.json".into(),
-            "b.md".into(),
-        ];
+        run.artifacts = vec!["dreams/20261121T000000Z/proposals.json".into(), "b.md".into()];
         let (found, more) = read(root.path(), &[run.clone()], false);
         let reported: Vec<(&str, bool)> = found.iter().map(|it| (&*it.id, it.waits())).collect();
         assert_eq!(reported, [("cc", true), ("aa", false), ("bb", false)]);

@@ -25,13 +25,7 @@ pub(crate) fn run(job: &str, kind: &str) -> RunLine {
         outcome: Some(Outcome::Succeeded),
         started: Some(at),
         finished: Some(at),
-        spent: Amounts {
-            calls: 1,
-            tokens: 1200,
-            micros: 12_345,
-            seconds: 42,
-            ideas: 0,
-        },
+        spent: Amounts { calls: 1, tokens: 1200, micros: 12_345, seconds: 42, ideas: 0 },
         unstated_calls: 0,
         unpriced_calls: 0,
         headline: "did it".into(),
@@ -50,10 +44,7 @@ pub(crate) fn run(job: &str, kind: &str) -> RunLine {
 
 pub(crate) fn failed(job: &str, class: Class, why: &str) -> RunLine {
     RunLine {
-        outcome: Some(Outcome::Failed {
-            class,
-            why: why.into(),
-        }),
+        outcome: Some(Outcome::Failed { class, why: why.into() }),
         headline: why.into(),
         artifacts: vec![],
         ..run(job, "command")
@@ -70,9 +61,7 @@ pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
         opened: at(1_795_304_000),
         closed: at(1_795_330_000),
         worst: "succeeded".into(),
-        spent: runs
-            .iter()
-            .fold(Amounts::default(), |sum, run| sum.plus(run.spent)),
+        spent: runs.iter().fold(Amounts::default(), |sum, run| sum.plus(run.spent)),
         runs,
         open: vec![],
         missed: vec![],
@@ -108,11 +97,8 @@ pub(crate) fn proposal(number: usize, text: &str) -> ReportedProposal {
 pub(crate) fn full(text: &str) -> NightReport {
     let mut good = run(&format!("dream{text}"), "dream");
     good.headline = text.into();
-    good.lines = vec![
-        text.into(),
-        format!("refused: {text}"),
-        format!("not held by its sandbox: {text}"),
-    ];
+    good.lines =
+        vec![text.into(), format!("refused: {text}"), format!("not held by its sandbox: {text}")];
     good.artifacts = vec![text.into()];
     good.backend = text.into();
     good.containment = text.into();
@@ -137,15 +123,8 @@ pub(crate) fn full(text: &str) -> NightReport {
     });
     report.proposals = vec![
         proposal(1, text),
-        ReportedProposal {
-            decided: Some(text.into()),
-            ..proposal(2, text)
-        },
-        ReportedProposal {
-            action: Action::Keep,
-            flag: text.into(),
-            ..proposal(3, text)
-        },
+        ReportedProposal { decided: Some(text.into()), ..proposal(2, text) },
+        ReportedProposal { action: Action::Keep, flag: text.into(), ..proposal(3, text) },
     ];
     report.more_proposals = 3;
     report.waiting = vec![PendingItem {
@@ -163,11 +142,8 @@ pub(crate) fn full(text: &str) -> NightReport {
         spent: 4,
         left: Some(11),
     }];
-    let mut scape: Dreamscape = Dreamscape {
-        job: text.into(),
-        run: text.into(),
-        ..Dreamscape::default()
-    };
+    let mut scape: Dreamscape =
+        Dreamscape { job: text.into(), run: text.into(), ..Dreamscape::default() };
     super::dreamscape::fill(&mut scape, &summary(text));
     for words in [&mut scape.weather, &mut scape.status] {
         *words = text.into();
@@ -206,13 +182,8 @@ pub(crate) fn full(text: &str) -> NightReport {
         packet.confidence = Some(text.into());
         packet.voices = vec![text.into()];
     }
-    report.dreamscapes = vec![
-        scape,
-        Dreamscape {
-            missing: Some(text.into()),
-            ..Dreamscape::default()
-        },
-    ];
+    report.dreamscapes =
+        vec![scape, Dreamscape { missing: Some(text.into()), ..Dreamscape::default() }];
     report.first = super::next_steps::moves(&report);
     report
 }

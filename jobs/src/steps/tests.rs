@@ -9,11 +9,7 @@ fn file(folder: &tempfile::TempDir) -> StepsFile {
 }
 
 fn used<'a>(id: &'a str, name: &'a str, target: Target<'a>) -> Event<'a> {
-    Event::ToolUse {
-        id,
-        name,
-        target: Some(target),
-    }
+    Event::ToolUse { id, name, target: Some(target) }
 }
 
 fn back<'a>(
@@ -22,31 +18,17 @@ fn back<'a>(
     exit_code: Option<i64>,
     error: Option<&'a str>,
 ) -> Event<'a> {
-    Event::ToolResult(ToolResult {
-        id,
-        failed,
-        exit_code,
-        error,
-    })
+    Event::ToolResult(ToolResult { id, failed, exit_code, error })
 }
 
 #[test]
 fn each_tool_is_a_row_in_the_contracts_fields_whatever_becomes_of_it() {
     let folder = tempfile::tempdir().unwrap();
-    let steps = StepsFile {
-        agent: Some("night".into()),
-        ..file(&folder)
-    };
+    let steps = StepsFile { agent: Some("night".into()), ..file(&folder) };
     let mut recorder = Recorder::new(steps.clone(), Redactor::new(vec!["hunter-two".into()]));
     let inside = folder.path().join("src/a.rs");
-    recorder.event(
-        used("1", "Write", Target::Path(inside.to_str().unwrap())),
-        at(0),
-    );
-    recorder.event(
-        used("2", "Bash", Target::Command("make --key hunter-two")),
-        at(1),
-    );
+    recorder.event(used("1", "Write", Target::Path(inside.to_str().unwrap())), at(0));
+    recorder.event(used("2", "Bash", Target::Command("make --key hunter-two")), at(1));
     recorder.event(back("2", true, Some(2), Some("no rule, hunter-two")), at(3));
     recorder.event(back("1", false, None, None), at(4));
     recorder.event(used("3", "Grep", Target::Pipeline("needle")), at(5));
@@ -65,14 +47,7 @@ fn each_tool_is_a_row_in_the_contracts_fields_whatever_becomes_of_it() {
     let lines: Vec<String> = rows.iter().map(ToolStep::line).collect();
     assert_eq!(lines[0][..17], *"Bash make --key [");
     assert!(lines[0].ends_with("(exit 2)"), "{}", lines[0]);
-    assert_eq!(
-        lines[1..],
-        [
-            "Write src/a.rs (exit 0)",
-            "? (exit 1)",
-            "Grep needle (exit -1)"
-        ]
-    );
+    assert_eq!(lines[1..], ["Write src/a.rs (exit 0)", "? (exit 1)", "Grep needle (exit -1)"]);
     assert_eq!(rows[3].error.as_deref(), Some("it did not come back"));
     assert_eq!(steps.last(2).unwrap(), rows[2..]);
     let mode = fs::metadata(folder.path().join(FILE)).unwrap().mode();
@@ -83,12 +58,7 @@ fn each_tool_is_a_row_in_the_contracts_fields_whatever_becomes_of_it() {
 fn a_line_is_one_line_and_cut_at_eighty_characters() {
     let redactor = Redactor::new(Vec::new());
     let long = format!("echo\n\"{}\"", "é".repeat(200));
-    let step = ToolStep::of(
-        "Bash",
-        Some(Target::Command(&long)),
-        Path::new("/p"),
-        &redactor,
-    );
+    let step = ToolStep::of("Bash", Some(Target::Command(&long)), Path::new("/p"), &redactor);
     let line = step.line();
     assert_eq!(line.lines().count(), 1);
     assert_eq!(line.chars().count(), "Bash ".len() + 80 + " (exit 0)".len());
@@ -99,15 +69,9 @@ fn a_line_is_one_line_and_cut_at_eighty_characters() {
 #[test]
 fn a_full_file_is_turned_once_and_the_last_rows_are_found_across_both() {
     let folder = tempfile::tempdir().unwrap();
-    let steps = StepsFile {
-        cap: 2_000,
-        ..file(&folder)
-    };
+    let steps = StepsFile { cap: 2_000, ..file(&folder) };
     for number in 0..40 {
-        let step = ToolStep {
-            tool: format!("t{number}"),
-            ..ToolStep::default()
-        };
+        let step = ToolStep { tool: format!("t{number}"), ..ToolStep::default() };
         steps.append(step, at(number)).unwrap();
     }
     let tools = |rows: Vec<ToolStep>| rows.into_iter().map(|it| it.tool).collect::<Vec<_>>();
@@ -135,31 +99,19 @@ fn many_writers_lose_and_tear_nothing() {
     let folder = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {
         for writer in 0..8 {
-            let steps = StepsFile {
-                cap: 20_000,
-                agent: Some(format!("w{writer}")),
-                ..file(&folder)
-            };
+            let steps =
+                StepsFile { cap: 20_000, agent: Some(format!("w{writer}")), ..file(&folder) };
             scope.spawn(move || {
                 for number in 0..25 {
-                    let step = ToolStep {
-                        tool: format!("t{number}"),
-                        ..ToolStep::default()
-                    };
+                    let step = ToolStep { tool: format!("t{number}"), ..ToolStep::default() };
                     steps.append(step, at(number)).unwrap();
                 }
             });
         }
     });
     let both = [folder.path().join(OLDER), folder.path().join(FILE)];
-    let text: String = both
-        .iter()
-        .filter_map(|path| fs::read_to_string(path).ok())
-        .collect();
-    assert!(
-        text.lines()
-            .all(|line| serde_json::from_str::<ToolStep>(line).is_ok())
-    );
+    let text: String = both.iter().filter_map(|path| fs::read_to_string(path).ok()).collect();
+    assert!(text.lines().all(|line| serde_json::from_str::<ToolStep>(line).is_ok()));
     assert_eq!(text.lines().count(), 200);
 }
 
@@ -188,57 +140,27 @@ fn a_link_a_pipe_and_damage_are_neither_followed_nor_believed() {
     .unwrap();
     assert!(steps.append(ToolStep::default(), at(0)).is_err() && steps.last(1).is_err());
     fs::remove_file(&path).unwrap();
-    fs::write(
-        &path,
-        "{half\n\0\0\n[]\n7\n{\"tool\":\"Edit\"}\n{\"tool\":3}\n{\"tool\":\"to",
-    )
-    .unwrap();
-    let tools: Vec<String> = steps
-        .last(25)
-        .unwrap()
-        .into_iter()
-        .map(|it| it.tool)
-        .collect();
-    assert_eq!(tools, ["Edit"]);
-    steps
-        .append(
-            ToolStep {
-                tool: "Next".into(),
-                ..ToolStep::default()
-            },
-            at(0),
-        )
+    fs::write(&path, "{half\n\0\0\n[]\n7\n{\"tool\":\"Edit\"}\n{\"tool\":3}\n{\"tool\":\"to")
         .unwrap();
-    assert_eq!(
-        steps.last(1).unwrap()[0].tool,
-        "Next",
-        "half a row swallows none"
-    );
+    let tools: Vec<String> = steps.last(25).unwrap().into_iter().map(|it| it.tool).collect();
+    assert_eq!(tools, ["Edit"]);
+    steps.append(ToolStep { tool: "Next".into(), ..ToolStep::default() }, at(0)).unwrap();
+    assert_eq!(steps.last(1).unwrap()[0].tool, "Next", "half a row swallows none");
 }
 
 #[test]
 fn a_hooks_payload_is_a_row_and_a_bad_one_is_refused() {
     let redactor = Redactor::new(Vec::new());
     let row = |text: &str| of_hook(text.as_bytes(), Path::new("/p"), &redactor);
-    let step = row(
-        r#"{"hook_event_name":"PostToolUse","tool_name":"Edit","cwd":"/p",
-        "tool_input":{"file_path":"/p/src/Weave.svelte"},"tool_response":{"filePath":"x"}}"#,
-    )
+    let step = row(r#"{"hook_event_name":"PostToolUse","tool_name":"Edit","cwd":"/p",
+        "tool_input":{"file_path":"/p/src/Weave.svelte"},"tool_response":{"filePath":"x"}}"#)
     .unwrap();
     assert_eq!(step.line(), "Edit src/Weave.svelte (exit 0)");
-    let step = row(
-        r#"{"tool_name":"Bash","tool_input":{"command":"false"},"duration_ms":7,
-        "tool_response":{"stdout":"","stderr":"no","interrupted":true}}"#,
-    )
+    let step = row(r#"{"tool_name":"Bash","tool_input":{"command":"false"},"duration_ms":7,
+        "tool_response":{"stdout":"","stderr":"no","interrupted":true}}"#)
     .unwrap();
-    assert_eq!(
-        (step.exit_code, step.error.as_deref(), step.dur_ms),
-        (1, Some("no"), 7)
-    );
-    assert_eq!(
-        row(r#"{"tool_name":"mcp__x__y"}"#).unwrap().line(),
-        "mcp__x__y (exit 0)"
-    );
+    assert_eq!((step.exit_code, step.error.as_deref(), step.dur_ms), (1, Some("no"), 7));
+    assert_eq!(row(r#"{"tool_name":"mcp__x__y"}"#).unwrap().line(), "mcp__x__y (exit 0)");
     for bad in ["", "{", "[]", "{}", "{\"tool_name\":3}", "null"] {
         assert!(row(bad).is_err(), "{bad}");
     }

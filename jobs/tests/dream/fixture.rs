@@ -74,9 +74,7 @@ impl Fixture {
             policy: Policy::default(),
             enabled: true,
         };
-        store
-            .project_jobs(&project, "", "", &[job], start())
-            .unwrap();
+        store.project_jobs(&project, "", "", &[job], start()).unwrap();
         let place = Self {
             folder,
             root,
@@ -111,21 +109,14 @@ impl Fixture {
     /// Runs git with fixed names and dates, and gives back what it prints.
     pub fn git(&self, args: &[&str]) -> String {
         let mut git = Command::new("git");
-        git.current_dir(&self.root)
-            .env_clear()
-            .envs(self.env())
-            .args(args);
+        git.current_dir(&self.root).env_clear().envs(self.env()).args(args);
         for who in ["AUTHOR", "COMMITTER"] {
             git.env(format!("GIT_{who}_NAME"), "dev")
                 .env(format!("GIT_{who}_EMAIL"), "dev@example.org")
                 .env(format!("GIT_{who}_DATE"), "2026-01-02T03:04:05Z");
         }
         let out = git.output().unwrap();
-        assert!(
-            out.status.success(),
-            "git {args:?}: {}",
-            String::from_utf8_lossy(&out.stderr)
-        );
+        assert!(out.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8(out.stdout).unwrap()
     }
 
@@ -153,10 +144,7 @@ impl Fixture {
 
     /// Runs a pass whose request gets this answer.
     pub fn answered(&mut self, answer: Value) -> SettledRun {
-        self.pass_with(
-            Arc::new(Scripted::new("model", [Step::Answer(answer)])),
-            &mut Silent,
-        )
+        self.pass_with(Arc::new(Scripted::new("model", [Step::Answer(answer)])), &mut Silent)
     }
 
     /// Runs a pass, an hour after the one before.
@@ -166,9 +154,7 @@ impl Fixture {
         progress: &mut dyn Progress,
     ) -> SettledRun {
         self.passes += 1;
-        let now = start()
-            .saturating_add(SignedDuration::from_hours(self.passes))
-            .unwrap();
+        let now = start().saturating_add(SignedDuration::from_hours(self.passes)).unwrap();
         let clock_file = self.folder.path().join("clock");
         fs::write(&clock_file, now.to_string()).unwrap();
         let clock = Clock::File(clock_file);
@@ -216,23 +202,11 @@ impl Fixture {
             budget: Budget::default(),
             total,
         };
-        let place = Where {
-            root: &self.root,
-            cache: &cache,
-            run_dir: &run_dir,
-        };
+        let place = Where { root: &self.root, cache: &cache, run_dir: &run_dir };
         let scope = Scope::open(&self.root, &["dreams"], &staging).unwrap();
         let git = Git::new(&self.root, &env, run.as_str());
-        let ctx = Context::new(
-            &admitted,
-            place,
-            scope,
-            git,
-            tools,
-            &mut self.store,
-            backend,
-        )
-        .paying(self.spending.clone());
+        let ctx = Context::new(&admitted, place, scope, git, tools, &mut self.store, backend)
+            .paying(self.spending.clone());
         execute(ctx, &spec).unwrap()
     }
 
@@ -268,12 +242,7 @@ impl Fixture {
     ) -> Result<AppliedDecision, ReviewError> {
         let id = self.id_of(target);
         self.with_decider(|desk| {
-            desk.decide(&DecisionRequest {
-                id: &id,
-                verdict,
-                note: None,
-                force: false,
-            })
+            desk.decide(&DecisionRequest { id: &id, verdict, note: None, force: false })
         })
     }
 
@@ -286,15 +255,8 @@ impl Fixture {
     /// Returns the id of the newest proposal about an idea.
     pub fn id_of(&self, target: &str) -> String {
         let book = self.book();
-        let found = book
-            .items
-            .iter()
-            .find(|item| item.proposal.targets[0] == target);
-        found
-            .unwrap_or_else(|| panic!("no proposal about {target}"))
-            .proposal
-            .id
-            .clone()
+        let found = book.items.iter().find(|item| item.proposal.targets[0] == target);
+        found.unwrap_or_else(|| panic!("no proposal about {target}")).proposal.id.clone()
     }
 
     /// Reads all proposals in their current state.
@@ -361,9 +323,7 @@ impl Fixture {
     /// Returns the entry of an idea in `dreams/state.json`.
     pub fn state(&self, path: &str) -> Value {
         let all: Vec<Value> = serde_json::from_slice(&self.read("dreams/state.json")).unwrap();
-        all.into_iter()
-            .find(|entry| entry["path"] == path)
-            .unwrap_or(Value::Null)
+        all.into_iter().find(|entry| entry["path"] == path).unwrap_or(Value::Null)
     }
 
     pub fn read(&self, path: &str) -> Vec<u8> {

@@ -93,20 +93,13 @@ fn project() -> (Fixture, String) {
     place.write("ideas/scheduler-story.md", STORY);
     place.write("ideas/coffee.md", "Coffee is better in the morning.\n");
     place.write("ideas/report-page.md", TWIN);
-    place.write(
-        "ideas/sub/report.md",
-        format!("{TWIN}It should fit on a telephone, too.\n"),
-    );
+    place.write("ideas/sub/report.md", format!("{TWIN}It should fit on a telephone, too.\n"));
     (place, done)
 }
 
 fn of<'a>(proposals: &'a [Proposal], path: &str) -> &'a Proposal {
-    let mut found = proposals
-        .iter()
-        .filter(|proposal| proposal.targets[0] == path);
-    let first = found
-        .next()
-        .unwrap_or_else(|| panic!("no proposal for {path}"));
+    let mut found = proposals.iter().filter(|proposal| proposal.targets[0] == path);
+    let first = found.next().unwrap_or_else(|| panic!("no proposal for {path}"));
     assert!(found.next().is_none(), "two proposals for {path}");
     first
 }
@@ -127,39 +120,14 @@ fn every_class_is_recognised_and_recorded() {
         let it = of(&proposals, path);
         (it.status, it.action)
     };
-    assert_eq!(
-        judged("ideas/retry-policy.md"),
-        (IdeaStatus::Implemented, Action::Archive)
-    );
-    assert_eq!(
-        judged("ideas/offline-maps.md"),
-        (IdeaStatus::Meritorious, Action::Promote)
-    );
-    assert_eq!(
-        judged("ideas/scheduler-story.md"),
-        (IdeaStatus::BlogCandidate, Action::MarkBlog)
-    );
-    assert_eq!(
-        judged("ideas/coffee.md"),
-        (IdeaStatus::Sidenote, Action::Keep)
-    );
-    assert_eq!(
-        judged("ideas/sub/report.md"),
-        (IdeaStatus::Duplicate, Action::Merge)
-    );
-    assert_eq!(
-        of(&proposals, "ideas/sub/report.md").targets[1],
-        "ideas/report-page.md"
-    );
-    assert_eq!(
-        judged("ideas/report-page.md"),
-        (IdeaStatus::Sidenote, Action::Keep)
-    );
-    assert!(
-        of(&proposals, "ideas/retry-policy.md")
-            .evidence
-            .contains(&done[..12])
-    );
+    assert_eq!(judged("ideas/retry-policy.md"), (IdeaStatus::Implemented, Action::Archive));
+    assert_eq!(judged("ideas/offline-maps.md"), (IdeaStatus::Meritorious, Action::Promote));
+    assert_eq!(judged("ideas/scheduler-story.md"), (IdeaStatus::BlogCandidate, Action::MarkBlog));
+    assert_eq!(judged("ideas/coffee.md"), (IdeaStatus::Sidenote, Action::Keep));
+    assert_eq!(judged("ideas/sub/report.md"), (IdeaStatus::Duplicate, Action::Merge));
+    assert_eq!(of(&proposals, "ideas/sub/report.md").targets[1], "ideas/report-page.md");
+    assert_eq!(judged("ideas/report-page.md"), (IdeaStatus::Sidenote, Action::Keep));
+    assert!(of(&proposals, "ideas/retry-policy.md").evidence.contains(&done[..12]));
     assert_eq!(proposals.len(), 6);
 
     let raw: Vec<Value> =
@@ -187,39 +155,19 @@ fn every_class_is_recognised_and_recorded() {
         entry["merit"].as_f64().unwrap()
             > place.state("ideas/coffee.md")["merit"].as_f64().unwrap()
     );
-    assert!(
-        entry["last_modified"]
-            .as_str()
-            .unwrap()
-            .parse::<Timestamp>()
-            .is_ok()
-    );
-    assert!(
-        place
-            .read("dreams/state.json")
-            .starts_with(b"[\n  {\n    \"path\": ")
-    );
+    assert!(entry["last_modified"].as_str().unwrap().parse::<Timestamp>().is_ok());
+    assert!(place.read("dreams/state.json").starts_with(b"[\n  {\n    \"path\": "));
 
     assert_eq!(settled.summary.facts["proposals"], 6);
     assert_eq!(settled.summary.facts["implemented"], 1);
-    assert!(
-        settled.summary.lines[0].contains("ideas/"),
-        "{:?}",
-        settled.summary.lines
-    );
+    assert!(settled.summary.lines[0].contains("ideas/"), "{:?}", settled.summary.lines);
     assert_eq!(
         settled.summary.artifacts,
-        [
-            format!("{folder}/proposals.json"),
-            "dreams/state.json".into()
-        ]
+        [format!("{folder}/proposals.json"), "dreams/state.json".into()]
     );
     assert!(
         !place.root.join("dreams/.staging").exists()
-            || fs::read_dir(place.root.join("dreams/.staging"))
-                .unwrap()
-                .next()
-                .is_none()
+            || fs::read_dir(place.root.join("dreams/.staging")).unwrap().next().is_none()
     );
 }
 
@@ -230,30 +178,16 @@ fn a_pass_without_changes_is_skipped_and_a_change_is_seen() {
     let (_, first) = place.proposals();
     let before = place.everything();
     let again = place.pass();
-    assert_eq!(
-        again.outcome,
-        Outcome::Skipped {
-            why: "no delta (6 ideas unchanged)".into()
-        }
-    );
+    assert_eq!(again.outcome, Outcome::Skipped { why: "no delta (6 ideas unchanged)".into() });
     assert_eq!(place.everything(), before);
 
     place.write("ideas/offline-maps.md", OPEN.replace("a month", "a year"));
     assert_eq!(place.pass().outcome, Outcome::Succeeded);
     let (folder, proposals) = place.proposals();
-    assert_eq!(
-        (folder.as_str(), proposals.len()),
-        ("dreams/20261122T010000Z", 1)
-    );
+    assert_eq!((folder.as_str(), proposals.len()), ("dreams/20261122T010000Z", 1));
     let old = of(&first, "ideas/offline-maps.md");
-    assert_eq!(
-        proposals[0].id, old.id,
-        "the same proposal about the same idea"
-    );
-    assert_ne!(
-        proposals[0].targets_hash, old.targets_hash,
-        "but about other content"
-    );
+    assert_eq!(proposals[0].id, old.id, "the same proposal about the same idea");
+    assert_ne!(proposals[0].targets_hash, old.targets_hash, "but about other content");
     assert_eq!(place.pass().outcome.as_str(), "skipped");
 }
 
@@ -285,11 +219,7 @@ fn what_was_decided_is_not_proposed_again_until_the_idea_changes() {
         (Outcome::Succeeded, &json!(2))
     );
     let (_, second) = place.proposals();
-    assert!(
-        second
-            .iter()
-            .all(|it| it.id != maps.id && it.id != coffee.id)
-    );
+    assert!(second.iter().all(|it| it.id != maps.id && it.id != coffee.id));
     assert_eq!(second.len(), 4);
 
     place.write("ideas/offline-maps.md", OPEN.replace("a month", "a year"));
@@ -313,9 +243,7 @@ fn one_good_answer_of_four_survives() {
     unknown["action"] = json!("shred");
     let settled =
         place.answered(json!([stripped, unknown, {"status": "sidenote"}, keep("ideas/coffee.md")]));
-    let Outcome::Degraded { why } = &settled.outcome else {
-        panic!("{settled:?}")
-    };
+    let Outcome::Degraded { why } = &settled.outcome else { panic!("{settled:?}") };
     assert_eq!(why, "3 proposals were refused, 5 ideas got no answer");
     assert!(
         settled
@@ -326,10 +254,7 @@ fn one_good_answer_of_four_survives() {
     );
     let (_, proposals) = place.proposals();
     assert_eq!(
-        proposals
-            .iter()
-            .map(|it| it.targets[0].as_str())
-            .collect::<Vec<_>>(),
+        proposals.iter().map(|it| it.targets[0].as_str()).collect::<Vec<_>>(),
         ["ideas/coffee.md"]
     );
     let unanswered = place.state("ideas/offline-maps.md");
@@ -338,10 +263,7 @@ fn one_good_answer_of_four_survives() {
         (&json!(""), &json!("2026-11-21T23:00:00Z"))
     );
     let settled = place.pass();
-    assert_eq!(
-        settled.summary.facts["shown"], 5,
-        "those without an answer stay selected"
-    );
+    assert_eq!(settled.summary.facts["shown"], 5, "those without an answer stay selected");
 }
 
 #[test]
@@ -354,12 +276,7 @@ fn what_cannot_be_read_is_told_and_stops_nothing() {
     huge.set_len(500 * 1024 * 1024).unwrap();
     symlink("circle.md", place.root.join("ideas/circle.md")).unwrap();
     symlink("../README.md", place.root.join("ideas/link.md")).unwrap();
-    let mut expected = vec![
-        "ideas/bytes.md",
-        "ideas/circle.md",
-        "ideas/huge.md",
-        "ideas/link.md",
-    ];
+    let mut expected = vec!["ideas/bytes.md", "ideas/circle.md", "ideas/huge.md", "ideas/link.md"];
     place.write("ideas/secret.md", "x");
     let secret = place.root.join("ideas/secret.md");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
@@ -413,29 +330,14 @@ impl Progress for Editor {
 #[test]
 fn an_idea_that_changes_meanwhile_stays_selected() {
     let (mut place, _) = project();
-    let mut editor = Editor {
-        path: place.root.join("ideas/report-page.md"),
-    };
+    let mut editor = Editor { path: place.root.join("ideas/report-page.md") };
     let settled = place.pass_with(Arc::new(runner_backends::Builtin::default()), &mut editor);
-    let Outcome::Degraded { why } = &settled.outcome else {
-        panic!("{settled:?}")
-    };
-    assert_eq!(
-        why,
-        "2 proposals were dropped because an idea changed meanwhile"
-    );
+    let Outcome::Degraded { why } = &settled.outcome else { panic!("{settled:?}") };
+    assert_eq!(why, "2 proposals were dropped because an idea changed meanwhile");
     let (_, proposals) = place.proposals();
-    assert!(
-        proposals
-            .iter()
-            .all(|it| !it.targets.contains(&"ideas/report-page.md".to_owned()))
-    );
+    assert!(proposals.iter().all(|it| !it.targets.contains(&"ideas/report-page.md".to_owned())));
     assert_eq!(place.state("ideas/report-page.md")["hash"], "");
-    assert_eq!(
-        place.state("ideas/sub/report.md")["hash"],
-        "",
-        "its destination changed"
-    );
+    assert_eq!(place.state("ideas/sub/report.md")["hash"], "", "its destination changed");
     assert_eq!(place.pass().summary.facts["shown"], 2);
 }
 
@@ -443,19 +345,15 @@ fn an_idea_that_changes_meanwhile_stays_selected() {
 fn a_backend_without_an_answer_leaves_everything_as_it_was() {
     let (mut place, _) = project();
     let before = place.everything();
-    let auth = BackendError::Auth {
-        why: "no key".into(),
-    };
+    let auth = BackendError::Auth { why: "no key".into() };
     for (step, class) in [
         (Step::Error(auth), Class::Auth),
         (Step::Text(String::new()), Class::Malformed),
         (Step::Answer(json!([])), Class::Malformed),
         (Step::Answer(json!({"proposals": "none"})), Class::Malformed),
     ] {
-        let settled = place.pass_with(
-            Arc::new(Scripted::new("model", [step.clone()])),
-            &mut Silent,
-        );
+        let settled =
+            place.pass_with(Arc::new(Scripted::new("model", [step.clone()])), &mut Silent);
         assert_eq!(settled.outcome.class(), Some(class), "{step:?} {settled:?}");
         assert_eq!(place.everything(), before, "{step:?}");
     }
@@ -469,35 +367,18 @@ fn a_few_at_a_time_everyone_gets_a_turn() {
     place.spec.max_ideas = 4;
     let settled = place.pass();
     assert!(
-        settled
-            .summary
-            .headline
-            .contains("2 more ideas left for next time"),
+        settled.summary.headline.contains("2 more ideas left for next time"),
         "{}",
         settled.summary.headline
     );
-    let shown: Vec<String> = place
-        .proposals()
-        .1
-        .iter()
-        .map(|it| it.targets[0].clone())
-        .collect();
+    let shown: Vec<String> = place.proposals().1.iter().map(|it| it.targets[0].clone()).collect();
     assert_eq!(shown.len(), 4);
     place.write("ideas/coffee.md", "Coffee is better after noon.\n");
     place.pass();
-    let then: Vec<String> = place
-        .proposals()
-        .1
-        .iter()
-        .map(|it| it.targets[0].clone())
-        .collect();
+    let then: Vec<String> = place.proposals().1.iter().map(|it| it.targets[0].clone()).collect();
     assert_eq!(
         then,
-        [
-            "ideas/scheduler-story.md",
-            "ideas/sub/report.md",
-            "ideas/coffee.md"
-        ],
+        ["ideas/scheduler-story.md", "ideas/sub/report.md", "ideas/coffee.md"],
         "after {shown:?}"
     );
 }
@@ -513,15 +394,8 @@ fn work_in_progress_is_seen() {
     assert_eq!(found(&spec), ["ideas/coffee.md"]);
     place.git(&["rm", "-q", "--cached", "ideas/coffee.md"]);
     fs::write(place.root.join(".git/info/exclude"), "/dreams/\n").unwrap();
-    assert_eq!(
-        found(&spec),
-        [""; 0],
-        "untracked ideas are what a pass is for"
-    );
-    let strict = DreamSpec {
-        dirty: Dirty::Strict,
-        ..DreamSpec::default()
-    };
+    assert_eq!(found(&spec), [""; 0], "untracked ideas are what a pass is for");
+    let strict = DreamSpec { dirty: Dirty::Strict, ..DreamSpec::default() };
     assert_eq!(found(&strict).len(), 6);
     fs::write(place.root.join(".git/info/exclude"), "/dreams/\n/ideas/\n").unwrap();
 
@@ -532,10 +406,7 @@ fn work_in_progress_is_seen() {
         place.git(&["merge", "-q", "other"])
     }));
     assert!(merge.is_err(), "the merge must conflict");
-    assert_eq!(
-        found(&spec),
-        ["a merge is unfinished", "src/main.rs (unmerged)"]
-    );
+    assert_eq!(found(&spec), ["a merge is unfinished", "src/main.rs (unmerged)"]);
     place.git(&["merge", "--abort"]);
     fs::write(place.root.join(".git/index.lock"), "").unwrap();
     assert_eq!(found(&spec), ["git is at work (index.lock)"]);

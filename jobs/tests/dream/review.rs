@@ -46,22 +46,14 @@ pub fn looks(place: &Fixture) -> FileLooks {
 /// and dates.
 fn proposed() -> Fixture {
     let (mut place, _) = project();
-    fs::write(
-        place.root.join(".git/info/exclude"),
-        "/ideas/\n/dreams/\n/specs/\n",
-    )
-    .unwrap();
-    for (at, name) in ["retry-policy", "offline-maps", "sub/report"]
-        .iter()
-        .enumerate()
-    {
+    fs::write(place.root.join(".git/info/exclude"), "/ideas/\n/dreams/\n/specs/\n").unwrap();
+    for (at, name) in ["retry-policy", "offline-maps", "sub/report"].iter().enumerate() {
         let file = fs::File::options()
             .write(true)
             .open(place.root.join(format!("ideas/{name}.md")))
             .unwrap();
         let mode = [0o600, 0o640, 0o664][at];
-        file.set_permissions(fs::Permissions::from_mode(mode))
-            .unwrap();
+        file.set_permissions(fs::Permissions::from_mode(mode)).unwrap();
         if *name == "sub/report" {
             // The older of two equivalent ideas is kept, so this file keeps its newer date.
             continue;
@@ -90,10 +82,7 @@ fn every_action_is_carried_out_and_undone_to_the_byte() {
         let text = place.read(path);
         let (_, mode, date) = before[&place.root.join(path)].clone();
         let done = place.decide(path, DecisionInput::Accept).unwrap();
-        assert_eq!(
-            (done.decision.action.as_str(), done.already),
-            (action.as_str(), false)
-        );
+        assert_eq!((done.decision.action.as_str(), done.already), (action.as_str(), false));
         let moved = |to: &str| {
             assert!(!place.root.join(path).exists());
             let (bytes, new_mode, new_date) = looks(&place)[&place.root.join(to)].clone();
@@ -129,10 +118,7 @@ fn every_action_is_carried_out_and_undone_to_the_byte() {
         };
         assert_eq!(state_of(&place, path), status);
         let again = place.decide(path, DecisionInput::Accept).unwrap();
-        assert!(
-            again.already,
-            "a second time is no mistake and does nothing"
-        );
+        assert!(again.already, "a second time is no mistake and does nothing");
         let other = place.decide(path, DecisionInput::Reject).unwrap_err();
         assert!(matches!(other, ReviewError::Decided(_)), "{other}");
         place.undo(path).unwrap();
@@ -141,42 +127,25 @@ fn every_action_is_carried_out_and_undone_to_the_byte() {
         assert!(matches!(place.undo(path), Err(ReviewError::NotFound(_))));
     }
     let mut lines = 0;
-    for line in String::from_utf8(place.read("dreams/ledger.md"))
-        .unwrap()
-        .lines()
-    {
+    for line in String::from_utf8(place.read("dreams/ledger.md")).unwrap().lines() {
         assert!(line.starts_with("- {\"proposal_id\":"), "{line}");
         lines += 1;
     }
     assert_eq!(lines, 10, "it only ever grows");
     assert_eq!(place.book().undecided().count(), 6);
     assert_eq!(place.unsettled(), 0);
-    assert!(
-        fs::read_dir(place.root.join("dreams/.staging"))
-            .unwrap()
-            .next()
-            .is_none()
-    );
+    assert!(fs::read_dir(place.root.join("dreams/.staging")).unwrap().next().is_none());
 }
 
 #[test]
 fn what_is_marked_by_us_is_not_looked_at_again_and_what_grew_is() {
     let mut place = proposed();
-    place
-        .decide("ideas/scheduler-story.md", DecisionInput::Accept)
-        .unwrap();
+    place.decide("ideas/scheduler-story.md", DecisionInput::Accept).unwrap();
     let why = place.pass().outcome;
     assert!(matches!(why, Outcome::Skipped { .. }), "{why:?}");
-    place
-        .decide("ideas/sub/report.md", DecisionInput::Accept)
-        .unwrap();
+    place.decide("ideas/sub/report.md", DecisionInput::Accept).unwrap();
     assert_eq!(place.pass().summary.facts["shown"], 1);
-    let ids: Vec<String> = place
-        .book()
-        .items
-        .iter()
-        .map(|it| it.proposal.id.clone())
-        .collect();
+    let ids: Vec<String> = place.book().items.iter().map(|it| it.proposal.id.clone()).collect();
     let unique: std::collections::BTreeSet<&String> = ids.iter().collect();
     assert_eq!(unique.len(), ids.len());
 }
@@ -186,27 +155,15 @@ fn other_verdicts_touch_no_idea() {
     let mut place = proposed();
     let before = looks(&place);
     let state = place.read("dreams/state.json");
-    place
-        .decide("ideas/retry-policy.md", DecisionInput::Reject)
-        .unwrap();
-    place
-        .decide("ideas/offline-maps.md", DecisionInput::Skip)
-        .unwrap();
-    assert_eq!(
-        (looks(&place), place.read("dreams/state.json")),
-        (before, state)
-    );
+    place.decide("ideas/retry-policy.md", DecisionInput::Reject).unwrap();
+    place.decide("ideas/offline-maps.md", DecisionInput::Skip).unwrap();
+    assert_eq!((looks(&place), place.read("dreams/state.json")), (before, state));
     // To skip is no last word.
-    let done = place
-        .decide("ideas/offline-maps.md", DecisionInput::Accept)
-        .unwrap();
+    let done = place.decide("ideas/offline-maps.md", DecisionInput::Accept).unwrap();
     assert!(!done.already);
     let store = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
     for word in ["rejected", "skipped", "accepted"] {
-        assert!(
-            store.contains(&format!("\"decision\":\"{word}\"")),
-            "{store}"
-        );
+        assert!(store.contains(&format!("\"decision\":\"{word}\"")), "{store}");
     }
     assert_eq!(place.book().undecided().count(), 4);
 }
@@ -219,61 +176,31 @@ fn an_amended_proposal_does_what_the_person_says() {
         action: Action::Merge,
         into: into.map(str::to_owned),
     };
-    for into in [
-        None,
-        Some("ideas/coffee.md"),
-        Some("README.md"),
-        Some("ideas/done/x.md"),
-        Some("../x"),
-    ] {
+    for into in
+        [None, Some("ideas/coffee.md"), Some("README.md"), Some("ideas/done/x.md"), Some("../x")]
+    {
         let refused = place.decide("ideas/coffee.md", merge(into)).unwrap_err();
-        assert!(
-            matches!(refused, ReviewError::Cannot(_)),
-            "{into:?}: {refused}"
-        );
+        assert!(matches!(refused, ReviewError::Cannot(_)), "{into:?}: {refused}");
     }
     assert_eq!(looks(&place), before);
-    place
-        .decide("ideas/coffee.md", merge(Some("ideas/offline-maps.md")))
-        .unwrap();
-    assert!(
-        place
-            .read("ideas/offline-maps.md")
-            .ends_with(b"Coffee is better in the morning.\n")
-    );
-    let stale = place
-        .decide("ideas/offline-maps.md", DecisionInput::Accept)
-        .unwrap_err();
-    assert!(
-        matches!(
-            stale,
-            ReviewError::Stale {
-                stale: Stale::Changed,
-                ..
-            }
-        ),
-        "{stale}"
-    );
+    place.decide("ideas/coffee.md", merge(Some("ideas/offline-maps.md"))).unwrap();
+    assert!(place.read("ideas/offline-maps.md").ends_with(b"Coffee is better in the morning.\n"));
+    let stale = place.decide("ideas/offline-maps.md", DecisionInput::Accept).unwrap_err();
+    assert!(matches!(stale, ReviewError::Stale { stale: Stale::Changed, .. }), "{stale}");
     place.undo("ideas/coffee.md").unwrap();
     assert_eq!(looks(&place), before);
     let secret = place.id_of("ideas/coffee.md");
     let done = place.with_decider(|desk| {
         desk.decide(&DecisionRequest {
             id: &secret[..6],
-            verdict: DecisionInput::Amend {
-                action: Action::Archive,
-                into: None,
-            },
+            verdict: DecisionInput::Amend { action: Action::Archive, into: None },
             note: Some(" the word is hunter2\n"),
             force: false,
         })
     });
     assert_eq!(done.unwrap().decision.decision, "amended");
     let store = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
-    assert!(
-        store.contains("the word is") && !store.contains("hunter2"),
-        "{store}"
-    );
+    assert!(store.contains("the word is") && !store.contains("hunter2"), "{store}");
 }
 
 #[test]
@@ -281,19 +208,8 @@ fn nothing_is_acted_on_that_is_not_what_was_looked_at() {
     let mut place = proposed();
     place.write("ideas/retry-policy.md", "something else now\n");
     let before = place.everything();
-    let stale = place
-        .decide("ideas/retry-policy.md", DecisionInput::Accept)
-        .unwrap_err();
-    assert!(
-        matches!(
-            stale,
-            ReviewError::Stale {
-                stale: Stale::Changed,
-                ..
-            }
-        ),
-        "{stale}"
-    );
+    let stale = place.decide("ideas/retry-policy.md", DecisionInput::Accept).unwrap_err();
+    assert!(matches!(stale, ReviewError::Stale { stale: Stale::Changed, .. }), "{stale}");
     assert_eq!(place.everything(), before);
     let id = place.id_of("ideas/retry-policy.md");
     let force = |place: &mut Fixture, force| {
@@ -307,16 +223,10 @@ fn nothing_is_acted_on_that_is_not_what_was_looked_at() {
         })
     };
     force(&mut place, true).unwrap();
-    assert_eq!(
-        place.read("ideas/done/retry-policy.md"),
-        b"something else now\n"
-    );
+    assert_eq!(place.read("ideas/done/retry-policy.md"), b"something else now\n");
     // An undo does not discard later changes unless the person requests it; then they are kept.
     place.write("ideas/done/retry-policy.md", "and later\n");
-    assert!(matches!(
-        place.undo("ideas/retry-policy.md"),
-        Err(ReviewError::Changed(_))
-    ));
+    assert!(matches!(place.undo("ideas/retry-policy.md"), Err(ReviewError::Changed(_))));
     place.with_decider(|desk| desk.undo(&id, true)).unwrap();
     assert_eq!(place.read("ideas/retry-policy.md"), b"something else now\n");
     assert_eq!(place.read("ideas/done/retry-policy.md"), b"and later\n");
@@ -329,9 +239,7 @@ fn nothing_is_acted_on_that_is_not_what_was_looked_at() {
 fn an_undo_that_is_forced_over_somebodys_words_keeps_them() {
     let mut place = proposed();
     let before = place.read("ideas/report-page.md");
-    place
-        .decide("ideas/sub/report.md", DecisionInput::Accept)
-        .unwrap();
+    place.decide("ideas/sub/report.md", DecisionInput::Accept).unwrap();
     place.write("ideas/report-page.md", "rewritten manually\n");
     let id = place.id_of("ideas/sub/report.md");
     place.with_decider(|desk| desk.undo(&id, true)).unwrap();
@@ -351,9 +259,7 @@ fn a_folder_of_its_own_is_never_overwritten_by_an_archive() {
     symlink("/nowhere", place.root.join("ideas/done/retry-policy-2.md")).unwrap();
     fs::create_dir(place.root.join("ideas/done/retry-policy-3.md")).unwrap();
     let text = place.read("ideas/retry-policy.md");
-    place
-        .decide("ideas/retry-policy.md", DecisionInput::Accept)
-        .unwrap();
+    place.decide("ideas/retry-policy.md", DecisionInput::Accept).unwrap();
     assert_eq!(place.read("ideas/done/retry-policy.md"), b"an older one\n");
     assert_eq!(place.read("ideas/done/retry-policy-4.md"), text);
 }
@@ -366,10 +272,7 @@ fn refused(place: &mut Fixture, path: &str, word: &str) {
         Err(ReviewError::Guard(why)) => assert!(why.contains(word), "{why}"),
         other => panic!("{other:?}"),
     }
-    assert_eq!(
-        (place.everything(), place.git(&["status", "--short"])),
-        before
-    );
+    assert_eq!((place.everything(), place.git(&["status", "--short"])), before);
 }
 
 #[test]
@@ -397,51 +300,24 @@ fn what_is_tracked_canonical_or_behind_a_link_is_not_touched() {
     let twin = outside.path().join("twin.md");
     fs::rename(place.root.join("ideas/retry-policy.md"), &twin).unwrap();
     symlink(&twin, place.root.join("ideas/retry-policy.md")).unwrap();
-    let gone = place
-        .decide("ideas/retry-policy.md", DecisionInput::Accept)
-        .unwrap_err();
-    assert!(
-        matches!(
-            gone,
-            ReviewError::Stale {
-                stale: Stale::Gone,
-                ..
-            }
-        ),
-        "{gone}"
-    );
+    let gone = place.decide("ideas/retry-policy.md", DecisionInput::Accept).unwrap_err();
+    assert!(matches!(gone, ReviewError::Stale { stale: Stale::Gone, .. }), "{gone}");
     let id = place.id_of("ideas/retry-policy.md");
-    let ask = DecisionRequest {
-        id: &id,
-        verdict: DecisionInput::Accept,
-        note: None,
-        force: true,
-    };
+    let ask = DecisionRequest { id: &id, verdict: DecisionInput::Accept, note: None, force: true };
     let forced = place.with_decider(|desk| desk.decide(&ask)).unwrap_err();
     assert!(matches!(forced, ReviewError::Guard(_)), "{forced}");
     assert!(twin.exists());
 
     // A second name elsewhere would keep what is archived here.
-    fs::hard_link(
-        place.root.join("ideas/coffee.md"),
-        outside.path().join("hard.md"),
-    )
-    .map(|()| {
-        let id = place.id_of("ideas/coffee.md");
-        let verdict = DecisionInput::Amend {
-            action: Action::Archive,
-            into: None,
-        };
-        let ask = DecisionRequest {
-            id: &id,
-            verdict,
-            note: None,
-            force: false,
-        };
-        let linked = place.with_decider(|desk| desk.decide(&ask)).unwrap_err();
-        assert!(matches!(linked, ReviewError::Guard(_)), "{linked}");
-    })
-    .unwrap();
+    fs::hard_link(place.root.join("ideas/coffee.md"), outside.path().join("hard.md"))
+        .map(|()| {
+            let id = place.id_of("ideas/coffee.md");
+            let verdict = DecisionInput::Amend { action: Action::Archive, into: None };
+            let ask = DecisionRequest { id: &id, verdict, note: None, force: false };
+            let linked = place.with_decider(|desk| desk.decide(&ask)).unwrap_err();
+            assert!(matches!(linked, ReviewError::Guard(_)), "{linked}");
+        })
+        .unwrap();
     assert_eq!(place.unsettled(), 0);
 }
 
@@ -455,9 +331,7 @@ fn what_git_ignores_does_not_go_where_git_does_not() {
     refused(&mut place, "ideas/coffee.md", "not ignored");
     // A person who keeps ideas in the open may have specs there.
     fs::write(&exclude, "/dreams/\n").unwrap();
-    place
-        .decide("ideas/offline-maps.md", DecisionInput::Accept)
-        .unwrap();
+    place.decide("ideas/offline-maps.md", DecisionInput::Accept).unwrap();
     assert!(place.root.join("specs/offline-maps.md").exists());
 }
 
@@ -478,12 +352,8 @@ fn a_pass_and_a_decision_at_the_same_time_lose_nothing() {
     place.write("ideas/new.md", "# A new thought\n\n- Draw it\n- Show it\n");
     let id = place.id_of("ideas/retry-policy.md");
     let act = move |other: &OtherPerson| {
-        let ask = DecisionRequest {
-            id: &id,
-            verdict: DecisionInput::Accept,
-            note: None,
-            force: false,
-        };
+        let ask =
+            DecisionRequest { id: &id, verdict: DecisionInput::Accept, note: None, force: false };
         other.with_decider(|desk| desk.decide(&ask)).unwrap();
     };
     let mut meanwhile = Meanwhile(place.other(), Some(act));
@@ -491,19 +361,10 @@ fn a_pass_and_a_decision_at_the_same_time_lose_nothing() {
     assert!(meanwhile.1.is_none(), "nobody decided");
     assert_eq!(settled.outcome, Outcome::Succeeded, "{settled:?}");
     assert_eq!(place.state("ideas/retry-policy.md")["status"], "archived");
-    assert_eq!(
-        place.state("ideas/retry-policy.md")["history"][0]["action"],
-        "archive"
-    );
+    assert_eq!(place.state("ideas/retry-policy.md")["history"][0]["action"], "archive");
     assert_ne!(place.state("ideas/new.md")["hash"], "");
     assert!(place.root.join("ideas/done/retry-policy.md").exists());
-    assert!(
-        place
-            .book()
-            .items
-            .iter()
-            .any(|it| it.proposal.targets[0] == "ideas/new.md")
-    );
+    assert!(place.book().items.iter().any(|it| it.proposal.targets[0] == "ideas/new.md"));
     assert_eq!(place.unsettled(), 0);
 }
 
@@ -521,12 +382,7 @@ fn two_people_at_once_decide_once() {
             let (id, barrier) = (&id, &barrier);
             scope.spawn(move || {
                 barrier.wait();
-                let ask = DecisionRequest {
-                    id,
-                    verdict,
-                    note: None,
-                    force: false,
-                };
+                let ask = DecisionRequest { id, verdict, note: None, force: false };
                 other.with_decider(|desk| desk.decide(&ask))
             })
         });
@@ -537,10 +393,7 @@ fn two_people_at_once_decide_once() {
     assert_eq!(won, 1, "{done:?}");
     let reported = done.into_iter().find_map(Result::err).unwrap();
     assert!(matches!(reported, ReviewError::Decided(_)), "{reported}");
-    let lines = String::from_utf8(place.read("dreams/ledger.md"))
-        .unwrap()
-        .lines()
-        .count();
+    let lines = String::from_utf8(place.read("dreams/ledger.md")).unwrap().lines().count();
     assert_eq!(lines, 1);
 }
 
@@ -550,11 +403,7 @@ fn contents(place: &Fixture, looks: &FileLooks) -> Vec<(PathBuf, Result<Vec<u8>,
     let specs = place.root.join("specs");
     let one = |(path, (bytes, ..)): (&PathBuf, &(Vec<u8>, _, _))| {
         let reported = path.starts_with(&specs);
-        let content = if reported {
-            Err(bytes.len())
-        } else {
-            Ok(bytes.clone())
-        };
+        let content = if reported { Err(bytes.len()) } else { Ok(bytes.clone()) };
         (path.clone(), content)
     };
     looks.iter().map(one).collect()
@@ -582,10 +431,7 @@ fn a_death_at_any_commit_leaves_all_or_nothing() {
                 place.set_fuse(None);
                 // The next decision finishes the work that is half done.
                 let nobody = place.with_decider(|desk| desk.undo("nobody", false));
-                assert!(
-                    matches!(nobody, Err(ReviewError::NotFound(_))),
-                    "{nobody:?}"
-                );
+                assert!(matches!(nobody, Err(ReviewError::NotFound(_))), "{nobody:?}");
                 let decided = place.book().find(&id).unwrap().decision.is_some();
                 let wanted = if decided { &after } else { &before };
                 assert_eq!(

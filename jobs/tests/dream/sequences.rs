@@ -53,8 +53,7 @@ impl ProjectLife {
         let ideas = self.place.root.join("ideas");
         let done = ideas.join("done");
         let all = self.place.everything().into_iter();
-        all.filter(|(path, _)| path.starts_with(&ideas) && !path.starts_with(&done))
-            .collect()
+        all.filter(|(path, _)| path.starts_with(&ideas) && !path.starts_with(&done)).collect()
     }
 
     /// Returns the files that a person reads: ideas, archived ideas and specs.
@@ -88,12 +87,7 @@ impl ProjectLife {
         let ideas: Vec<String> = self
             .ideas()
             .iter()
-            .map(|(path, _)| {
-                path.strip_prefix(&self.place.root)
-                    .unwrap()
-                    .display()
-                    .to_string()
-            })
+            .map(|(path, _)| path.strip_prefix(&self.place.root).unwrap().display().to_string())
             .collect();
         let verdict = match self.dice.roll(6) {
             0 => DecisionInput::Reject,
@@ -112,50 +106,33 @@ impl ProjectLife {
         };
         let done = self.place.with_decider(|desk| desk.decide(&ask));
         let words = done.as_ref().map(|done| done.says.clone());
-        self.log.push(format!(
-            "{ask:?}: {:?}",
-            words.map_err(|error| error.to_string())
-        ));
+        self.log.push(format!("{ask:?}: {:?}", words.map_err(|error| error.to_string())));
     }
 
     /// Undoes a decision; what it did is away again, to the byte, if nothing came in between.
     fn undo(&mut self) {
         let book = self.place.book();
-        let decided: Vec<_> = book
-            .items
-            .iter()
-            .filter(|it| it.decision.is_some())
-            .cloned()
-            .collect();
+        let decided: Vec<_> =
+            book.items.iter().filter(|it| it.decision.is_some()).cloned().collect();
         let Some(item) = self.dice.pick(&decided) else {
             return;
         };
         let id = item.proposal.id;
         let done = self.place.with_decider(|desk| desk.undo(&id, false));
         let words = done.as_ref().map(|done| done.says.clone());
-        self.log.push(format!(
-            "undo {id}: {:?}",
-            words.map_err(|error| error.to_string())
-        ));
+        self.log.push(format!("undo {id}: {:?}", words.map_err(|error| error.to_string())));
     }
 
     /// Decides and at once takes it back.
     fn there_and_back(&mut self) {
         let book = self.place.book();
-        let open: Vec<_> = book
-            .undecided()
-            .filter(|it| it.stale.is_none())
-            .cloned()
-            .collect();
+        let open: Vec<_> = book.undecided().filter(|it| it.stale.is_none()).cloned().collect();
         let Some(item) = self.dice.pick(&open) else {
             return;
         };
         let before = super::review::looks(&self.place);
         let action = Action::ALL[self.dice.roll(5)];
-        let into = self
-            .dice
-            .pick(&open)
-            .map(|it| it.proposal.targets[0].clone());
+        let into = self.dice.pick(&open).map(|it| it.proposal.targets[0].clone());
         let ask = DecisionRequest {
             id: &item.proposal.id,
             verdict: DecisionInput::Amend { action, into },
@@ -163,9 +140,7 @@ impl ProjectLife {
             force: false,
         };
         if self.place.with_decider(|desk| desk.decide(&ask)).is_ok() {
-            self.place
-                .with_decider(|desk| desk.undo(ask.id, false))
-                .unwrap();
+            self.place.with_decider(|desk| desk.undo(ask.id, false)).unwrap();
         }
         self.log.push(format!("there and back {ask:?}"));
         assert_eq!(super::review::looks(&self.place), before);
@@ -183,10 +158,7 @@ impl ProjectLife {
         }
         self.place.set_fuse(None);
         let nobody = self.place.with_decider(|desk| desk.undo("nobody", false));
-        assert!(
-            matches!(nobody, Err(ReviewError::NotFound(_))),
-            "{nobody:?}"
-        );
+        assert!(matches!(nobody, Err(ReviewError::NotFound(_))), "{nobody:?}");
     }
 
     fn nothing_is_lost(&self) {
@@ -203,34 +175,19 @@ impl ProjectLife {
             assert!(known || ours, "{}", path.display());
         }
         let book = self.place.book();
-        let ids: BTreeSet<&str> = book
-            .items
-            .iter()
-            .map(|it| it.proposal.id.as_str())
-            .collect();
+        let ids: BTreeSet<&str> = book.items.iter().map(|it| it.proposal.id.as_str()).collect();
         assert_eq!(ids.len(), book.items.len(), "an id twice");
         assert_eq!(book.troubles, []);
         let staging = std::fs::read_dir(self.place.root.join("dreams/.staging"));
-        assert_eq!(
-            staging.map_or(0, Iterator::count),
-            0,
-            "something is left in staging"
-        );
+        assert_eq!(staging.map_or(0, Iterator::count), 0, "something is left in staging");
     }
 }
 
 /// Returns true if the bytes contain the whole content. The front matter may have gained lines or
 /// may be missing.
 fn holds(bytes: &[u8], content: &[u8]) -> bool {
-    let within = |part: &[u8]| {
-        bytes
-            .windows(part.len().max(1))
-            .any(|window| window == part)
-    };
-    within(content)
-        || content
-            .strip_prefix(b"---\ntitle: fronted\n")
-            .is_some_and(within)
+    let within = |part: &[u8]| bytes.windows(part.len().max(1)).any(|window| window == part);
+    within(content) || content.strip_prefix(b"---\ntitle: fronted\n").is_some_and(within)
 }
 
 #[test]
@@ -239,9 +196,7 @@ fn a_hundred_random_lives_lose_nothing() {
     let seed: u64 = setting("RUNNER_TEST_SEED")
         .and_then(|text| text.parse().ok())
         .unwrap_or_else(|| u64::from(std::process::id()) * 1_000_003);
-    let scale: f64 = setting("RUNNER_TEST_SCALE")
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(1.0);
+    let scale: f64 = setting("RUNNER_TEST_SCALE").and_then(|text| text.parse().ok()).unwrap_or(1.0);
     let lives = (100.0 * scale).ceil().max(1.0) as u64;
     println!("lives: RUNNER_TEST_SEED={seed}");
     let mut steps = 0;
@@ -253,11 +208,8 @@ fn a_hundred_random_lives_lose_nothing() {
             written: 0,
             log: Vec::new(),
         };
-        std::fs::write(
-            life.place.root.join(".git/info/exclude"),
-            "/ideas/\n/dreams/\n/specs/\n",
-        )
-        .unwrap();
+        std::fs::write(life.place.root.join(".git/info/exclude"), "/ideas/\n/dreams/\n/specs/\n")
+            .unwrap();
         for _ in 0..3 {
             life.edit();
         }

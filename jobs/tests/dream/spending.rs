@@ -112,21 +112,13 @@ impl Backend for EventBackend {
 }
 
 fn usage(tokens: u64, cost_micros: Option<u64>) -> Usage {
-    Usage {
-        input_tokens: tokens,
-        output_tokens: 0,
-        cached_input_tokens: 0,
-        cost_micros,
-    }
+    Usage { input_tokens: tokens, output_tokens: 0, cached_input_tokens: 0, cost_micros }
 }
 
 fn place() -> Fixture {
     let mut place = Fixture::new();
     place.write("ideas/a.md", "Maybe use a shorter name?\n");
-    place.spending = Spending {
-        pool: "max".to_owned(),
-        ..Spending::default()
-    };
+    place.spending = Spending { pool: "max".to_owned(), ..Spending::default() };
     place
 }
 
@@ -134,11 +126,7 @@ fn pass(place: &mut Fixture, events: &[Event<'static>], end: End) -> (SettledRun
     // Each pass has something new to be asked about.
     let round = place.store.runs(&Default::default()).unwrap().len();
     place.write("ideas/a.md", format!("Maybe use shorter names, {round}?\n"));
-    let backend = EventBackend {
-        events: events.to_vec(),
-        end,
-        seen: Mutex::default(),
-    };
+    let backend = EventBackend { events: events.to_vec(), end, seen: Mutex::default() };
     let settled = place.pass_with(Arc::new(backend), &mut Silent);
     let row = place.store.runs(&Default::default()).unwrap().remove(0);
     (settled, row)
@@ -146,40 +134,26 @@ fn pass(place: &mut Fixture, events: &[Event<'static>], end: End) -> (SettledRun
 
 /// Returns the time of a fixture's `n`th pass.
 fn at(n: i64) -> Timestamp {
-    start()
-        .saturating_add(SignedDuration::from_hours(n))
-        .unwrap()
+    start().saturating_add(SignedDuration::from_hours(n)).unwrap()
 }
 
 #[test]
 fn an_answer_that_costs_too_much_is_stopped_at_once_and_charged_as_it_was_told() {
     // A third of a million tokens is the share of one of three calls.
-    for (reported, unit) in [
-        (usage(400_000, None), "tokens"),
-        (usage(10, Some(400_000)), "micros"),
-    ] {
+    for (reported, unit) in [(usage(400_000, None), "tokens"), (usage(10, Some(400_000)), "micros")]
+    {
         for end in [End::Waits, End::Stubborn] {
             let mut place = place();
             let began = boot_time();
-            let (settled, row) = pass(
-                &mut place,
-                &[Event::Text("on it"), Event::Usage(reported)],
-                end,
-            );
+            let (settled, row) =
+                pass(&mut place, &[Event::Text("on it"), Event::Usage(reported)], end);
             let took = boot_time() - began;
             assert!(took < Duration::from_secs(4), "{took:?}");
-            assert_eq!(
-                settled.outcome.class(),
-                Some(Class::OverBudget),
-                "{settled:?}"
-            );
+            assert_eq!(settled.outcome.class(), Some(Class::OverBudget), "{settled:?}");
             assert!(settled.outcome.why().unwrap().contains(unit), "{settled:?}");
             let spent = place.store.spent_by(&row.id).unwrap();
             assert!(spent.tokens >= reported.input_tokens, "{spent:?}");
-            assert!(
-                spent.micros >= reported.cost_micros.unwrap_or(0),
-                "{spent:?}"
-            );
+            assert!(spent.micros >= reported.cost_micros.unwrap_or(0), "{spent:?}");
             assert_eq!(place.store.unstated_calls(&row.id).unwrap(), 1);
         }
     }
@@ -203,11 +177,7 @@ fn time_that_is_not_in_the_budget_is_over_budget_and_not_a_time_out() {
 fn a_whole_answer_that_went_over_is_used_and_charged() {
     let mut place = place();
     let reported = usage(400_000, Some(7));
-    let (settled, row) = pass(
-        &mut place,
-        &[Event::Usage(reported)],
-        End::Answers(Some(reported)),
-    );
+    let (settled, row) = pass(&mut place, &[Event::Usage(reported)], End::Answers(Some(reported)));
     assert!(settled.outcome.published(), "{settled:?}");
     let spent = place.store.spent_by(&row.id).unwrap();
     assert_eq!((spent.tokens, spent.micros), (400_000, 7));
@@ -222,11 +192,7 @@ fn tokens_are_priced_and_without_a_price_money_is_charged_as_reserved() {
     let spent = place.store.spent_by(&row.id).unwrap();
     assert_eq!((spent.tokens, spent.micros), (1_000, 333_333));
     assert_eq!(place.store.unpriced_calls(&row.id).unwrap(), 1);
-    let price = Price {
-        input: 3_000_000,
-        output: 1,
-        cached: None,
-    };
+    let price = Price { input: 3_000_000, output: 1, cached: None };
     place.spending.prices = Prices(BTreeMap::from([("teller-1".to_owned(), price)]));
     let (_, row) = pass(&mut place, &[], end);
     assert_eq!(place.store.spent_by(&row.id).unwrap().micros, 3_000);
@@ -240,9 +206,7 @@ fn tokens_are_priced_and_without_a_price_money_is_charged_as_reserved() {
 #[test]
 fn a_failure_that_states_that_it_used_nothing_is_charged_its_call() {
     let nothing = Event::Usage(usage(0, Some(0)));
-    let cannot = End::Fails(BackendError::Unavailable {
-        why: "overloaded".to_owned(),
-    });
+    let cannot = End::Fails(BackendError::Unavailable { why: "overloaded".to_owned() });
     for (events, end, free) in [
         (&[nothing][..], cannot.clone(), true),
         // Nobody stated anything.
@@ -251,23 +215,13 @@ fn a_failure_that_states_that_it_used_nothing_is_charged_its_call() {
         (&[Event::Usage(usage(3, None))], cannot.clone(), false),
         (&[nothing, Event::Text("on it")], cannot, false),
         // It was cut off: what it had said so far was not its last word.
-        (
-            &[nothing],
-            End::Fails(BackendError::Cancelled {
-                why: "stopped".to_owned(),
-            }),
-            false,
-        ),
+        (&[nothing], End::Fails(BackendError::Cancelled { why: "stopped".to_owned() }), false),
     ] {
         let mut place = place();
         let (settled, row) = pass(&mut place, events, end);
         assert!(!settled.outcome.published(), "{settled:?}");
         let spent = place.store.spent_by(&row.id).unwrap();
-        assert_eq!(
-            (spent.calls, spent.tokens == 0),
-            (1, free),
-            "{events:?}: {spent:?}"
-        );
+        assert_eq!((spent.calls, spent.tokens == 0), (1, free), "{events:?}: {spent:?}");
     }
 }
 
@@ -277,9 +231,7 @@ fn a_failure_whose_whole_cost_is_stated_is_charged_that_and_nothing_less_sure_is
         why: "the answer is cut off".to_owned(),
         excerpt: String::new(),
     });
-    let stopped = End::Fails(BackendError::Cancelled {
-        why: "stopped".to_owned(),
-    });
+    let stopped = End::Fails(BackendError::Cancelled { why: "stopped".to_owned() });
     let total = |tokens, micros| Event::Total(usage(tokens, micros));
     let partly = Event::Usage(usage(7, Some(9)));
     // The share of one of three calls: a third of a million each.
@@ -290,20 +242,12 @@ fn a_failure_whose_whole_cost_is_stated_is_charged_that_and_nothing_less_sure_is
         // Money that is not stated and has no price is charged as reserved; tokens were.
         (&[total(50, None)], &cut, (50, RESERVED)),
         // A child that takes back what it said is not believed.
-        (
-            &[Event::Usage(usage(90, Some(95))), total(50, Some(40))],
-            &cut,
-            (90, 95),
-        ),
+        (&[Event::Usage(usage(90, Some(95))), total(50, Some(40))], &cut, (90, 95)),
         // More than was reserved is charged as it was stated.
         (&[total(400_000, Some(1))], &End::Waits, (400_000, 1)),
         // The usage so far is no total, and a total of zero is the statement of a broken program.
         (&[partly], &cut, (RESERVED, RESERVED)),
-        (
-            &[Event::Text("half"), total(0, Some(0))],
-            &stopped,
-            (RESERVED, RESERVED),
-        ),
+        (&[Event::Text("half"), total(0, Some(0))], &stopped, (RESERVED, RESERVED)),
     ];
     for (events, end, charged) in cases {
         let mut place = place();
@@ -320,33 +264,18 @@ fn a_failure_whose_whole_cost_is_stated_is_charged_that_and_nothing_less_sure_is
 
 #[test]
 fn uses_of_tools_that_failed_are_told() {
-    let used = |failed| {
-        Event::ToolResult(ToolResult {
-            failed,
-            ..ToolResult::default()
-        })
-    };
+    let used = |failed| Event::ToolResult(ToolResult { failed, ..ToolResult::default() });
     for (events, words) in [
-        (
-            &[used(true), used(false), used(true)][..],
-            Some("2 uses of tools failed"),
-        ),
+        (&[used(true), used(false), used(true)][..], Some("2 uses of tools failed")),
         (&[used(false)], None),
     ] {
-        for end in [
-            End::Answers(None),
-            End::Fails(BackendError::Unavailable {
-                why: "gone".to_owned(),
-            }),
-        ] {
+        for end in
+            [End::Answers(None), End::Fails(BackendError::Unavailable { why: "gone".to_owned() })]
+        {
             let mut place = place();
             let (settled, _) = pass(&mut place, events, end);
             let lines = settled.summary.lines.join("\n");
-            assert_eq!(
-                lines.contains("failed; what the sandbox"),
-                words.is_some(),
-                "{lines}"
-            );
+            assert_eq!(lines.contains("failed; what the sandbox"), words.is_some(), "{lines}");
             assert!(words.is_none_or(|words| lines.contains(words)), "{lines}");
         }
     }
@@ -356,10 +285,7 @@ fn uses_of_tools_that_failed_are_told() {
 fn an_answer_forgets_no_refusal_that_came_after_its_question() {
     let mut place = place();
     let now = at(1);
-    place
-        .store
-        .note_limit("max", Some(at(9)), "others met it", now)
-        .unwrap();
+    place.store.note_limit("max", Some(at(9)), "others met it", now).unwrap();
     let (settled, _) = pass(&mut place, &[], End::Answers(Some(usage(1, Some(1)))));
     assert!(settled.outcome.published(), "{settled:?}");
     let limit = place.store.limit("max", at(2)).unwrap();
@@ -370,11 +296,7 @@ fn an_answer_forgets_no_refusal_that_came_after_its_question() {
 fn what_is_billed_beyond_the_subscription_is_stopped_and_holds_the_pool() {
     let mut place = place();
     let reset = at(5);
-    let overage = Event::Limit(Limit {
-        until: Some(reset),
-        reached: false,
-        overage: true,
-    });
+    let overage = Event::Limit(Limit { until: Some(reset), reached: false, overage: true });
     let answer = End::Answers(Some(usage(5, Some(5))));
     for end in [End::Waits, answer.clone()] {
         let (settled, _) = pass(&mut place, &[overage], end);
@@ -393,16 +315,10 @@ fn what_is_billed_beyond_the_subscription_is_stopped_and_holds_the_pool() {
 #[test]
 fn a_refusal_defers_by_its_time_costs_a_call_and_is_forgotten_at_the_next_answer() {
     let mut place = place();
-    let limited = |until| {
-        End::Fails(BackendError::RateLimited {
-            until,
-            why: "5-hour limit".to_owned(),
-        })
-    };
+    let limited =
+        |until| End::Fails(BackendError::RateLimited { until, why: "5-hour limit".to_owned() });
     let (settled, row) = pass(&mut place, &[], limited(Some(at(9))));
-    let Outcome::Deferred { until, .. } = settled.outcome else {
-        panic!("{settled:?}")
-    };
+    let Outcome::Deferred { until, .. } = settled.outcome else { panic!("{settled:?}") };
     assert!(at(9) <= until && until <= at(9).saturating_add(SignedDuration::from_mins(1)).unwrap());
     let spent = place.store.spent_by(&row.id).unwrap();
     assert_eq!((spent.calls, spent.tokens, spent.micros), (1, 0, 0));
@@ -412,9 +328,7 @@ fn a_refusal_defers_by_its_time_costs_a_call_and_is_forgotten_at_the_next_answer
     let mut waits = Vec::new();
     for said in [None, Some(at(1)), None] {
         let (settled, row) = pass(&mut place, &[], limited(said));
-        let Outcome::Deferred { until, why } = settled.outcome else {
-            panic!("{settled:?}")
-        };
+        let Outcome::Deferred { until, why } = settled.outcome else { panic!("{settled:?}") };
         assert!(why.contains("asked again after"), "{why}");
         waits.push(until.duration_since(row.started.unwrap()).as_mins());
     }
@@ -423,16 +337,9 @@ fn a_refusal_defers_by_its_time_costs_a_call_and_is_forgotten_at_the_next_answer
         "{waits:?}"
     );
     // A limit that is heard of while nothing else comes ends the wait for it.
-    let reached = Event::Limit(Limit {
-        until: Some(at(20)),
-        reached: true,
-        overage: false,
-    });
+    let reached = Event::Limit(Limit { until: Some(at(20)), reached: true, overage: false });
     let (settled, _) = pass(&mut place, &[reached], End::Waits);
-    assert!(
-        matches!(settled.outcome, Outcome::Deferred { .. }),
-        "{settled:?}"
-    );
+    assert!(matches!(settled.outcome, Outcome::Deferred { .. }), "{settled:?}");
     let (settled, _) = pass(&mut place, &[], End::Answers(Some(usage(1, Some(1)))));
     assert!(settled.outcome.published());
     assert_eq!(place.store.limit("max", at(8)).unwrap(), None);

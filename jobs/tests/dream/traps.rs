@@ -34,13 +34,8 @@ fn a_second_pass_before_the_review_hides_nothing() {
     assert_eq!(place.folders().len(), 2);
     let book = place.book();
     assert_eq!(book.undecided().count(), 7, "those of both passes");
-    assert_eq!(
-        book.items[0].proposal.targets[0], "ideas/new.md",
-        "the newest first"
-    );
-    place
-        .decide("ideas/retry-policy.md", DecisionInput::Accept)
-        .unwrap();
+    assert_eq!(book.items[0].proposal.targets[0], "ideas/new.md", "the newest first");
+    place.decide("ideas/retry-policy.md", DecisionInput::Accept).unwrap();
     assert!(place.root.join("ideas/done/retry-policy.md").exists());
 }
 
@@ -48,30 +43,16 @@ fn a_second_pass_before_the_review_hides_nothing() {
 fn a_decision_does_not_hold_for_other_content() {
     let (mut place, _) = project();
     place.pass();
-    place
-        .decide("ideas/coffee.md", DecisionInput::Reject)
-        .unwrap();
+    place.decide("ideas/coffee.md", DecisionInput::Reject).unwrap();
     place.write("ideas/coffee.md", "Coffee is better in the evening.\n");
     let old = place.book();
     let item = old.find(&place.id_of("ideas/coffee.md")).unwrap();
-    assert_eq!(
-        (item.decision.is_some(), item.stale),
-        (true, Some(Stale::Changed))
-    );
+    assert_eq!((item.decision.is_some(), item.stale), (true, Some(Stale::Changed)));
     place.pass();
     let book = place.book();
     let item = book.find(&place.id_of("ideas/coffee.md")).unwrap();
-    assert!(
-        item.decision.is_none() && item.stale.is_none(),
-        "it is asked about anew"
-    );
-    assert_eq!(
-        book.items
-            .iter()
-            .filter(|it| it.proposal.id == item.proposal.id)
-            .count(),
-        1
-    );
+    assert!(item.decision.is_none() && item.stale.is_none(), "it is asked about anew");
+    assert_eq!(book.items.iter().filter(|it| it.proposal.id == item.proposal.id).count(), 1);
 }
 
 #[test]
@@ -80,16 +61,10 @@ fn other_lines_among_the_decisions_stay() {
     place.pass();
     let foreign = "# What we decided\n\n- not json\n- {\"proposal_id\": 3}\n* a list\r\n- {\"note\":\"x\"}\nno end";
     place.write("dreams/ledger.md", foreign);
-    place
-        .decide("ideas/coffee.md", DecisionInput::Accept)
-        .unwrap();
+    place.decide("ideas/coffee.md", DecisionInput::Accept).unwrap();
     place.undo("ideas/coffee.md").unwrap();
     let text = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
-    let ours = text
-        .strip_prefix(foreign)
-        .unwrap()
-        .strip_prefix('\n')
-        .unwrap();
+    let ours = text.strip_prefix(foreign).unwrap().strip_prefix('\n').unwrap();
     assert_eq!(ours.lines().count(), 2, "{ours}");
 }
 

@@ -74,11 +74,7 @@ pub fn run(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, F
         let model = spec.model.as_deref()?;
         let name = listed.prices.name_of(model);
         let price = name.and_then(|name| Some(rates(name, listed.prices.of(name)?)));
-        Some(Paid {
-            backend: &spec.name,
-            model,
-            price,
-        })
+        Some(Paid { backend: &spec.name, model, price })
     });
     let all = All {
         as_of: as_of.clone(),
@@ -86,10 +82,7 @@ pub fn run(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, F
         passed_over: listed.passed_over,
         backends: backends.collect(),
         models: (listed.prices.0.iter())
-            .map(|(model, price)| Priced {
-                model,
-                price: rates(model, *price),
-            })
+            .map(|(model, price)| Priced { model, price: rates(model, *price) })
             .collect(),
     };
     if listing.json {

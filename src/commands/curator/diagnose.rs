@@ -32,9 +32,7 @@ pub struct Diagnosis {
 pub fn run(home: &Env, project: &LoadedProject, listing: Listing) -> Result<Exit, Failure> {
     let standing = gather(project, home.wall()?);
     let elsewhere = |model: &str| {
-        let other = USUAL
-            .into_iter()
-            .filter(|it| *it != standing.configured.endpoint);
+        let other = USUAL.into_iter().filter(|it| *it != standing.configured.endpoint);
         other
             .map(|endpoint| (endpoint, probe(endpoint, model)))
             .find(|(_, health)| {
@@ -88,11 +86,7 @@ fn apart(project: &LoadedProject, it: &CuratorStanding) -> Vec<Diagnosis> {
         return Vec::new();
     }
     let asked = [
-        (
-            "base_url",
-            spec.base_url.as_deref(),
-            &it.configured.endpoint,
-        ),
+        ("base_url", spec.base_url.as_deref(), &it.configured.endpoint),
         ("model", spec.model.as_deref(), &it.configured.model),
     ];
     let mut found = Vec::new();
@@ -132,13 +126,7 @@ fn findings(
         add(
             "wrong",
             format!("the job {job} is not enabled"),
-            typed(&[
-                "runner",
-                "config",
-                "set",
-                &format!("jobs.{job}.enabled"),
-                "true",
-            ]),
+            typed(&["runner", "config", "set", &format!("jobs.{job}.enabled"), "true"]),
         );
     }
     let folder = |path: &str, key: &str, usual: &str| match is_windows(path) {
@@ -158,43 +146,24 @@ fn findings(
             "[curator] engine {:?} is neither one of the backends nor a kind that this program can ask",
             configured.engine
         );
-        add(
-            "wrong",
-            what,
-            "runner config set curator.engine builtin".to_owned(),
-        );
+        add("wrong", what, "runner config set curator.engine builtin".to_owned());
     }
     let endpoint = &configured.endpoint;
-    let said = format!(
-        "{} at {endpoint}: {}",
-        configured.engine,
-        health(&it.health)
-    );
+    let said = format!("{} at {endpoint}: {}", configured.engine, health(&it.health));
     match &it.health {
         Health::Ready { .. } => {}
         Health::ModelMissing { .. } => {
-            add(
-                "note",
-                said,
-                at(endpoint, &["ollama", "pull", &configured.model]),
-            );
+            add("note", said, at(endpoint, &["ollama", "pull", &configured.model]));
         }
         Health::NotAsked { .. } if configured.engine != "ollama" => {}
         Health::NotAsked { .. } => {
-            add(
-                "note",
-                said,
-                format!("runner config set curator.endpoint {}", USUAL[0]),
-            );
+            add("note", said, format!("runner config set curator.endpoint {}", USUAL[0]));
         }
         Health::Dead { .. } | Health::Silent { .. } | Health::Stranger { .. } => {
             let hint = match (elsewhere(&configured.model), &it.health) {
                 (Some(other), _) => format!("runner config set curator.endpoint {other}"),
                 (None, Health::Stranger { .. }) => {
-                    let other = USUAL
-                        .into_iter()
-                        .find(|it| it != endpoint)
-                        .unwrap_or(USUAL[0]);
+                    let other = USUAL.into_iter().find(|it| it != endpoint).unwrap_or(USUAL[0]);
                     let place = other.trim_start_matches("http://");
                     format!(
                         "OLLAMA_HOST={place} ollama serve & runner config set curator.endpoint {other}"
@@ -205,35 +174,19 @@ fn findings(
                 }
                 (None, _) => at(endpoint, &["ollama", "serve"]),
             };
-            add(
-                "note",
-                format!("{said}; rules work without a model's words"),
-                hint,
-            );
+            add("note", format!("{said}; rules work without a model's words"), hint);
         }
     }
-    let state = it
-        .status
-        .as_ref()
-        .and_then(|status| status["state"].as_str());
+    let state = it.status.as_ref().and_then(|status| status["state"].as_str());
     if state == Some("working") && !it.alive {
-        let pid = it
-            .status
-            .as_ref()
-            .map(|status| status["pid"].clone())
-            .unwrap_or_default();
+        let pid = it.status.as_ref().map(|status| status["pid"].clone()).unwrap_or_default();
         let what = format!("the worker's process {pid} is gone, and its status says that it works");
         add("wrong", what, "runner curator work --once".to_owned());
     }
     if it.queue.failed > 0 {
-        let what = format!(
-            "{} failed; the reason lies beside each",
-            counted(it.queue.failed, "job file")
-        );
-        let hint = format!(
-            "cat {}/failed/*.reason.txt",
-            typed(&[&it.worker.folder.path])
-        );
+        let what =
+            format!("{} failed; the reason lies beside each", counted(it.queue.failed, "job file"));
+        let hint = format!("cat {}/failed/*.reason.txt", typed(&[&it.worker.folder.path]));
         add("note", what, hint);
     }
     if !it.bridge.supported {

@@ -104,11 +104,7 @@ pub fn run(
         }
         Some(EventsCommand::Ack { event, note }) => {
             let it = named(event)?;
-            let said = format!(
-                "by {}: {}",
-                env::person(),
-                note.as_deref().unwrap_or("seen")
-            );
+            let said = format!("by {}: {}", env::person(), note.as_deref().unwrap_or("seen"));
             book::record_outcome(&worker, &it.event.id, "ack", &said, home.wall()?)
                 .map_err(|error| failure(project, error))?;
             show::info(manner.quiet, &format!("{} is over", it.event.id));

@@ -51,14 +51,7 @@ pub fn run(
             Ok(Exit::Done)
         }
         CuratorCommand::Diagnose { listing } => diagnose::run(home, &project, *listing),
-        CuratorCommand::Enqueue {
-            kind,
-            source,
-            chunk_start,
-            chunk_end,
-            priority,
-            listing,
-        } => {
+        CuratorCommand::Enqueue { kind, source, chunk_start, chunk_end, priority, listing } => {
             let source = match source {
                 None => None,
                 Some(path) => Some(Source {
@@ -67,29 +60,11 @@ pub fn run(
                     chunk_end: *chunk_end,
                 }),
             };
-            enqueue(
-                home,
-                &project,
-                kind,
-                source,
-                *priority,
-                manner.quiet,
-                *listing,
-            )
+            enqueue(home, &project, kind, source, *priority, manner.quiet, *listing)
         }
-        CuratorCommand::Work {
-            once,
-            watch,
-            job,
-            listing,
-        } => work::run(
-            home,
-            &project,
-            job.as_deref(),
-            (*once, *watch),
-            manner,
-            *listing,
-        ),
+        CuratorCommand::Work { once, watch, job, listing } => {
+            work::run(home, &project, job.as_deref(), (*once, *watch), manner, *listing)
+        }
         CuratorCommand::Compact { how, listing } => compact(home, &project, how.apply, *listing),
         CuratorCommand::Event {
             source,
@@ -110,11 +85,9 @@ pub fn run(
             };
             events::raise(home, &project, wish, manner.quiet, *listing)
         }
-        CuratorCommand::Events {
-            command,
-            all,
-            listing,
-        } => events::run(home, &project, command.as_ref(), *all, manner, *listing),
+        CuratorCommand::Events { command, all, listing } => {
+            events::run(home, &project, command.as_ref(), *all, manner, *listing)
+        }
         CuratorCommand::Setup { apply } => setup::run(home, &project, *apply, manner.quiet),
     }
 }
@@ -128,10 +101,8 @@ fn worker(project: &LoadedProject) -> Result<Worker, Failure> {
 
 fn disk(worker: &Worker, error: &io::Error) -> Failure {
     let folder = worker.folder().display();
-    Failure::cannot_write(format!(
-        "the worker's folder {folder} cannot be used: {error}"
-    ))
-    .hint(format!("ls -ld {folder}"))
+    Failure::cannot_write(format!("the worker's folder {folder} cannot be used: {error}"))
+        .hint(format!("ls -ld {folder}"))
 }
 
 /// Resolves a path so that it means the same in every working directory.
@@ -139,10 +110,7 @@ fn named(home: &Env, path: &Path) -> Result<String, Failure> {
     let whole = std::fs::canonicalize(home.here.join(path))
         .map_err(|error| Failure::data(format!("--source {}: {error}", path.display())))?;
     whole.to_str().map(str::to_owned).ok_or_else(|| {
-        Failure::data(format!(
-            "--source {}: the path must be UTF-8",
-            whole.display()
-        ))
+        Failure::data(format!("--source {}: the path must be UTF-8", whole.display()))
     })
 }
 
@@ -166,9 +134,7 @@ fn enqueue(
         .hint("runner config show curator.kinds"));
     }
     if known == runner_jobs::curator::job::CuratorJobKind::IngestClaudeSession && source.is_none() {
-        return Err(Failure::usage(format!(
-            "--kind {kind} needs a --source: the transcript"
-        )));
+        return Err(Failure::usage(format!("--kind {kind} needs a --source: the transcript")));
     }
     if let Some(source) = &source
         && let (Some(start), Some(end)) = (source.chunk_start, source.chunk_end)

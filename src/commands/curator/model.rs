@@ -107,9 +107,7 @@ pub fn job_of(here: &LoadedProject) -> Option<&str> {
     if jobs.get("curator").is_some_and(is) {
         return Some("curator");
     }
-    jobs.iter()
-        .find(|(_, job)| is(job))
-        .map(|(name, _)| name.as_str())
+    jobs.iter().find(|(_, job)| is(job)).map(|(name, _)| name.as_str())
 }
 
 /// Looks at all of it.
@@ -135,10 +133,7 @@ pub fn gather(here: &LoadedProject, now: Timestamp) -> CuratorStanding {
     };
     let notes = vault(&here.root, &spec.vault_dir).err();
     let said = worker.as_ref().ok().and_then(WorkerStatus::read);
-    let started = worker
-        .as_ref()
-        .ok()
-        .and_then(|it| it.started_within_hour(now).ok());
+    let started = worker.as_ref().ok().and_then(|it| it.started_within_hour(now).ok());
     let path = env::child_environment();
     let path = path.get("PATH").map_or("", String::as_str);
     let find = |name: &str| {
@@ -162,27 +157,16 @@ pub fn gather(here: &LoadedProject, now: Timestamp) -> CuratorStanding {
         },
         health,
         worker: WorkerStanding {
-            folder: Folder {
-                path: spec.worker_dir.clone(),
-                usable: why.is_none(),
-                why,
-            },
+            folder: Folder { path: spec.worker_dir.clone(), usable: why.is_none(), why },
         },
-        vault: Folder {
-            path: spec.vault_dir.clone(),
-            usable: notes.is_none(),
-            why: notes,
-        },
+        vault: Folder { path: spec.vault_dir.clone(), usable: notes.is_none(), why: notes },
         queue: worker.as_ref().map(Worker::depths).unwrap_or_default(),
         left_this_hour: started.map(|started| spec.hourly_cap.saturating_sub(started)),
         alive: said.as_ref().is_some_and(WorkerStatus::is_alive),
         status: said.and_then(|said| serde_json::to_value(said).ok()),
         runners: RUNNERS.iter().map(|name| (*name, find(name))).collect(),
         bridge: match bridge {
-            Some(found) => Bridge {
-                supported: true,
-                why: found,
-            },
+            Some(found) => Bridge { supported: true, why: found },
             None => Bridge {
                 supported: false,
                 why: format!("neither {} is in PATH", BRIDGES.join(" nor ")),

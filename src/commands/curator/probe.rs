@@ -69,11 +69,9 @@ pub fn probe(endpoint: &str, model: &str) -> Health {
         let why = format!("cannot ask: {error}");
         return Health::NotAsked { why };
     }
-    reported
-        .recv_timeout(DEADLINE)
-        .unwrap_or_else(|_| Health::Silent {
-            why: format!("no answer within {} ms", DEADLINE.as_millis()),
-        })
+    reported.recv_timeout(DEADLINE).unwrap_or_else(|_| Health::Silent {
+        why: format!("no answer within {} ms", DEADLINE.as_millis()),
+    })
 }
 
 /// Returns the host and port of `http://host[:port]`.
@@ -107,10 +105,7 @@ fn ask(host: &str, port: u16, model: &str) -> Health {
         Ok(text) => match serde_json::from_str::<Value>(&text).map(|it| it["version"].clone()) {
             Ok(Value::String(version)) => version,
             _ => {
-                return stranger(format!(
-                    "its answer is not that of Ollama: {}",
-                    brief(&text)
-                ));
+                return stranger(format!("its answer is not that of Ollama: {}", brief(&text)));
             }
         },
     };
@@ -128,11 +123,7 @@ fn ask(host: &str, port: u16, model: &str) -> Health {
         .map(|name| name.chars().take(200).collect())
         .collect();
     // Without a tag, the latest is meant.
-    let whole = if model.contains(':') {
-        model.to_owned()
-    } else {
-        format!("{model}:latest")
-    };
+    let whole = if model.contains(':') { model.to_owned() } else { format!("{model}:latest") };
     if models.iter().any(|name| *name == whole || *name == model) {
         Health::Ready { version }
     } else {
@@ -143,11 +134,7 @@ fn ask(host: &str, port: u16, model: &str) -> Health {
 /// Sends a GET request and returns the body of the answer.
 fn get(host: &str, port: u16, path: &str, until: Duration) -> Result<String, Health> {
     let silent = |why: String| Health::Silent { why };
-    let left = || {
-        until
-            .saturating_sub(boot_time())
-            .max(Duration::from_millis(1))
-    };
+    let left = || until.saturating_sub(boot_time()).max(Duration::from_millis(1));
     let dead = |why: String| Health::Dead { why };
     let addresses = (host, port)
         .to_socket_addrs()
@@ -168,12 +155,10 @@ fn get(host: &str, port: u16, path: &str, until: Duration) -> Result<String, Hea
     }
     let mut stream = stream.ok_or(last)?;
     let spoken = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => Health::Silent {
-            why: "it takes the question and does not answer".to_owned(),
-        },
-        _ => Health::Stranger {
-            why: format!("it hangs up: {error}"),
-        },
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
+            Health::Silent { why: "it takes the question and does not answer".to_owned() }
+        }
+        _ => Health::Stranger { why: format!("it hangs up: {error}") },
     };
     let _set = stream.set_write_timeout(Some(left()));
     let question = format!(
@@ -184,9 +169,7 @@ fn get(host: &str, port: u16, path: &str, until: Duration) -> Result<String, Hea
     let mut piece = [0; 16 * 1024];
     let body = loop {
         if boot_time() >= until {
-            return Err(Health::Silent {
-                why: "its answer does not end".to_owned(),
-            });
+            return Err(Health::Silent { why: "its answer does not end".to_owned() });
         }
         let _set = stream.set_read_timeout(Some(left()));
         let count = stream.read(&mut piece).map_err(spoken)?;
@@ -206,9 +189,7 @@ fn get(host: &str, port: u16, path: &str, until: Duration) -> Result<String, Hea
         }
         let Some((head, body)) = text.split_once("\r\n\r\n") else {
             if ended {
-                return Err(Health::Stranger {
-                    why: format!("half an answer: {}", brief(&text)),
-                });
+                return Err(Health::Stranger { why: format!("half an answer: {}", brief(&text)) });
             }
             continue;
         };
@@ -234,11 +215,8 @@ fn get(host: &str, port: u16, path: &str, until: Duration) -> Result<String, Hea
 }
 
 fn brief(text: &str) -> String {
-    let words: String = text
-        .chars()
-        .take(80)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let words: String =
+        text.chars().take(80).map(|c| if c.is_control() { ' ' } else { c }).collect();
     format!("{:?}", words.trim())
 }
 
@@ -248,21 +226,11 @@ mod tests {
 
     #[test]
     fn addresses_are_taken_apart_or_refused_in_words() {
-        assert_eq!(
-            address("http://127.0.0.1:11434"),
-            Ok(("127.0.0.1".into(), 11_434))
-        );
+        assert_eq!(address("http://127.0.0.1:11434"), Ok(("127.0.0.1".into(), 11_434)));
         assert_eq!(address("http://localhost/x"), Ok(("localhost".into(), 80)));
         assert_eq!(address("http://[::1]:9/"), Ok(("::1".into(), 9)));
-        for bad in [
-            "",
-            "https://x",
-            "http://",
-            "http://x:y",
-            "http://a:b@h",
-            "D:\\x",
-            "http://a b",
-        ] {
+        for bad in ["", "https://x", "http://", "http://x:y", "http://a:b@h", "D:\\x", "http://a b"]
+        {
             assert!(address(bad).is_err(), "{bad}");
             assert!(matches!(probe(bad, "m"), Health::NotAsked { .. }));
         }

@@ -26,9 +26,7 @@ pub fn run(home: &Env, project: &LoadedProject, apply: bool, quiet: bool) -> Res
     }
     if apply {
         match super::worker(project) {
-            Ok(worker) => worker
-                .make()
-                .map_err(|error| super::disk(&worker, &error))?,
+            Ok(worker) => worker.make().map_err(|error| super::disk(&worker, &error))?,
             // The settings are already written, so a problem with the folder is only reported.
             Err(failure) => show::complain(&failure.message()),
         }

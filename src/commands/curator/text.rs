@@ -6,24 +6,14 @@ use crate::cli::safe;
 
 /// Formats the curator's state as text.
 pub fn text(standing: &CuratorStanding) -> String {
-    let CuratorStanding {
-        configured,
-        queue,
-        worker,
-        vault,
-        ..
-    } = standing;
+    let CuratorStanding { configured, queue, worker, vault, .. } = standing;
     let mut page = String::new();
     let mut row = |name: &str, value: String| {
         page.push_str(&format!("{name:<10} {}\n", safe::line(&value)));
     };
     let job = match (&configured.job, &configured.backend) {
         (Some(job), Some(backend)) => {
-            let off = if configured.enabled {
-                ""
-            } else {
-                ", not enabled"
-            };
+            let off = if configured.enabled { "" } else { ", not enabled" };
             format!("{job}, asks {backend}{off}")
         }
         _ => "none works off the queue: runner curator setup".to_owned(),
@@ -31,18 +21,10 @@ pub fn text(standing: &CuratorStanding) -> String {
     row("job", job);
     row(
         "engine",
-        format!(
-            "{} at {}: {}",
-            configured.engine,
-            configured.endpoint,
-            health(&standing.health)
-        ),
+        format!("{} at {}: {}", configured.engine, configured.endpoint, health(&standing.health)),
     );
     row("model", configured.model.clone());
-    row(
-        "worker",
-        describe_folder(&worker.folder.path, worker.folder.why.as_deref()),
-    );
+    row("worker", describe_folder(&worker.folder.path, worker.folder.why.as_deref()));
     row("notes", describe_folder(&vault.path, vault.why.as_deref()));
     row(
         "queue",
@@ -52,18 +34,12 @@ pub fn text(standing: &CuratorStanding) -> String {
         ),
     );
     if let Some(left) = standing.left_this_hour {
-        row(
-            "hour",
-            format!("{left} of {} may still begin", configured.hourly_cap),
-        );
+        row("hour", format!("{left} of {} may still begin", configured.hourly_cap));
     }
     if let Some(status) = &standing.status {
         let state = status["state"].as_str().unwrap_or_default();
-        let gone = if !standing.alive && state == "working" {
-            ", and its process is gone"
-        } else {
-            ""
-        };
+        let gone =
+            if !standing.alive && state == "working" { ", and its process is gone" } else { "" };
         let at = status["updated_at"].as_str().unwrap_or_default();
         row("last", format!("{state} at {at}{gone}"));
         if let Some(error) = status["last_error"].as_str() {
@@ -86,12 +62,7 @@ pub fn health(health: &Health) -> String {
             "version {version} without the model; it has {}",
             match models.as_slice() {
                 [] => "none".to_owned(),
-                models => models
-                    .iter()
-                    .take(5)
-                    .map(String::as_str)
-                    .collect::<Vec<_>>()
-                    .join(", "),
+                models => models.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", "),
             }
         ),
         Health::Dead { why } => format!("nothing listens there ({why})"),

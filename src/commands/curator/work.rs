@@ -47,11 +47,8 @@ fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a s
     if kind.of::<CuratorSpec>().is_some() {
         return Ok(name);
     }
-    Err(Failure::usage(format!(
-        "--job {name}: it is of kind {}, not curator",
-        kind.name()
-    ))
-    .hint("runner curator status"))
+    Err(Failure::usage(format!("--job {name}: it is of kind {}, not curator", kind.name()))
+        .hint("runner curator status"))
 }
 
 /// Works.
@@ -80,19 +77,12 @@ pub fn run(
     if once {
         return run().map(|(exit, _)| exit);
     }
-    let mut ears = if watch {
-        Some(WorkSignals::new(&worker)?)
-    } else {
-        None
-    };
+    let mut ears = if watch { Some(WorkSignals::new(&worker)?) } else { None };
     loop {
         let mut last = Exit::Done;
         while worker.waits(home.wall()?) {
             // A watch that ran into the full hour again and again would fill the database with it.
-            let full = watch
-                && worker
-                    .started_within_hour(home.wall()?)
-                    .is_ok_and(|it| it >= cap);
+            let full = watch && worker.started_within_hour(home.wall()?).is_ok_and(|it| it >= cap);
             if full || ears.as_ref().is_some_and(WorkSignals::is_told) {
                 break;
             }
@@ -147,10 +137,7 @@ impl WorkSignals {
         if let Some(changes) = &self.changes {
             polled.push(PollFd::new(changes, PollFlags::IN));
         }
-        let limit = Timespec {
-            tv_sec: PACE.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: 0,
-        };
+        let limit = Timespec { tv_sec: PACE.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: 0 };
         match poll(&mut polled, Some(&limit)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(Failure::internal(format!("cannot wait: {error}"))),

@@ -50,10 +50,8 @@ const ROWS: &str = "runner tick   (recovers what it can; `runner db backup` keep
 fn check(home: &Env, listing: Listing) -> Result<Exit, Failure> {
     let path = home.store_path();
     if !path.exists() && home.store_to_read()?.is_none() {
-        return Err(
-            Failure::configuration(format!("there is no database at {}", path.display()))
-                .hint("runner init"),
-        );
+        return Err(Failure::configuration(format!("there is no database at {}", path.display()))
+            .hint("runner init"));
     }
     // Not even its format is changed by a look.
     let looked = Store::read(&path).map_err(Failure::from);
@@ -83,11 +81,8 @@ fn check(home: &Env, listing: Listing) -> Result<Exit, Failure> {
             hint: bad.then_some(hint),
         });
     } else {
-        let rows: Vec<String> = health
-            .rows
-            .iter()
-            .map(|(table, count)| format!("{table} {count}"))
-            .collect();
+        let rows: Vec<String> =
+            health.rows.iter().map(|(table, count)| format!("{table} {count}")).collect();
         show::out(&format!(
             "{}\n  format {}, SQLite {}, {} bytes and {} in its log\n  rows: {}\n",
             path.display(),
@@ -146,10 +141,7 @@ fn backup(home: &Env, file: Option<&Path>, quiet: bool, listing: Listing) -> Res
         });
     } else {
         show::out(&format!("{}\n", copy.path.display()));
-        let text = format!(
-            "{} bytes, format {}, looked at and whole",
-            copy.bytes, copy.format
-        );
+        let text = format!("{} bytes, format {}, looked at and whole", copy.bytes, copy.format);
         show::info(quiet, &text);
     }
     Ok(Exit::Done)
@@ -173,10 +165,7 @@ fn vacuum(home: &Env, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
     store.cut_log(0)?;
     let bytes = size();
     if listing.json {
-        show::json(&VacuumJson {
-            bytes_before,
-            bytes,
-        });
+        show::json(&VacuumJson { bytes_before, bytes });
     } else {
         show::info(quiet, &format!("{bytes_before} bytes before, {bytes} now"));
     }

@@ -74,19 +74,14 @@ pub fn run(
         }
         return Ok(Exit::Done);
     }
-    let reported = plan
-        .carry_out(now, &mut Env::dying())
-        .map_err(|error| match error {
-            StoreError::InUse { .. } => in_use(home),
-            other => Failure::from(other).of_a_copy(),
-        })?;
+    let reported = plan.carry_out(now, &mut Env::dying()).map_err(|error| match error {
+        StoreError::InUse { .. } => in_use(home),
+        other => Failure::from(other).of_a_copy(),
+    })?;
     home.unmark_damage();
     json.done = true;
     json.reported = Some(reported.clone());
-    json.kept = reported
-        .kept
-        .as_ref()
-        .map(|kept| kept.display().to_string());
+    json.kept = reported.kept.as_ref().map(|kept| kept.display().to_string());
     if listing.json {
         show::json(&json);
     } else {
@@ -112,18 +107,13 @@ fn confirmed() -> bool {
 }
 
 fn say_plan(json: &RestoreJson, unfinished: bool) {
-    let made = json
-        .made
-        .map_or_else(|| "an unknown moment".to_owned(), show::format_time);
-    let mut text = format!(
-        "from    {}, as of {made}, format {}\n",
-        json.from, json.format
-    );
+    let made = json.made.map_or_else(|| "an unknown moment".to_owned(), show::format_time);
+    let mut text = format!("from    {}, as of {made}, format {}\n", json.from, json.format);
     text.push_str(&format!("to      {}\n", json.store));
     match &json.kept {
-        Some(kept) => text.push_str(&format!(
-            "keep    what is there now, as {kept} (with its log)\n"
-        )),
+        Some(kept) => {
+            text.push_str(&format!("keep    what is there now, as {kept} (with its log)\n"))
+        }
         None => text.push_str("keep    nothing: there is no database\n"),
     }
     if json.whole {
@@ -164,11 +154,8 @@ fn newest(home: &Env) -> Result<PathBuf, Failure> {
         }
     }
     let path = home.store_path();
-    Err(Failure::data(format!(
-        "there is no whole backup in {}{why}",
-        home.backups().display()
-    ))
-    .hint(aside(&path)))
+    Err(Failure::data(format!("there is no whole backup in {}{why}", home.backups().display()))
+        .hint(aside(&path)))
 }
 
 /// Creates the failure that lists the processes that have the database open, as far as this user
@@ -178,18 +165,11 @@ fn in_use(home: &Env) -> Failure {
     let me = std::process::id();
     let mut holders = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|pid| pid.parse::<u32>().ok())
-        else {
+        let Some(pid) = entry.file_name().to_str().and_then(|pid| pid.parse::<u32>().ok()) else {
             continue;
         };
-        let holds = fs::read_dir(entry.path().join("fd"))
-            .into_iter()
-            .flatten()
-            .flatten()
-            .any(|fd| {
+        let holds =
+            fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten().any(|fd| {
                 let (Ok(fd), Ok(lock)) = (fs::metadata(fd.path()), &lock) else {
                     return false;
                 };
@@ -201,10 +181,8 @@ fn in_use(home: &Env) -> Failure {
             holders.push((pid, words.trim().to_owned()));
         }
     }
-    let who: Vec<String> = holders
-        .iter()
-        .map(|(pid, words)| format!("PID {pid} ({words})"))
-        .collect();
+    let who: Vec<String> =
+        holders.iter().map(|(pid, words)| format!("PID {pid} ({words})")).collect();
     let pids: Vec<String> = holders.iter().map(|(pid, _)| pid.to_string()).collect();
     let failure = Failure::later(format!(
         "the database is in use{}{}: nothing was changed",
@@ -213,9 +191,6 @@ fn in_use(home: &Env) -> Failure {
     ));
     match pids.is_empty() {
         true => failure.hint("runner db restore --yes   (again, in a moment)"),
-        false => failure.hint(format!(
-            "kill -TERM {}   (then repeat this)",
-            pids.join(" ")
-        )),
+        false => failure.hint(format!("kill -TERM {}   (then repeat this)", pids.join(" "))),
     }
 }

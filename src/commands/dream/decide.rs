@@ -24,12 +24,7 @@ impl<'a> DecisionArgs<'a> {
         force: bool,
     ) -> Self {
         let note = note.note.as_deref();
-        let ask = DecisionRequest {
-            id,
-            verdict,
-            note,
-            force,
-        };
+        let ask = DecisionRequest { id, verdict, note, force };
         Self { ask }
     }
 }
@@ -84,11 +79,7 @@ fn print_decision(done: &AppliedDecision, quiet: bool, listing: Listing) {
         return;
     }
     if !quiet {
-        let Decision {
-            proposal_id,
-            decision,
-            ..
-        } = &done.decision;
+        let Decision { proposal_id, decision, .. } = &done.decision;
         let says = safe::line(&done.says);
         show::out(&format!("{proposal_id} {decision}: {says}\n"));
     }

@@ -49,12 +49,7 @@ pub(super) fn list(
         .filter(|item| wanted(item, filter))
         .collect();
     if listing.json {
-        show::json(
-            &items
-                .iter()
-                .map(|item| ItemJson::of(item))
-                .collect::<Vec<_>>(),
-        );
+        show::json(&items.iter().map(|item| ItemJson::of(item)).collect::<Vec<_>>());
         return Ok(Exit::Done);
     }
     if items.is_empty() {
@@ -155,17 +150,10 @@ pub(super) fn show(
     let proposal = &item.proposal;
     let mut rows = vec![
         vec!["proposal".to_owned(), proposal.id.clone()],
-        vec![
-            "idea".to_owned(),
-            safe::line(&proposal.targets.join(" into ")),
-        ],
+        vec!["idea".to_owned(), safe::line(&proposal.targets.join(" into "))],
         vec![
             "found".to_owned(),
-            format!(
-                "{} ({})",
-                proposal.status.as_str(),
-                contract_word(&proposal.confidence)
-            ),
+            format!("{} ({})", proposal.status.as_str(), contract_word(&proposal.confidence)),
         ],
         vec!["action".to_owned(), proposal.action.as_str().to_owned()],
         vec!["evidence".to_owned(), safe::line(&proposal.evidence)],
@@ -189,10 +177,9 @@ pub(super) fn show(
                 out.push_str(&format!("{sign}{}\n", safe::line(&line.text)));
             }
         }
-        Err(error) => out.push_str(&format!(
-            "\naccept: refused: {}\n",
-            safe::line(&error.to_string())
-        )),
+        Err(error) => {
+            out.push_str(&format!("\naccept: refused: {}\n", safe::line(&error.to_string())))
+        }
     }
     if let Some(bytes) = text {
         out.push_str(&format!("\n── {}\n", safe::line(&proposal.targets[0])));

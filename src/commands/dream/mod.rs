@@ -35,58 +35,25 @@ pub fn run(
     manner: SpawnMode,
 ) -> Result<Exit, Failure> {
     match command {
-        DreamCommand::Run {
-            max,
-            dry_run: true,
-            which,
-            listing,
-            ..
-        } => {
+        DreamCommand::Run { max, dry_run: true, which, listing, .. } => {
             let project = LoadedProject::load_for_dry_run(home, here)?;
             let (job, _) = dream_job(&project, which)?;
             let settings = max.map(|max| ("max_ideas".to_owned(), max.to_string()));
-            dry_run::dream(
-                home,
-                &project,
-                job,
-                settings.into_iter().collect(),
-                *listing,
-            )
+            dry_run::dream(home, &project, job, settings.into_iter().collect(), *listing)
         }
-        DreamCommand::Bench {
-            truth,
-            past,
-            listing,
-        } => dream_bench::run(home, here, truth, *past, *listing),
-        DreamCommand::Run {
-            max,
-            retry_parked,
-            dry_run: false,
-            which,
-            listing,
-        } => pass(home, here, *max, *retry_parked, which, manner, *listing),
-        DreamCommand::List {
-            all,
-            filter,
-            which,
-            listing,
-        } => list::list(
-            &ReviewContext::open(home, here, which)?,
-            *all,
-            filter,
-            *listing,
-        ),
-        DreamCommand::Show { one, listing } => list::show(
-            &mut ReviewContext::open(home, here, &one.which)?,
-            &one.id,
-            *listing,
-        ),
-        DreamCommand::Accept {
-            one,
-            note,
-            force,
-            listing,
-        } => {
+        DreamCommand::Bench { truth, past, listing } => {
+            dream_bench::run(home, here, truth, *past, *listing)
+        }
+        DreamCommand::Run { max, retry_parked, dry_run: false, which, listing } => {
+            pass(home, here, *max, *retry_parked, which, manner, *listing)
+        }
+        DreamCommand::List { all, filter, which, listing } => {
+            list::list(&ReviewContext::open(home, here, which)?, *all, filter, *listing)
+        }
+        DreamCommand::Show { one, listing } => {
+            list::show(&mut ReviewContext::open(home, here, &one.which)?, &one.id, *listing)
+        }
+        DreamCommand::Accept { one, note, force, listing } => {
             let how = decide::DecisionArgs::new(&one.id, DecisionInput::Accept, note, force.force);
             decide::decide(
                 ReviewContext::open(home, here, &one.which)?,
@@ -113,18 +80,8 @@ pub fn run(
                 *listing,
             )
         }
-        DreamCommand::Amend {
-            one,
-            action,
-            into,
-            note,
-            force,
-            listing,
-        } => {
-            let verdict = DecisionInput::Amend {
-                action: (*action).into(),
-                into: into.clone(),
-            };
+        DreamCommand::Amend { one, action, into, note, force, listing } => {
+            let verdict = DecisionInput::Amend { action: (*action).into(), into: into.clone() };
             let how = decide::DecisionArgs::new(&one.id, verdict, note, force.force);
             decide::decide(
                 ReviewContext::open(home, here, &one.which)?,
@@ -133,21 +90,15 @@ pub fn run(
                 *listing,
             )
         }
-        DreamCommand::Undo {
-            one,
-            force,
-            listing,
-        } => {
+        DreamCommand::Undo { one, force, listing } => {
             let room = ReviewContext::open(home, here, &one.which)?;
             decide::undo(room, &one.id, force.force, manner.quiet, *listing)
         }
         DreamCommand::Review { filter, which } => {
             if !screen::there_is_one() {
-                return Err(
-                    Failure::usage("a review needs a terminal, and this is none").hint(
-                        "runner dream list --json, then runner dream accept|reject|amend|skip ID",
-                    ),
-                );
+                return Err(Failure::usage("a review needs a terminal, and this is none").hint(
+                    "runner dream list --json, then runner dream accept|reject|amend|skip ID",
+                ));
             }
             review::run(&ReviewContext::open(home, here, which)?, filter)
         }
@@ -179,11 +130,7 @@ fn dream_job<'h>(
         }
         several => {
             let names: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
-            let what = format!(
-                "this project has {} dream jobs: {}",
-                names.len(),
-                names.join(", ")
-            );
+            let what = format!("this project has {} dream jobs: {}", names.len(), names.join(", "));
             Err(Failure::usage(what).hint(format!("add --job {}", names[0])))
         }
     }
@@ -299,9 +246,7 @@ pub(super) fn wanted(item: &ProposalItem, filter: &Filter) -> bool {
     let proposal = &item.proposal;
     filter.status.is_none_or(|it| proposal.status == it.into())
         && filter.action.is_none_or(|it| proposal.action == it.into())
-        && filter
-            .confidence
-            .is_none_or(|it| proposal.confidence == it.into())
+        && filter.confidence.is_none_or(|it| proposal.confidence == it.into())
         && filter.text.as_deref().is_none_or(|text| holds(item, text))
 }
 

@@ -136,10 +136,7 @@ pub fn night(home: &Env, here: &Path, listing: Listing) -> Result<Exit, Failure>
         show::out(&view::night_text(&name, &turns, &account));
     }
     let worst = turns.iter().filter(|turn| turn.fits != BudgetFit::Perhaps);
-    Ok(worst
-        .map(|turn| exit(&turn.reported, true))
-        .max()
-        .unwrap_or(Exit::Done))
+    Ok(worst.map(|turn| exit(&turn.reported, true)).max().unwrap_or(Exit::Done))
 }
 
 /// Simulates all runs of the night in their order, and returns the night's remaining budget after
@@ -157,10 +154,7 @@ fn all(
     let mut queue = VecDeque::new();
     for (name, job) in project.config.jobs.iter().filter(|(_, job)| job.enabled) {
         // As a real one: what follows another comes after it, and a cycle's job when it is its turn.
-        if matches!(
-            job.when,
-            TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle
-        ) {
+        if matches!(job.when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle) {
             continue;
         }
         let key = format!("night-{}", night.id.0);
@@ -172,11 +166,8 @@ fn all(
         queue.extend(stage.ready(night.id)?);
     }
     let used: Amounts = stage.store.account("night", &night.id.0.to_string())?;
-    let account = RemainingBudget {
-        label: format!("night {}", night.name),
-        cap: settings.budget,
-        used,
-    };
+    let account =
+        RemainingBudget { label: format!("night {}", night.name), cap: settings.budget, used };
     Ok((night.name, all, account))
 }
 

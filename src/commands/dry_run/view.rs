@@ -16,23 +16,11 @@ use crate::cli::show;
 const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
 fn of_amounts(amounts: Amounts) -> [u64; 5] {
-    [
-        amounts.calls,
-        amounts.tokens,
-        amounts.micros,
-        amounts.seconds,
-        amounts.ideas,
-    ]
+    [amounts.calls, amounts.tokens, amounts.micros, amounts.seconds, amounts.ideas]
 }
 
 fn of_budget(budget: Budget) -> [Option<u64>; 5] {
-    [
-        budget.calls,
-        budget.tokens,
-        budget.micros,
-        budget.seconds,
-        budget.ideas,
-    ]
+    [budget.calls, budget.tokens, budget.micros, budget.seconds, budget.ideas]
 }
 
 pub fn json(reported: &DryRun, root: &Path) -> Value {
@@ -122,10 +110,7 @@ fn left_json(left: &RemainingBudget) -> Value {
     let over = over.filter_map(|((unit, cap), used)| {
         let cap = cap?;
         let left = cap.saturating_sub(used);
-        Some((
-            (*unit).to_owned(),
-            json!({ "cap": cap, "used": used, "left": left }),
-        ))
+        Some(((*unit).to_owned(), json!({ "cap": cap, "used": used, "left": left })))
     });
     json!({ "name": left.label, "units": Value::Object(over.collect::<Map<_, _>>()) })
 }
@@ -134,8 +119,7 @@ fn notes(reported: &DryRun) -> Vec<String> {
     let of_plan = reported.plan.as_ref().and_then(|plan| plan.as_ref().ok());
     let of_plan = of_plan.map_or(&[][..], |plan| &plan.notes);
     let all = reported.notes.iter().chain(of_plan);
-    all.map(|note| reported.redactor.redact(note).into_owned())
-        .collect()
+    all.map(|note| reported.redactor.redact(note).into_owned()).collect()
 }
 
 pub fn text(reported: &DryRun) -> String {
@@ -226,14 +210,8 @@ fn backend(reported: &DryRun) -> String {
     match &reported.backend {
         None => format!("{} (cannot be used)", reported.backend_name),
         Some(it) => {
-            let model = it
-                .model
-                .as_deref()
-                .map_or_else(String::new, |model| format!(", {model}"));
-            format!(
-                "{} ({}{model}; {})",
-                reported.backend_name, it.kind, it.containment
-            )
+            let model = it.model.as_deref().map_or_else(String::new, |model| format!(", {model}"));
+            format!("{} ({}{model}; {})", reported.backend_name, it.kind, it.containment)
         }
     }
 }
@@ -276,11 +254,7 @@ fn left(level: &RemainingBudget) -> String {
             let left = cap.saturating_sub(used);
             Some(match *unit {
                 "micros" | "seconds" => {
-                    format!(
-                        "{} of {} left",
-                        format_amount(unit, left),
-                        format_amount(unit, cap)
-                    )
+                    format!("{} of {} left", format_amount(unit, left), format_amount(unit, cap))
                 }
                 _ => format!("{left} of {} left", format_amount(unit, cap)),
             })
@@ -304,9 +278,7 @@ pub fn night_json(
         run
     });
     let out = turns.iter().filter(|turn| turn.fits != BudgetFit::Yes);
-    let out: Vec<&str> = out
-        .map(|turn| turn.reported.row.job_name.as_str())
-        .collect();
+    let out: Vec<&str> = out.map(|turn| turn.reported.row.job_name.as_str()).collect();
     json!({
         "dry_run": true,
         "project": root,

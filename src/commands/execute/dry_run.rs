@@ -97,11 +97,7 @@ impl WriteScope {
             .filter(|path| sandbox.write.iter().any(|write| path.starts_with(write)))
             .cloned()
             .collect();
-        Self {
-            anything: sandbox.off,
-            writes: below(&sandbox.write),
-            never: below(&kept),
-        }
+        Self { anything: sandbox.off, writes: below(&sandbox.write), never: below(&kept) }
     }
 }
 
@@ -140,13 +136,7 @@ impl<'h> DryRunStore<'h> {
         let now = home.wall()?;
         let mut store = home.store_for_dry_run()?;
         project.register(&mut store, now)?;
-        Ok(Self {
-            store,
-            now,
-            ended: now,
-            home,
-            me: ProcessIdentity::me(),
-        })
+        Ok(Self { store, now, ended: now, home, me: ProcessIdentity::me() })
     }
 
     /// Enters an occurrence; `None` when its key is taken.
@@ -212,26 +202,15 @@ impl<'h> DryRunStore<'h> {
     ) -> Result<(), NotAdmitted> {
         let held = self.look_at_locks(setting);
         self.recover_stale_runs(setting, reported)?;
-        let AdmissionInput {
-            git,
-            backends,
-            sandbox_start,
-            facts,
-            want,
-            levels,
-            convened,
-        } = AdmissionInput::of(self.home, &self.store, setting, false)?;
+        let AdmissionInput { git, backends, sandbox_start, facts, want, levels, convened } =
+            AdmissionInput::of(self.home, &self.store, setting, false)?;
         let backend = backends.first;
         let described = backend.describe();
         reported.backend_name = backend.name().to_owned();
         let passed = backends.passed.into_iter();
-        reported
-            .notes
-            .extend(passed.map(|one| format!("is not asked: {one}")));
+        reported.notes.extend(passed.map(|one| format!("is not asked: {one}")));
         let absent = convened.absent().iter();
-        reported
-            .notes
-            .extend(absent.map(|(name, why)| format!("is not asked: {name}: {why}")));
+        reported.notes.extend(absent.map(|(name, why)| format!("is not asked: {name}: {why}")));
         reported.want = want;
         let works = setting.spec.kind.works_now();
         let own = matches!(works, Some(Works::Program(_)));
@@ -282,8 +261,7 @@ impl<'h> DryRunStore<'h> {
         }
         self.ended = self.ended.max(at);
         let (run, fence) = (admitted.run(), Some(admitted.fence()));
-        self.store
-            .settle(run, fence, &outcome, &RunSummary::default(), at)?;
+        self.store.settle(run, fence, &outcome, &RunSummary::default(), at)?;
         Ok(())
     }
 
@@ -329,11 +307,8 @@ impl<'h> DryRunStore<'h> {
         };
         let row = apart.store.run(&run)?;
         let setting = ResolvedRun::of(self.home, &apart.store, &row)?;
-        let facts = AdmissionFacts {
-            by_hand: true,
-            free_bytes: u64::MAX,
-            ..AdmissionFacts::default()
-        };
+        let facts =
+            AdmissionFacts { by_hand: true, free_bytes: u64::MAX, ..AdmissionFacts::default() };
         match apart.admit(&setting, &facts, want, &[])? {
             Admission::Admitted(admitted) => {
                 apart.plan(&setting, &admitted, git, backend).map(Some)
@@ -364,11 +339,7 @@ impl<'h> DryRunStore<'h> {
         let mut unwatched = Silent;
         let mut context = Context::new(
             admitted,
-            Workplace {
-                root: &setting.here.root,
-                cache: &cache,
-                run_dir: &setting.run_dir,
-            },
+            Workplace { root: &setting.here.root, cache: &cache, run_dir: &setting.run_dir },
             scope,
             git.clone(),
             Tools {
@@ -396,16 +367,11 @@ impl<'h> DryRunStore<'h> {
         if let Some(path) = contract_lock_path(setting)? {
             ContractLock::inspect(&path, self.now).map_err(|it| not_ours(setting, it))?;
         }
-        self.job_lock(setting.row)
-            .map_err(|it| not_ours(setting, it))
+        self.job_lock(setting.row).map_err(|it| not_ours(setting, it))
     }
 
     fn job_lock(&self, row: &RunRow) -> Result<(), LockError> {
-        JobLock::inspect(&job_lock_path(
-            &self.home.state,
-            &row.project,
-            &row.job_name,
-        ))
+        JobLock::inspect(&job_lock_path(&self.home.state, &row.project, &row.job_name))
     }
 
     /// Settles the job's dead runs in the copy, as a real run does, so that their reservations are
@@ -423,21 +389,12 @@ impl<'h> DryRunStore<'h> {
             if !dead_here || self.job_lock(setting.row).is_err() {
                 continue;
             }
-            reported.notes.push(format!(
-                "run {} of this job died; it would be settled first",
-                dead.id
-            ));
-            let outcome = Outcome::Lost {
-                why: "its process is gone".to_owned(),
-            };
+            reported
+                .notes
+                .push(format!("run {} of this job died; it would be settled first", dead.id));
+            let outcome = Outcome::Lost { why: "its process is gone".to_owned() };
             self.store
-                .settle(
-                    &dead.id,
-                    dead.fence,
-                    &outcome,
-                    &RunSummary::default(),
-                    self.now,
-                )
+                .settle(&dead.id, dead.fence, &outcome, &RunSummary::default(), self.now)
                 .map_err(|error| refuse(Class::Internal, error.to_string()))?;
         }
         Ok(())

@@ -59,25 +59,17 @@ impl<T: Into<Failure>> From<T> for NotAdmitted {
 
 /// Creates a failure before admission. The class names who must act.
 fn refuse(class: Class, why: impl Into<String>) -> NotAdmitted {
-    NotAdmitted::Before(Outcome::Failed {
-        class,
-        why: why.into(),
-    })
+    NotAdmitted::Before(Outcome::Failed { class, why: why.into() })
 }
 
 /// Runs one requested run.
 pub fn run(home: &Env, run: &str, quiet: bool, verbose: u8) -> Result<Exit, Failure> {
     env::arm_for_tests();
-    let id: RunId = run
-        .parse()
-        .map_err(|error| Failure::usage(format!("{error}")))?;
+    let id: RunId = run.parse().map_err(|error| Failure::usage(format!("{error}")))?;
     let mut store = home.store()?;
     let row = store.run(&id)?;
     if row.state != RunState::Requested {
-        show::info(
-            quiet,
-            &format!("run {id} was begun before; there is nothing to do"),
-        );
+        show::info(quiet, &format!("run {id} was begun before; there is nothing to do"));
         return Ok(Exit::Done);
     }
     let setting = match ResolvedRun::of(home, &store, &row) {
@@ -112,11 +104,8 @@ fn attempt(
     verbose: u8,
 ) -> Result<Outcome, Failure> {
     let row = setting.row;
-    let holder = LockHolder {
-        owner: ProcessIdentity::me(),
-        run: row.id.clone(),
-        since: home.wall()?,
-    };
+    let holder =
+        LockHolder { owner: ProcessIdentity::me(), run: row.id.clone(), since: home.wall()? };
     // Dropped, and so freed, only after the outcome is committed.
     let mut locks = None;
     let wanted = env::setting("RUNNER_LOG").and_then(|value| value.into_string().ok());
@@ -145,18 +134,15 @@ fn attempt(
             if !store.decline(&row.id, &outcome, home.wall()?)? {
                 // Another process has it: what became of it is in the database.
                 let row = store.run(&row.id)?;
-                return Ok(row.outcome.unwrap_or(Outcome::Skipped {
-                    why: "another process runs it".to_owned(),
-                }));
+                return Ok(row
+                    .outcome
+                    .unwrap_or(Outcome::Skipped { why: "another process runs it".to_owned() }));
             }
             outcome
         }
         Err(NotAdmitted::Hard(failure)) => {
             // Admitted, it is recovered; not admitted, this is what becomes of it.
-            let outcome = Outcome::Failed {
-                class: Class::Environment,
-                why: failure.to_string(),
-            };
+            let outcome = Outcome::Failed { class: Class::Environment, why: failure.to_string() };
             store.decline(&row.id, &setting.redacted(outcome), home.wall()?)?;
             // Cancelled or taken over meanwhile: that is its outcome, and not our failure.
             let stands = store.run(&row.id)?;
@@ -248,9 +234,7 @@ fn not_ours(setting: &ResolvedRun<'_>, error: LockError) -> NotAdmitted {
             })
         }
         LockError::Held { .. } | LockError::Foreign { .. } => {
-            NotAdmitted::Before(Outcome::Skipped {
-                why: error.to_string(),
-            })
+            NotAdmitted::Before(Outcome::Skipped { why: error.to_string() })
         }
         LockError::Io { source, .. } => refuse(Class::Environment, format!("{error}: {source}")),
     }
@@ -265,19 +249,10 @@ fn locked(
     quiet: bool,
     verbose: u8,
 ) -> Result<Outcome, NotAdmitted> {
-    let ResolvedRun {
-        here, spec, row, ..
-    } = setting;
+    let ResolvedRun { here, spec, row, .. } = setting;
     recover_stale_runs(home, store, row, me)?;
-    let AdmissionInput {
-        git,
-        backends,
-        sandbox_start,
-        facts,
-        want,
-        levels,
-        convened,
-    } = AdmissionInput::of(home, store, setting, true)?;
+    let AdmissionInput { git, backends, sandbox_start, facts, want, levels, convened } =
+        AdmissionInput::of(home, store, setting, true)?;
     let cancel = cancel_token()?;
     cancel_on_signals(&cancel);
     let staging = setting.staging();
@@ -299,15 +274,8 @@ fn locked(
     match entered {
         Admission::Declined(outcome) => Ok(outcome),
         Admission::Admitted(admitted) => {
-            let work = AdmittedRun {
-                sandbox_start,
-                git,
-                backends,
-                convened,
-                cancel,
-                staging,
-                cache,
-            };
+            let work =
+                AdmittedRun { sandbox_start, git, backends, convened, cancel, staging, cache };
             work.done(
                 home,
                 store,
@@ -374,11 +342,8 @@ fn recover_stale_runs(
     row: &RunRow,
     me: &ProcessIdentity,
 ) -> Result<(), NotAdmitted> {
-    let driver = Driver {
-        world: Box::new(Host { state: &home.state }),
-        me,
-        retries_lost: &|_| false,
-    };
+    let driver =
+        Driver { world: Box::new(Host { state: &home.state }), me, retries_lost: &|_| false };
     for dead in store.live()? {
         if dead.job == row.job && dead.id != row.id && dead.state == RunState::Running {
             tracing::info!(run = %dead.id, "its process is gone; it is settled first");
@@ -426,10 +391,7 @@ impl AdmittedRun {
         let scope = match Scope::open(&here.root, &allowed, &self.staging) {
             Ok(scope) => scope,
             Err(error) => {
-                let outcome = Outcome::Failed {
-                    class: Class::Environment,
-                    why: error.to_string(),
-                };
+                let outcome = Outcome::Failed { class: Class::Environment, why: error.to_string() };
                 let (run, fence) = (admitted.run(), Some(admitted.fence()));
                 store.settle(run, fence, &outcome, &RunSummary::default(), home.wall()?)?;
                 return Ok(outcome);
@@ -443,11 +405,7 @@ impl AdmittedRun {
         let others = others.collect();
         let context = Context::new(
             admitted,
-            Workplace {
-                root: &here.root,
-                cache: &self.cache,
-                run_dir: &setting.run_dir,
-            },
+            Workplace { root: &here.root, cache: &self.cache, run_dir: &setting.run_dir },
             scope,
             self.git,
             Tools {

@@ -74,11 +74,7 @@ pub(super) struct Backends {
 
 impl Backends {
     fn only(first: Arc<dyn Backend>, passed: Vec<String>) -> Self {
-        Self {
-            first,
-            others: Vec::new(),
-            passed,
-        }
+        Self { first, others: Vec::new(), passed }
     }
 }
 
@@ -120,17 +116,11 @@ impl<'a> ResolvedRun<'a> {
         cycles::stand(&here.root, &mut here.config, &mut spec)?;
         let mut environment = env::child_environment();
         let handed = env::named(spec.kind.variables().iter().map(String::as_str));
-        let mut secrets: Vec<String> = handed
-            .values()
-            .filter(|value| !value.is_empty())
-            .cloned()
-            .collect();
+        let mut secrets: Vec<String> =
+            handed.values().filter(|value| !value.is_empty()).cloned().collect();
         // A backend's variables are seen by its own children only.
         let mut around = environment.clone();
-        for backend in chain(&spec, &here)
-            .into_iter()
-            .chain(panel::panel_backends(&spec, &here))
-        {
+        for backend in chain(&spec, &here).into_iter().chain(panel::panel_backends(&spec, &here)) {
             around.extend(keyring::resolve_secrets(backend));
             // An unusable file is reported when the backend is created.
             secrets.extend(backend.secrets(&around).unwrap_or_default());
@@ -204,29 +194,21 @@ impl<'a> ResolvedRun<'a> {
                         })
                         .collect::<Result<_, _>>()
                         .map_err(|error| refuse(error.class(), error.to_string()))?;
-                    return Ok(Backends {
-                        first,
-                        others,
-                        passed,
-                    });
+                    return Ok(Backends { first, others, passed });
                 }
                 (Err(_), Ok(())) => unreachable!("what was not made is not ready"),
             }
         }
-        Err(refuse(
-            Class::Environment,
-            format!("there is no [backends.{}]", self.spec.backend),
-        ))
+        Err(refuse(Class::Environment, format!("there is no [backends.{}]", self.spec.backend)))
     }
 
     /// Checks that the provider has not reported a limit on the pool that a backend spends from.
     fn room(&self, store: &Store, backend: &str) -> Result<Result<(), BackendError>, NotAdmitted> {
         let pool = budget::pool(&self.here, backend);
         Ok(match store.limit(&pool, self.home.wall()?)? {
-            Some(limit) => Err(BackendError::RateLimited {
-                until: Some(limit.until),
-                why: limit.why,
-            }),
+            Some(limit) => {
+                Err(BackendError::RateLimited { until: Some(limit.until), why: limit.why })
+            }
             None => Ok(()),
         })
     }
@@ -320,11 +302,7 @@ impl<'a> ResolvedRun<'a> {
     ) -> Result<FallbackReservation, Failure> {
         let levels = |backend: &Arc<dyn Backend>| self.levels(store, backend.name(), now);
         let first = levels(&backends.first)?;
-        let others = backends
-            .others
-            .iter()
-            .map(levels)
-            .collect::<Result<_, _>>()?;
+        let others = backends.others.iter().map(levels).collect::<Result<_, _>>()?;
         let want = self.want(&backends.first.describe().kind);
         let held = store.chained(want, self.spec.total, first, others, now)?;
         let others = std::mem::take(&mut backends.others);
@@ -419,10 +397,7 @@ impl<'a> ResolvedRun<'a> {
     pub fn redacted(&self, outcome: Outcome) -> Outcome {
         let clean = |text: String| plain(&self.redactor.redact(&text));
         match outcome {
-            Outcome::Failed { class, why } => Outcome::Failed {
-                class,
-                why: clean(why),
-            },
+            Outcome::Failed { class, why } => Outcome::Failed { class, why: clean(why) },
             Outcome::Skipped { why } => Outcome::Skipped { why: clean(why) },
             other => other,
         }

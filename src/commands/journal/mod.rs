@@ -40,16 +40,12 @@ pub fn run(
     let here = LoadedProject::load(home, here)?;
     let git = Git::new(&here.root, &env::child_environment(), &env::marker()?);
     let runs = match home.store_to_read()? {
-        Some(store) => store.runs(&RunFilter {
-            project: Some(here.id.clone()),
-            ..RunFilter::default()
-        })?,
+        Some(store) => {
+            store.runs(&RunFilter { project: Some(here.id.clone()), ..RunFilter::default() })?
+        }
         None => Vec::new(),
     };
-    let name = here
-        .root
-        .file_name()
-        .map(|it| it.to_string_lossy().into_owned());
+    let name = here.root.file_name().map(|it| it.to_string_lossy().into_owned());
     let journal = Journal::of(
         &here.root,
         name.unwrap_or_default(),
@@ -123,17 +119,10 @@ fn text(journal: &Journal) {
                     1 => String::new(),
                     many => format!(" ({many} times)"),
                 };
-                show::out(&format!(
-                    "{at}  no entry: {}{times}\n",
-                    safe::line(&gap.why)
-                ));
+                show::out(&format!("{at}  no entry: {}{times}\n", safe::line(&gap.why)));
             }
             TimelineItem::Commit(commit) => {
-                show::out(&format!(
-                    "{at}  {} {}\n",
-                    commit.short,
-                    safe::line(&commit.subject)
-                ));
+                show::out(&format!("{at}  {} {}\n", commit.short, safe::line(&commit.subject)));
             }
         }
     }

@@ -278,13 +278,7 @@ fn commit(line: &str) -> Option<Commit> {
     let at = Timestamp::from_second(parts.next()?.parse().ok()?).ok()?;
     let subject = parts.next()?;
     let tag = subject.split_once(':').map(|(tag, _)| tag);
-    Some(Commit {
-        hash,
-        short,
-        at,
-        tag: TAGS.into_iter().find(|it| Some(*it) == tag),
-        subject,
-    })
+    Some(Commit { hash, short, at, tag: TAGS.into_iter().find(|it| Some(*it) == tag), subject })
 }
 
 /// Maps the journals' files to the commits that added them, in one walk through the history.
@@ -325,11 +319,7 @@ impl Boards {
         let mut versions = commits(git, &["--", path])?;
         versions.truncate(VERSIONS);
         versions.reverse();
-        Ok(Self {
-            path: path.to_owned(),
-            versions,
-            read: HashMap::new(),
-        })
+        Ok(Self { path: path.to_owned(), versions, read: HashMap::new() })
     }
 
     /// Returns an entry's verdicts with the commits that applied them.
@@ -368,9 +358,7 @@ impl Boards {
     fn board(&mut self, git: &Git, hash: &str) -> Option<&Board> {
         let Self { path, read, .. } = self;
         let board = read.entry(hash.to_owned()).or_insert_with(|| {
-            let bytes = git
-                .ask(Read::CatFile, &["blob", &format!("{hash}:./{path}")])
-                .ok()?;
+            let bytes = git.ask(Read::CatFile, &["blob", &format!("{hash}:./{path}")]).ok()?;
             let text = String::from_utf8(bytes).ok()?;
             Some(Board::read(&text, BoardForm::of(path)))
         });
@@ -416,13 +404,7 @@ fn gaps(runs: &[RunRow]) -> Vec<Gap> {
             }
             _ => {
                 last.insert(run.job_name.clone(), gaps.len());
-                gaps.push(Gap {
-                    first: at,
-                    last: at,
-                    count: 1,
-                    job: run.job_name.clone(),
-                    why,
-                });
+                gaps.push(Gap { first: at, last: at, count: 1, job: run.job_name.clone(), why });
             }
         }
     }
@@ -456,25 +438,12 @@ mod tests {
     #[test]
     fn a_remotes_page_shows_no_key_and_only_plain_names() {
         let page = |url: &str| page_of(url).unwrap_or_default();
-        assert_eq!(
-            page("https://example.org/a/b.git"),
-            "https://example.org/a/b/commit/"
-        );
-        assert_eq!(
-            page("git@example.org:a/b.git"),
-            "https://example.org/a/b/commit/"
-        );
-        assert_eq!(
-            page("https://user:key@example.org/a/b"),
-            "https://example.org/a/b/commit/"
-        );
-        for bad in [
-            "/srv/git/a.git",
-            "file:///x",
-            "https://",
-            "javascript:alert(1)",
-            "https://x/\"><b>",
-        ] {
+        assert_eq!(page("https://example.org/a/b.git"), "https://example.org/a/b/commit/");
+        assert_eq!(page("git@example.org:a/b.git"), "https://example.org/a/b/commit/");
+        assert_eq!(page("https://user:key@example.org/a/b"), "https://example.org/a/b/commit/");
+        for bad in
+            ["/srv/git/a.git", "file:///x", "https://", "javascript:alert(1)", "https://x/\"><b>"]
+        {
             assert_eq!(page(bad), "", "{bad}");
         }
     }

@@ -88,11 +88,9 @@ fn entry(out: &mut String, shown: &ShownEntry, journal: &Journal) {
         (shown.commit.as_ref()).map_or_else(String::new, |it| format!(" · {}", link(it, journal))),
         esc(&shown.tale)
     );
-    for (name, lines) in [
-        ("goals", &shown.goals),
-        ("blue sky", &shown.blue_sky),
-        ("fears", &shown.fears),
-    ] {
+    for (name, lines) in
+        [("goals", &shown.goals), ("blue sky", &shown.blue_sky), ("fears", &shown.fears)]
+    {
         let items = lines.iter().map(|line| esc(line)).collect::<Vec<_>>();
         list(out, name, &items);
     }
@@ -157,20 +155,16 @@ fn tag(name: &str) -> String {
 
 /// Returns the commit's subject without the tag, which is shown as a badge.
 fn subject(commit: &Commit) -> &str {
-    let rest = commit
-        .tag
-        .and_then(|tag| commit.subject.strip_prefix(tag)?.strip_prefix(':'));
+    let rest = commit.tag.and_then(|tag| commit.subject.strip_prefix(tag)?.strip_prefix(':'));
     rest.unwrap_or(&commit.subject).trim()
 }
 
 fn link(commit: &Commit, journal: &Journal) -> String {
     let short = esc(&commit.short);
     match &journal.commits_at {
-        Some(page) => format!(
-            "<a href=\"{}{}\"><code>{short}</code></a>",
-            esc(page),
-            esc(&commit.hash)
-        ),
+        Some(page) => {
+            format!("<a href=\"{}{}\"><code>{short}</code></a>", esc(page), esc(&commit.hash))
+        }
         None => format!("<code>{short}</code>"),
     }
 }
@@ -206,9 +200,7 @@ fn digest(text: &str) -> Vec<u8> {
     let hex = Digest::of(text.as_bytes()).to_string();
     let pairs = hex.as_bytes().chunks_exact(2);
     let digit = |byte: u8| (byte as char).to_digit(16).unwrap_or(0) as u8;
-    pairs
-        .map(|pair| digit(pair[0]) * 16 + digit(pair[1]))
-        .collect()
+    pairs.map(|pair| digit(pair[0]) * 16 + digit(pair[1])).collect()
 }
 
 /// Encodes bytes in base64 with the standard alphabet and padding.
@@ -216,17 +208,11 @@ fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for chunk in bytes.chunks(3) {
-        let value = chunk
-            .iter()
-            .fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte))
+        let value = chunk.iter().fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte))
             << (8 * (3 - chunk.len()));
         for at in 0..4 {
             let place = (value >> (18 - 6 * at)) & 63;
-            out.push(if at <= chunk.len() {
-                ALPHABET[place as usize] as char
-            } else {
-                '='
-            });
+            out.push(if at <= chunk.len() { ALPHABET[place as usize] as char } else { '=' });
         }
     }
     out
@@ -239,13 +225,9 @@ mod tests {
 
     #[test]
     fn bytes_are_written_as_the_rfc_writes_them() {
-        for (plain, coded) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foobar", "Zm9vYmFy"),
-        ] {
+        for (plain, coded) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
+        {
             assert_eq!(base64(plain.as_bytes()), coded);
         }
     }
@@ -293,10 +275,7 @@ mod tests {
                 }),
                 TimelineItem::Commit(commit),
             ],
-            daydreams: vec![Daydream {
-                ts: Timestamp::UNIX_EPOCH,
-                text: evil.into(),
-            }],
+            daydreams: vec![Daydream { ts: Timestamp::UNIX_EPOCH, text: evil.into() }],
             commits_at: Some("https://example.org/a/commit/".into()),
         };
         let page = html(&journal);

@@ -28,13 +28,7 @@ pub fn run(
     manner: SpawnMode,
 ) -> Result<Exit, Failure> {
     match command {
-        OvernightCommand::Setup {
-            apply,
-            scheduler,
-            at,
-            runner,
-            listing,
-        } => {
+        OvernightCommand::Setup { apply, scheduler, at, runner, listing } => {
             let wish = setup::SetupRequest {
                 apply: *apply,
                 scheduler,
@@ -44,17 +38,12 @@ pub fn run(
             setup::run(home, here, &wish, *listing, manner.quiet)
         }
         OvernightCommand::Start(args) => start(home, here, args, manner),
-        OvernightCommand::Report {
-            from,
-            markdown,
-            validate,
-            listing,
-        } => report::run(home, here, from.as_deref(), *markdown, *validate, *listing),
+        OvernightCommand::Report { from, markdown, validate, listing } => {
+            report::run(home, here, from.as_deref(), *markdown, *validate, *listing)
+        }
         OvernightCommand::Schema { name: None } => {
-            let names: Vec<String> = schema::SCHEMAS
-                .iter()
-                .map(|(name, _)| format!("{name}\n"))
-                .collect();
+            let names: Vec<String> =
+                schema::SCHEMAS.iter().map(|(name, _)| format!("{name}\n")).collect();
             show::out(&names.concat());
             Ok(Exit::Done)
         }
@@ -92,17 +81,12 @@ fn night_job<'h>(
     }
     match nights.as_slice() {
         [only] => Ok(*only),
-        [] => Err(
-            Failure::configuration("this project has no job of kind overnight")
-                .hint("runner overnight setup --apply"),
-        ),
+        [] => Err(Failure::configuration("this project has no job of kind overnight")
+            .hint("runner overnight setup --apply")),
         several => {
             let names: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
-            let what = format!(
-                "this project has {} overnight jobs: {}",
-                names.len(),
-                names.join(", ")
-            );
+            let what =
+                format!("this project has {} overnight jobs: {}", names.len(), names.join(", "));
             Err(Failure::usage(what).hint(format!("add --job {}", names[0])))
         }
     }
@@ -116,10 +100,7 @@ fn known(config: &Config, runners: &[String]) -> Result<(), String> {
             let known: Vec<&str> = config.backends.keys().map(String::as_str).collect();
             let near = nearest(name, known.iter().copied())
                 .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-            Err(format!(
-                "--runner {name}: there is no such backend ({}){near}",
-                known.join(", ")
-            ))
+            Err(format!("--runner {name}: there is no such backend ({}){near}", known.join(", ")))
         }
     }
 }
@@ -155,14 +136,9 @@ fn settings(args: &StartArgs) -> Vec<(String, String)> {
     for (key, value) in numbers {
         all.extend(value.map(|number| (key, number.to_string())));
     }
-    all.extend(
-        args.plateau_epsilon
-            .map(|it| ("plateau_epsilon", format!("{it:?}"))),
-    );
+    all.extend(args.plateau_epsilon.map(|it| ("plateau_epsilon", format!("{it:?}"))));
     all.extend(args.warn_only.map(|it| ("warn_only", it.to_string())));
-    all.into_iter()
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect()
+    all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 /// Refuses an output folder that runner did not make, before anything is begun.
@@ -170,9 +146,8 @@ pub(super) fn own_output(root: &Path, spec: &OvernightSpec) -> Result<(), Failur
     let usual = OvernightSpec::default().output_dir;
     match ownership::inspect(root, &spec.output_dir) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Failure::configuration(error.to_string()).hint(format!(
-            "name a folder that only nights use: --output-dir {usual}"
-        ))),
+        Err(error) => Err(Failure::configuration(error.to_string())
+            .hint(format!("name a folder that only nights use: --output-dir {usual}"))),
     }
 }
 
@@ -205,9 +180,7 @@ fn start(home: &Env, here: &Path, args: &StartArgs, manner: SpawnMode) -> Result
             preview::preview(&seen).map_err(|error| Failure::environment(error.whole()))?;
         match args.listing.json {
             true => show::json(&summary),
-            false => show::out(&show::printable(
-                &(preview::describe(&summary).join("\n") + "\n"),
-            )),
+            false => show::out(&show::printable(&(preview::describe(&summary).join("\n") + "\n"))),
         }
         return Ok(Exit::Done);
     }

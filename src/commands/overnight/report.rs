@@ -67,14 +67,8 @@ pub(super) fn run(
     }
     let bytes = read_no_link(&file, LARGEST).map_err(|error| absent(&error))?;
     let bad = |why: String| {
-        Failure::data(format!(
-            "{} is no summary of a night: {why}",
-            file.display()
-        ))
-        .hint(format!(
-            "runner overnight report --validate --from {}",
-            folder.display()
-        ))
+        Failure::data(format!("{} is no summary of a night: {why}", file.display()))
+            .hint(format!("runner overnight report --validate --from {}", folder.display()))
     };
     let value: Value = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
     // A summary may come from another program, in either version. Parts that do not fit are
@@ -89,9 +83,7 @@ pub(super) fn run(
         false => ReportForm::Plain,
     };
     // Titles are anybody's words: none of them drives the terminal.
-    show::out(&show::printable(&report::format_summary(
-        &summary, &missing, form,
-    )));
+    show::out(&show::printable(&report::format_summary(&summary, &missing, form)));
     Ok(Exit::Done)
 }
 

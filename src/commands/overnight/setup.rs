@@ -42,12 +42,7 @@ pub(super) fn run(
         .map_err(|error| Failure::environment(format!("{}: {error}", path.display())))?;
     let mut text = old.clone();
     for (key, value) in wanted(&project, wish)? {
-        let edit = Edit {
-            key: &key,
-            value: &value,
-            file: &path,
-            user: false,
-        };
+        let edit = Edit { key: &key, value: &value, file: &path, user: false };
         text = config::edit_text(&home.user_config, &edit, Some(text))?.1;
     }
     if wish.apply && text != old {
@@ -64,10 +59,7 @@ pub(super) fn run(
             (true, true) => "is now in",
             (true, false) => "would be written to",
         };
-        show::info(
-            quiet,
-            &format!("{}\n  {verb} {}\n", lines.join("\n"), path.display()),
-        );
+        show::info(quiet, &format!("{}\n  {verb} {}\n", lines.join("\n"), path.display()));
     }
     if wish.apply {
         assist(&project.root)?;
@@ -114,10 +106,7 @@ fn wanted(
         let names: Vec<String> = wish.runners.iter().map(|it| format!("{it:?}")).collect();
         all.push(("runners", format!("[{}]", names.join(", "))));
     }
-    Ok(all
-        .into_iter()
-        .map(|(key, value)| (format!("jobs.overnight.{key}"), value))
-        .collect())
+    Ok(all.into_iter().map(|(key, value)| (format!("jobs.overnight.{key}"), value)).collect())
 }
 
 /// Writes the instructions for the person who set up the night.

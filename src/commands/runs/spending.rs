@@ -79,11 +79,7 @@ impl RunSpending {
                 "day" | "job" => account.key.split_once(' ').map_or("", |(_, rest)| rest),
                 _ => &account.key,
             };
-            let what = if account.held {
-                "holds"
-            } else {
-                "had reserved"
-            };
+            let what = if account.held { "holds" } else { "had reserved" };
             lines.push(pair(
                 "account",
                 &format!(

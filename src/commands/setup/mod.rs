@@ -110,10 +110,7 @@ fn installation(
     args: &SetupArgs,
     old: &SetupRecord,
 ) -> Result<SetupView, Failure> {
-    let (kind, why) = match SchedulerKind::WORDS
-        .iter()
-        .find(|(word, _)| *word == args.scheduler)
-    {
+    let (kind, why) = match SchedulerKind::WORDS.iter().find(|(word, _)| *word == args.scheduler) {
         Some((_, kind)) => (*kind, "it was asked for".to_owned()),
         None => fitting(old),
     };
@@ -131,11 +128,8 @@ fn installation(
     match &at_work {
         Some(here) => {
             let root = here.root.display().to_string();
-            let ProjectPart {
-                served,
-                edit,
-                night,
-            } = part(home, here, &wish, old.projects.get(&root))?;
+            let ProjectPart { served, edit, night } =
+                part(home, here, &wish, old.projects.get(&root))?;
             notes.push(format!("the night of {root} opens at {night}"));
             if args.wake {
                 let settings = &here.config.night;
@@ -165,39 +159,21 @@ fn installation(
     let mut files: Vec<FileJson> = host
         .files
         .iter()
-        .map(|file| FileJson {
-            path: file.path.display().to_string(),
-            text: file.text.clone(),
-        })
+        .map(|file| FileJson { path: file.path.display().to_string(), text: file.text.clone() })
         .collect();
-    files.extend(host.crontab.iter().map(|text| FileJson {
-        path: "crontab".to_owned(),
-        text: text.clone(),
-    }));
+    files.extend(
+        host.crontab.iter().map(|text| FileJson { path: "crontab".to_owned(), text: text.clone() }),
+    );
     notes.extend(advice(kind, host.lingers));
     let frozen = frozen();
     if !frozen.contains_key("PATH") {
-        return Err(Failure::environment(
-            "PATH is not set, so no program would be found at night",
-        ));
+        return Err(Failure::environment("PATH is not set, so no program would be found at night"));
     }
     let environment = (kind != SchedulerKind::Manual).then_some(&frozen);
     let convergence = match kind.is_of_this_system() {
-        true => converge(
-            home,
-            old,
-            WantedSetup {
-                kind: Some(kind),
-                record,
-                edits,
-                environment,
-            },
-        )?,
+        true => converge(home, old, WantedSetup { kind: Some(kind), record, edits, environment })?,
         // Only looked at: what is there is of another system.
-        false => Convergence {
-            steps: Vec::new(),
-            left: Vec::new(),
-        },
+        false => Convergence { steps: Vec::new(), left: Vec::new() },
     };
     Ok(SetupView {
         kind,
@@ -221,9 +197,7 @@ fn removal(
     let mut left = Vec::new();
     let mut edits = Vec::new();
     let mut notes = Vec::new();
-    let root = project::find(here)
-        .ok()
-        .map(|root| root.display().to_string());
+    let root = project::find(here).ok().map(|root| root.display().to_string());
     let gone: Vec<String> = match (args.all, root) {
         (true, _) => old.projects.keys().cloned().collect(),
         (false, Some(root)) if old.projects.contains_key(&root) => vec![root],
@@ -257,9 +231,7 @@ fn removal(
     } else {
         // A timer serves projects that were never set up as well.
         let store = home.store_to_read().ok().flatten();
-        let served = store
-            .and_then(|store| store.projects().ok())
-            .unwrap_or_default();
+        let served = store.and_then(|store| store.projects().ok()).unwrap_or_default();
         if !served.is_empty() && kind.is_some_and(|kind| kind != SchedulerKind::Manual) {
             notes.push(format!(
                 "nothing ticks by itself any more, for {}",
@@ -269,16 +241,8 @@ fn removal(
     }
     let target = if wanted { kind } else { None };
     let minutes = record.minutes();
-    let mut convergence = converge(
-        home,
-        old,
-        WantedSetup {
-            kind: target,
-            record,
-            edits,
-            environment: None,
-        },
-    )?;
+    let mut convergence =
+        converge(home, old, WantedSetup { kind: target, record, edits, environment: None })?;
     convergence.left.splice(0..0, left);
     Ok(SetupView {
         kind: kind.unwrap_or(SchedulerKind::Manual),
@@ -313,11 +277,7 @@ fn wish(args: &SetupArgs) -> Result<SetupOptions, Failure> {
             args.runner[1]
         )));
     }
-    Ok(SetupOptions {
-        at,
-        backend: args.runner.first().cloned(),
-        jobs: args.job.clone(),
-    })
+    Ok(SetupOptions { at, backend: args.runner.first().cloned(), jobs: args.job.clone() })
 }
 
 #[derive(Debug, Serialize)]
@@ -357,9 +317,7 @@ fn show_status(home: &Env, args: &SetupArgs) -> Result<Exit, Failure> {
             Some(word) => format!("{word} is set up\n"),
             None => "nothing is set up; runner setup shows what would be\n".to_owned(),
         };
-        let last = status
-            .last_tick
-            .map_or_else(|| "never".to_owned(), show::format_time);
+        let last = status.last_tick.map_or_else(|| "never".to_owned(), show::format_time);
         text.push_str(&format!("  last tick, by whomever: {last}\n"));
         for root in &status.projects {
             text.push_str(&format!("  for {root}\n"));

@@ -46,12 +46,7 @@ impl SetupView {
             of_this_system: self.kind.is_of_this_system(),
             minutes: self.minutes.clone(),
             files: self.files.clone(),
-            steps: self
-                .convergence
-                .steps
-                .iter()
-                .filter_map(SetupStep::message)
-                .collect(),
+            steps: self.convergence.steps.iter().filter_map(SetupStep::message).collect(),
             left: self.convergence.left.clone(),
             notes: self.notes.clone(),
             credentials: self.credentials.clone(),

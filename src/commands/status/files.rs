@@ -63,12 +63,6 @@ impl Files {
             }
         };
         let marks = projection.as_ref().map(|it| it.marks(&known.path));
-        Ok(Self {
-            standing,
-            trouble,
-            projection,
-            marks: marks.unwrap_or_default(),
-            report,
-        })
+        Ok(Self { standing, trouble, projection, marks: marks.unwrap_or_default(), report })
     }
 }

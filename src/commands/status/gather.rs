@@ -47,18 +47,13 @@ pub(super) fn gather(home: &Env, here: &Path, asked: bool) -> Result<StatusJson,
     let now = home.wall()?;
     let daemon = Client::connect(home).map(|mut daemon| match daemon.status() {
         Ok(status) => DaemonJson::Answers(status),
-        Err(failure) => DaemonJson::Silent {
-            trouble: failure.to_string(),
-        },
+        Err(failure) => DaemonJson::Silent { trouble: failure.to_string() },
     });
     let mut status = StatusJson {
         schema_version: VERSION,
         store: home.store_path().display().to_string(),
         paused: None,
-        ticks: TicksJson {
-            last: home.last_tick(),
-            trouble: None,
-        },
+        ticks: TicksJson { last: home.last_tick(), trouble: None },
         sandbox: crate::doctor::sandbox::at_a_look(home).ok(),
         daemon,
         live_runs: 0,
@@ -136,10 +131,7 @@ fn unregistered(root: &Path, mistake: Option<Failure>) -> ProjectJson {
         missed_this_week: Vec::new(),
         live: Vec::new(),
         locks: Vec::new(),
-        queued: queue::QueuedJson {
-            count: 0,
-            next: Vec::new(),
-        },
+        queued: queue::QueuedJson { count: 0, next: Vec::new() },
         paused: Vec::new(),
         stopped: Vec::new(),
         starved: Vec::new(),
@@ -180,15 +172,10 @@ struct GatheredStatus<'a> {
 
 impl StoreOverview {
     fn of(store: &Store, now: Timestamp) -> Result<Self, Failure> {
-        let week = now
-            .saturating_sub(SignedDuration::from_hours(7 * 24))
-            .unwrap_or(now);
+        let week = now.saturating_sub(SignedDuration::from_hours(7 * 24)).unwrap_or(now);
         let mut missed: BTreeMap<ProjectId, Vec<MissedStretch>> = BTreeMap::new();
         for stretch in store.all_missed_since(week)? {
-            missed
-                .entry(stretch.project.clone())
-                .or_default()
-                .push(stretch);
+            missed.entry(stretch.project.clone()).or_default().push(stretch);
         }
         let mut pauses: BTreeMap<ProjectId, Vec<JobPause>> = BTreeMap::new();
         for pause in store.own_pauses(now)? {
@@ -211,10 +198,10 @@ impl StoreOverview {
                 continue;
             }
             if job.enabled && job.schedule.trigger != Trigger::Manual {
-                stopped.entry(job.project).or_default().push(StoppedJson {
-                    job: job.name,
-                    failures_in_a_row: streak.failures,
-                });
+                stopped
+                    .entry(job.project)
+                    .or_default()
+                    .push(StoppedJson { job: job.name, failures_in_a_row: streak.failures });
             }
         }
         Ok(Self {
@@ -254,10 +241,7 @@ impl<'a> GatheredStatus<'a> {
         let asked = asked?;
         let mut files = Vec::with_capacity(shown.len());
         let mut day_keys = Vec::new();
-        let mut dates = Dates {
-            now,
-            known: BTreeMap::new(),
-        };
+        let mut dates = Dates { now, known: BTreeMap::new() };
         for (known, seen) in shown.iter().zip(seen) {
             let found = Files::of(home, store, known, seen)?;
             if let Some(projection) = &found.projection {
@@ -297,27 +281,16 @@ impl<'a> GatheredStatus<'a> {
                 show::count(u64::from(*count), "alert")
             ));
         }
-        let live: Vec<&RunRow> = self
-            .asked
-            .live
-            .iter()
-            .filter(|row| row.project == *id)
-            .collect();
+        let live: Vec<&RunRow> = self.asked.live.iter().filter(|row| row.project == *id).collect();
         let mut starved = Vec::new();
         for job in projection.map_or(&[][..], |it| &it.replacing) {
             let replaced_in_a_row = self.store.replaced_in_a_row(id, job)?;
             if replaced_in_a_row >= STARVED {
-                starved.push(StarvedJson {
-                    job: job.clone(),
-                    replaced_in_a_row,
-                });
+                starved.push(StarvedJson { job: job.clone(), replaced_in_a_row });
             }
         }
         let queued = match self.asked.queues.contains(id) {
-            false => queue::QueuedJson {
-                count: 0,
-                next: Vec::new(),
-            },
+            false => queue::QueuedJson { count: 0, next: Vec::new() },
             true => {
                 let jobs = self.store.jobs(id)?;
                 queue::queued(self.store, known, &jobs, &self.asked.live, self.now)?
@@ -341,9 +314,7 @@ impl<'a> GatheredStatus<'a> {
             next: self.asked.next.get(id).map(|next| NextJson {
                 job: next.job.clone(),
                 at: next.at,
-                zone: projection
-                    .map_or("UTC", |it| it.zone_of(&next.job))
-                    .to_owned(),
+                zone: projection.map_or("UTC", |it| it.zone_of(&next.job)).to_owned(),
             }),
             failmarks: marks
                 .into_iter()
@@ -404,12 +375,7 @@ impl<'a> GatheredStatus<'a> {
         marks: &[runner_jobs::failmark::Failmark],
     ) -> Result<Vec<MarkJson>, Failure> {
         let mut found = Vec::new();
-        for job in self
-            .asked
-            .failing
-            .get(project)
-            .map_or(&[][..], Vec::as_slice)
-        {
+        for job in self.asked.failing.get(project).map_or(&[][..], Vec::as_slice) {
             if marks.iter().any(|mark| mark.job == job.name) {
                 continue;
             }
@@ -511,13 +477,7 @@ impl Dates {
 }
 
 fn stretch(found: &MissedStretch) -> Option<MissedJson> {
-    let Outcome::Missed {
-        first,
-        last,
-        count,
-        why,
-    } = &found.outcome
-    else {
+    let Outcome::Missed { first, last, count, why } = &found.outcome else {
         return None;
     };
     Some(MissedJson {

@@ -66,13 +66,7 @@ impl ScanInput<'_> {
         });
         let contradiction =
             project::contradiction(known).map(|(what, hint)| format!("{what}\n  fix: {hint}"));
-        ProjectScan {
-            kept,
-            fresh,
-            contradiction,
-            marks,
-            report,
-        }
+        ProjectScan { kept, fresh, contradiction, marks, report }
     }
 
     /// Looks at all of them, in their order, and does something else `meanwhile`.

@@ -57,8 +57,5 @@ pub(super) fn queued(
         priority: row.priority,
         why: why(row),
     });
-    Ok(QueuedJson {
-        count: rows.len(),
-        next: next.collect(),
-    })
+    Ok(QueuedJson { count: rows.len(), next: next.collect() })
 }

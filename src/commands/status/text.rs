@@ -13,10 +13,7 @@ pub(super) fn text(status: &StatusJson) -> String {
         out.push_str("no project yet; `runner init` makes one of the folder you are in\n");
     }
     if status.projects.len() > 1 {
-        out.push_str(&format!(
-            "{}\n",
-            show::count(status.projects.len() as u64, "project")
-        ));
+        out.push_str(&format!("{}\n", show::count(status.projects.len() as u64, "project")));
     }
     if let Some(trouble) = &status.ticks.trouble {
         out.push_str(&format!("NO TICKS: {trouble}\n"));
@@ -51,13 +48,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
         }
     }
     for mark in &project.failmarks {
-        row(
-            "FAILED",
-            format!(
-                "{} ({}): {} — {}",
-                mark.job, mark.class, mark.message, mark.hint
-            ),
-        );
+        row("FAILED", format!("{} ({}): {} — {}", mark.job, mark.class, mark.message, mark.hint));
     }
     for stopped in &project.stopped {
         row(
@@ -78,16 +69,9 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
             ),
         );
     }
-    let reported = project
-        .alerts
-        .iter()
-        .filter(|alert| !alert.silenced)
-        .count();
+    let reported = project.alerts.iter().filter(|alert| !alert.silenced).count();
     if reported > 0 {
-        row(
-            "alerts",
-            format!("{reported} open; `runner alerts` lists them"),
-        );
+        row("alerts", format!("{reported} open; `runner alerts` lists them"));
     }
     for missed in &project.missed_this_week {
         row("missed", format!("{}: {}", missed.job, span(missed)));
@@ -118,11 +102,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
         None => row("next due", "nothing; no job has a clock".to_owned()),
         Some(next) => row(
             "next due",
-            format!(
-                "{} at {}",
-                next.job,
-                show::format_time_in(next.at, &next.zone)
-            ),
+            format!("{} at {}", next.job, show::format_time_in(next.at, &next.zone)),
         ),
     }
     let night = project.budget.night.as_ref();
@@ -157,10 +137,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
         );
     }
     for waiting in &project.queued.next {
-        row(
-            "queued",
-            format!("{}: {} (run {})", waiting.job, waiting.why, waiting.run),
-        );
+        row("queued", format!("{}: {} (run {})", waiting.job, waiting.why, waiting.run));
     }
     let shown = project.queued.next.len();
     if project.queued.count > shown {
@@ -169,11 +146,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
     for pause in &project.paused {
         row(
             "paused",
-            format!(
-                "{} {}",
-                pause.job.as_deref().unwrap_or_default(),
-                describe_pause(pause)
-            ),
+            format!("{} {}", pause.job.as_deref().unwrap_or_default(), describe_pause(pause)),
         );
     }
     rows
@@ -272,12 +245,7 @@ mod tests {
             seconds: Some(5_400),
             ..Budget::default()
         };
-        let used = Amounts {
-            calls: 12,
-            micros: 1_234_567,
-            seconds: 60,
-            ..Amounts::default()
-        };
+        let used = Amounts { calls: 12, micros: 1_234_567, seconds: 60, ..Amounts::default() };
         assert_eq!(
             left(&BudgetJson::of("d".into(), cap, used)).unwrap(),
             "0 of 10 calls, $0.76 of $2.00, 89 of 90 min"

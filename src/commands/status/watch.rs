@@ -48,10 +48,7 @@ pub(super) fn watch(
         let tell = tell.try_clone().map_err(cannot)?;
         signal_hook::low_level::pipe::register(signal, tell).map_err(cannot)?;
     }
-    let mut ears = WatchSignals {
-        reported,
-        changes: changes(home),
-    };
+    let mut ears = WatchSignals { reported, changes: changes(home) };
     let drawn = drawable && show::can_draw();
     let mut before = None;
     loop {
@@ -116,11 +113,7 @@ impl WatchSignals {
             }
         }
         let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-        let is = |at: usize, what| {
-            polled
-                .get(at)
-                .is_some_and(|it| it.revents().intersects(what))
-        };
+        let is = |at: usize, what| polled.get(at).is_some_and(|it| it.revents().intersects(what));
         if is(0, PollFlags::IN) {
             return Ok(WakeReason::Interrupted);
         }

@@ -10,26 +10,14 @@ pub(super) const BACKEND: &[Row] = &[
         OneOf(&BACKENDS),
         "What it is: \"builtin\" answers by rule, \"command\" runs a program, \"claude\" and \"codex\" those agents, \"anthropic\", \"openai\" and \"ollama\" ask a model's API.",
     ),
-    (
-        "model",
-        Text,
-        "The model that an agent is told to use; of a command a name for reports.",
-    ),
+    ("model", Text, "The model that an agent is told to use; of a command a name for reports."),
     (
         "program",
         Text,
         "The program: a name to look for in PATH, or a path. Agents have their own name by default.",
     ),
-    (
-        "args",
-        Texts,
-        "The program's arguments. Never a secret: every user can read them.",
-    ),
-    (
-        "env",
-        Texts,
-        "Names of variables that the program may see besides the ordinary ones.",
-    ),
+    ("args", Texts, "The program's arguments. Never a secret: every user can read them."),
+    ("env", Texts, "Names of variables that the program may see besides the ordinary ones."),
     (
         "artifact",
         Text,
@@ -40,11 +28,7 @@ pub(super) const BACKEND: &[Row] = &[
         Flag,
         "Whether it says nothing before its answer, so that silence is no sign of trouble.",
     ),
-    (
-        "first_byte",
-        Duration,
-        "How long it may take until it says anything; without it 2 minutes.",
-    ),
+    ("first_byte", Duration, "How long it may take until it says anything; without it 2 minutes."),
     (
         "idle",
         Duration,
@@ -55,11 +39,7 @@ pub(super) const BACKEND: &[Row] = &[
         Duration,
         "How long it may take to end, after its answer or when it is asked to; without it 10 seconds.",
     ),
-    (
-        "output_cap",
-        Size,
-        "How much it may say on each of its outputs; without it 64MB.",
-    ),
+    ("output_cap", Size, "How much it may say on each of its outputs; without it 64MB."),
     (
         "env_file",
         Text,
@@ -70,26 +50,14 @@ pub(super) const BACKEND: &[Row] = &[
         Text,
         "An agent's own folder with its login (CLAUDE_CONFIG_DIR, CODEX_HOME): / or ~/ first.",
     ),
-    (
-        "sessions",
-        Flag,
-        "Whether an agent keeps its own records of what was asked.",
-    ),
-    (
-        "tools",
-        Texts,
-        "Tools that an agent may use; none unless they are named.",
-    ),
+    ("sessions", Flag, "Whether an agent keeps its own records of what was asked."),
+    ("tools", Texts, "Tools that an agent may use; none unless they are named."),
     (
         "max_turns",
         Whole(1, U32),
         "Turns of one request of claude. Default: 1 without tools, 20 with.",
     ),
-    (
-        "fallback_model",
-        Text,
-        "The model that claude uses while its first one is overloaded.",
-    ),
+    ("fallback_model", Text, "The model that claude uses while its first one is overloaded."),
     (
         "slots",
         Whole(1, U32),
@@ -105,11 +73,7 @@ pub(super) const BACKEND: &[Row] = &[
         Texts,
         "Which [backends.NAME] are asked in this order when it is not there, may not or has no room now.",
     ),
-    (
-        "pool",
-        Text,
-        "Which [pools.NAME] of the user's own file it spends from.",
-    ),
+    ("pool", Text, "Which [pools.NAME] of the user's own file it spends from."),
     (
         "base_url",
         Text,
@@ -135,11 +99,7 @@ pub(super) const BACKEND: &[Row] = &[
         Whole(1, U32),
         "The longest answer of an API, in tokens, where that is less than a job asks for.",
     ),
-    (
-        "connect",
-        Duration,
-        "How long it may take to reach an API; without it 10 seconds.",
-    ),
+    ("connect", Duration, "How long it may take to reach an API; without it 10 seconds."),
     (
         "ca_file",
         Text,

@@ -4,21 +4,9 @@ use super::Shape::{AgeLimit, Text, Texts, Whole};
 use super::{Row, U32};
 
 pub(super) const TABLE: &[Row] = &[
-    (
-        "engine",
-        Text,
-        "What the model runs in: \"ollama\", or the name of one of [backends].",
-    ),
-    (
-        "model",
-        Text,
-        "The model that `curator setup` configures and `curator status` looks for.",
-    ),
-    (
-        "endpoint",
-        Text,
-        "Where the engine listens: http://, a host and a port.",
-    ),
+    ("engine", Text, "What the model runs in: \"ollama\", or the name of one of [backends]."),
+    ("model", Text, "The model that `curator setup` configures and `curator status` looks for."),
+    ("endpoint", Text, "Where the engine listens: http://, a host and a port."),
     (
         "worker_dir",
         Text,
@@ -29,11 +17,7 @@ pub(super) const TABLE: &[Row] = &[
         Text,
         "Where the notes are: below the project, or an absolute path. They are only read.",
     ),
-    (
-        "hourly_cap",
-        Whole(1, U32),
-        "The most job files that are begun in any 60 minutes.",
-    ),
+    ("hourly_cap", Whole(1, U32), "The most job files that are begun in any 60 minutes."),
     (
         "kinds",
         Texts,
@@ -49,14 +33,6 @@ pub(super) const TABLE: &[Row] = &[
 ];
 
 pub(super) const JOB: &[Row] = &[
-    (
-        "batch",
-        Whole(1, U32),
-        "The most job files of one run. Default: 5.",
-    ),
-    (
-        "event",
-        Text,
-        "Not the queue but this event is handled; `curator events escalate` sets it.",
-    ),
+    ("batch", Whole(1, U32), "The most job files of one run. Default: 5."),
+    ("event", Text, "Not the queue but this event is handled; `curator events escalate` sets it."),
 ];

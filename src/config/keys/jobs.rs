@@ -20,11 +20,7 @@ pub(super) const JOB: &[Row] = &[
         Duration,
         "How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt, 5m for rem and daydream, 12m for an agent that works, 8h for a night over the corpus.",
     ),
-    (
-        "zone",
-        Zone,
-        "The zone of its times; a job of the night has the night's.",
-    ),
+    ("zone", Zone, "The zone of its times; a job of the night has the night's."),
 ];
 
 pub(super) const AWAKE: &[Row] = &[(
@@ -45,21 +41,13 @@ pub(super) const DREAM: &[Row] = &[
     ("done", Text, "Where archived ideas go; not read."),
     ("specs", Text, "Where promoted ideas go."),
     ("max_ideas", Whole(1, MOST), "Ideas shown in one pass."),
-    (
-        "max_idea_bytes",
-        Size,
-        "Longer ideas are recorded and left out.",
-    ),
+    ("max_idea_bytes", Size, "Longer ideas are recorded and left out."),
     (
         "quiet_minutes",
         Whole(0, U32),
         "An idea changed this recently defers a pass that nobody asked for.",
     ),
-    (
-        "canonical",
-        Texts,
-        "Files that neither a pass nor an accept may write.",
-    ),
+    ("canonical", Texts, "Files that neither a pass nor an accept may write."),
     (
         "dirty",
         OneOf(&["tracked", "strict"]),
@@ -69,16 +57,8 @@ pub(super) const DREAM: &[Row] = &[
 
 pub(super) const COMMAND: &[Row] = &[
     ("program", Text, "A name to look for in PATH, or a path."),
-    (
-        "args",
-        Texts,
-        "Its arguments. Never a secret: every user can read them.",
-    ),
-    (
-        "env",
-        Texts,
-        "Names of variables that it may see besides the ordinary ones.",
-    ),
+    ("args", Texts, "Its arguments. Never a secret: every user can read them."),
+    ("env", Texts, "Names of variables that it may see besides the ordinary ones."),
     (
         "artifacts",
         Artifacts,
@@ -93,14 +73,6 @@ pub(super) const COMMAND: &[Row] = &[
 
 pub(super) const PROMPT: &[Row] = &[
     ("prompt", Text, "The question."),
-    (
-        "sources",
-        Texts,
-        "Files of the project that are shown with it.",
-    ),
-    (
-        "to",
-        Text,
-        "The file that gets the answer; {date} is the night's date.",
-    ),
+    ("sources", Texts, "Files of the project that are shown with it."),
+    ("to", Text, "The file that gets the answer; {date} is the night's date."),
 ];

@@ -4,31 +4,15 @@ use super::Shape::{Flag, OneOf, Text, Texts, Whole};
 use super::{Row, U32};
 
 pub(super) const LIFECYCLE: &[Row] = &[
-    (
-        "steps",
-        Text,
-        "The record of what tools agents used; its name begins with an underscore.",
-    ),
+    ("steps", Text, "The record of what tools agents used; its name begins with an underscore."),
     ("daydreams", Text, "The daydreams."),
-    (
-        "commit",
-        Flag,
-        "Whether an entry is committed once it is published.",
-    ),
+    ("commit", Flag, "Whether an entry is committed once it is published."),
     ("push", Flag, "Whether that commit is pushed."),
 ];
 
 pub(super) const REM: &[Row] = &[
-    (
-        "agent",
-        Text,
-        "Whose journal: rem/AGENT/. Without it the default agent's: rem/.",
-    ),
-    (
-        "board",
-        Text,
-        "What its verdicts move, in org or markdown. Default: plan.org.",
-    ),
+    ("agent", Text, "Whose journal: rem/AGENT/. Without it the default agent's: rem/."),
+    ("board", Text, "What its verdicts move, in org or markdown. Default: plan.org."),
     (
         "after_audit",
         Flag,
@@ -66,11 +50,7 @@ pub(super) const CYCLE: &[Row] = &[
         Text,
         "The file that declares the cycle, in org or markdown; without it the built-in one.",
     ),
-    (
-        "board",
-        Text,
-        "The board, in org or markdown. Default: plan.org.",
-    ),
+    ("board", Text, "The board, in org or markdown. Default: plan.org."),
     (
         "writes",
         Texts,
@@ -84,11 +64,7 @@ pub(super) const WORK: &[Row] = &[
         Text,
         "Which agent: it has its own position and journal. Without it the one without a name.",
     ),
-    (
-        "board",
-        Text,
-        "The board, in org or markdown. Default: plan.org.",
-    ),
+    ("board", Text, "The board, in org or markdown. Default: plan.org."),
     (
         "prompt",
         Text,

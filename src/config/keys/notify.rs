@@ -5,21 +5,9 @@ use super::Shape::{AgeLimit, Duration, Flag, OneOf, Text, Texts};
 use crate::config::notify::CHANNELS;
 
 pub(super) const NOTIFY: &[Row] = &[
-    (
-        "on",
-        Texts,
-        "What is told of: \"failure\", \"breaker\", \"missed\", \"stale\".",
-    ),
-    (
-        "recovery",
-        Flag,
-        "Whether it is told when a trouble is over.",
-    ),
-    (
-        "repeat",
-        Duration,
-        "How long at least between two messages of the same open alert.",
-    ),
+    ("on", Texts, "What is told of: \"failure\", \"breaker\", \"missed\", \"stale\"."),
+    ("recovery", Flag, "Whether it is told when a trouble is over."),
+    ("repeat", Duration, "How long at least between two messages of the same open alert."),
     (
         "success_within",
         AgeLimit,
@@ -36,38 +24,22 @@ pub(super) const NOTIFY: &[Row] = &[
 
 pub(super) const CHANNEL: &[Row] = &[
     ("type", OneOf(&CHANNELS), "How it tells people."),
-    (
-        "url",
-        Text,
-        "Where a webhook posts to: https://, http:// to this machine, or env:NAME.",
-    ),
+    ("url", Text, "Where a webhook posts to: https://, http:// to this machine, or env:NAME."),
     (
         "secret",
         Text,
         "The name of the variable with the key that a webhook is signed with, or keyring:NAME.",
     ),
-    (
-        "secret_file",
-        Text,
-        "The file with that key, which only its owner may read: / or ~/ first.",
-    ),
+    ("secret_file", Text, "The file with that key, which only its owner may read: / or ~/ first."),
     ("recipient", Text, "The mail address that is written to."),
     ("sender", Text, "The mail address that it is from."),
-    (
-        "program",
-        Text,
-        "A name to look for in PATH, or a path. Default of a mail: sendmail.",
-    ),
+    ("program", Text, "A name to look for in PATH, or a path. Default of a mail: sendmail."),
     (
         "args",
         Texts,
         "Its arguments. Never a secret: every user can read them. Default of a mail: [\"-i\", \"-t\"].",
     ),
-    (
-        "env",
-        Texts,
-        "Names of variables that the program may see besides the ordinary ones.",
-    ),
+    ("env", Texts, "Names of variables that the program may see besides the ordinary ones."),
     (
         "sandbox",
         OneOf(&["on", "off"]),

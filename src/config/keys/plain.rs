@@ -4,11 +4,7 @@ use super::Shape::{Age, AgeLimit, Duration, Id, Time, Wait, Whole, Zone};
 use super::{Row, U32};
 
 pub(super) const PLAIN: &[Row] = &[
-    (
-        "project.id",
-        Id,
-        "Ties this folder to its history; `runner init` gives it.",
-    ),
+    ("project.id", Id, "Ties this folder to its history; `runner init` gives it."),
     ("night.at", Time, "When the night opens, in its zone."),
     (
         "night.length",
@@ -30,34 +26,14 @@ pub(super) const PLAIN: &[Row] = &[
         Age,
         "How long the database keeps what is over; as long a key of `--key` is known and a decision on a proposal can be taken back. 8 days at the least.",
     ),
-    (
-        "retention.logs",
-        Age,
-        "How long the folders of runs are kept, with their logs.",
-    ),
-    (
-        "retention.reports",
-        AgeLimit,
-        "How long the reports of nights are kept; \"none\": for ever.",
-    ),
-    (
-        "retention.backups",
-        Whole(1, 1000),
-        "How many of the database's daily backups are kept.",
-    ),
+    ("retention.logs", Age, "How long the folders of runs are kept, with their logs."),
+    ("retention.reports", AgeLimit, "How long the reports of nights are kept; \"none\": for ever."),
+    ("retention.backups", Whole(1, 1000), "How many of the database's daily backups are kept."),
     (
         "retention.recordings",
         AgeLimit,
         "How long it is kept what a run read, asked and made, so that `runner replay` can go through it again; \"none\": nothing is recorded.",
     ),
-    (
-        "groups.*.slots",
-        Whole(1, U32),
-        "How many jobs of the group run at once, of all projects.",
-    ),
-    (
-        "defaults.zone",
-        Zone,
-        "The zone of a job's times; without it that of the night.",
-    ),
+    ("groups.*.slots", Whole(1, U32), "How many jobs of the group run at once, of all projects."),
+    ("defaults.zone", Zone, "The zone of a job's times; without it that of the night."),
 ];

@@ -26,30 +26,15 @@ pub(super) const POOL: &[Row] = &[
         Flag,
         "Whether what is billed beyond the subscription is wanted; else such an answer is stopped.",
     ),
-    (
-        "unlimited",
-        Flag,
-        "Says that it bounds nothing, which is never so by accident.",
-    ),
+    ("unlimited", Flag, "Says that it bounds nothing, which is never so by accident."),
 ];
 
-pub(super) const WINDOW: &[Row] = &[(
-    "length",
-    Duration,
-    "How long a window lasts from its first use. Default: 5h.",
-)];
+pub(super) const WINDOW: &[Row] =
+    &[("length", Duration, "How long a window lasts from its first use. Default: 5h.")];
 
 pub(super) const PRICE: &[Row] = &[
-    (
-        "input_cost_per_token",
-        Number(1),
-        "Dollars for a token read.",
-    ),
-    (
-        "output_cost_per_token",
-        Number(1),
-        "Dollars for a token written.",
-    ),
+    ("input_cost_per_token", Number(1), "Dollars for a token read."),
+    ("output_cost_per_token", Number(1), "Dollars for a token written."),
     (
         "cache_read_input_token_cost",
         Number(1),

@@ -35,28 +35,15 @@ const GIT_READS: [&str; 26] = [
     "help",
 ];
 /// Those that write to the repository and leave the work tree alone.
-const GIT_COMMITS: [&str; 10] = [
-    "add",
-    "commit",
-    "tag",
-    "branch",
-    "fetch",
-    "push",
-    "notes",
-    "stage",
-    "update-ref",
-    "reflog",
-];
+const GIT_COMMITS: [&str; 10] =
+    ["add", "commit", "tag", "branch", "fetch", "push", "notes", "stage", "update-ref", "reflog"];
 
 impl ShellScan {
     /// Records the paths that a git command writes; `rest` holds all words after the program's
     /// name.
     pub(super) fn git(&mut self, rest: &[ShellWord]) -> Result<(), String> {
         let mut words = rest.iter();
-        let mut folder = ShellWord {
-            text: ".".to_owned(),
-            open: false,
-        };
+        let mut folder = ShellWord { text: ".".to_owned(), open: false };
         let subcommand = loop {
             let Some(word) = words.next() else {
                 return Ok(());
@@ -66,12 +53,9 @@ impl ShellScan {
                 "-c" | "--config-env" | "--exec-path" | "--namespace" => {
                     words.next();
                 }
-                text if ["--git-dir", "--work-tree"]
-                    .iter()
-                    .any(|it| text.starts_with(it)) =>
-                {
+                text if ["--git-dir", "--work-tree"].iter().any(|it| text.starts_with(it)) => {
                     return Err(
-                        "another repository (--git-dir, --work-tree) cannot be judged".to_owned(),
+                        "another repository (--git-dir, --work-tree) cannot be judged".to_owned()
                     );
                 }
                 text if text.starts_with('-') => {}
@@ -83,19 +67,8 @@ impl ShellScan {
             self.places(ShellAction::Write, &values(&rest, option));
         }
         let lists = rest.iter().all(|word| {
-            [
-                "-a",
-                "-v",
-                "-vv",
-                "-r",
-                "-l",
-                "--list",
-                "--show-current",
-                "get-url",
-                "show",
-                "list",
-            ]
-            .contains(&word.text.as_str())
+            ["-a", "-v", "-vv", "-r", "-l", "--list", "--show-current", "get-url", "show", "list"]
+                .contains(&word.text.as_str())
         });
         let reads = match subcommand {
             "branch" | "tag" | "remote" | "stash" | "worktree" | "reflog" | "notes" => {
@@ -121,13 +94,7 @@ impl ShellScan {
                 return Err("settings of git beyond this repository are not the job's".to_owned());
             }
             let text = format!("{}/.git/config", folder.text);
-            self.place(
-                ShellAction::Write,
-                &ShellWord {
-                    text,
-                    open: folder.open,
-                },
-            );
+            self.place(ShellAction::Write, &ShellWord { text, open: folder.open });
         } else if !GIT_COMMITS.contains(&subcommand) {
             self.place(ShellAction::Write, &folder);
         }

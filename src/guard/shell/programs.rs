@@ -24,12 +24,9 @@ const BEFORE: [&str; 22] = [
     "toybox", "xargs", "parallel",
 ];
 /// These words of the shell stand before a command.
-const RESERVED: [&str; 9] = [
-    "!", "{", "if", "then", "else", "elif", "do", "while", "until",
-];
-const SHELLS: [&str; 10] = [
-    "sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "su", "watch", "script",
-];
+const RESERVED: [&str; 9] = ["!", "{", "if", "then", "else", "elif", "do", "while", "until"];
+const SHELLS: [&str; 10] =
+    ["sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "su", "watch", "script"];
 /// Options of interpreters that are followed by code.
 const CODE: [(&str, &[&str]); 9] = [
     ("python", &["-c"]),
@@ -44,29 +41,8 @@ const CODE: [(&str, &[&str]); 9] = [
 ];
 /// Options that name a file to be written, by program.
 const OUTPUT: [(&str, &[&str]); 8] = [
-    (
-        "curl",
-        &[
-            "-o",
-            "--output",
-            "-D",
-            "--dump-header",
-            "-c",
-            "--cookie-jar",
-            "--output-dir",
-        ],
-    ),
-    (
-        "wget",
-        &[
-            "-O",
-            "--output-document",
-            "-P",
-            "--directory-prefix",
-            "-o",
-            "-a",
-        ],
-    ),
+    ("curl", &["-o", "--output", "-D", "--dump-header", "-c", "--cookie-jar", "--output-dir"]),
+    ("wget", &["-O", "--output-document", "-P", "--directory-prefix", "-o", "-a"]),
     ("tar", &["-C", "--directory", "-f", "--file"]),
     ("unzip", &["-d"]),
     ("sort", &["-o", "--output"]),
@@ -121,9 +97,7 @@ impl ShellScan {
         }
         let name = program(&first.text);
         if fed && known(name) && !shell(name) {
-            return Err(format!(
-                "what {name} is given by xargs cannot be known before it runs"
-            ));
+            return Err(format!("what {name} is given by xargs cannot be known before it runs"));
         }
         self.program(name, rest, piped, depth)
     }
@@ -138,26 +112,16 @@ impl ShellScan {
         let plain = plain(rest);
         match name {
             "cd" | "pushd" => {
-                let home = ShellWord {
-                    text: "~".to_owned(),
-                    open: true,
-                };
+                let home = ShellWord { text: "~".to_owned(), open: true };
                 self.goes(plain.first().copied().unwrap_or(&home))?;
             }
-            "popd" => self.goes(&ShellWord {
-                text: "-".to_owned(),
-                open: false,
-            })?,
+            "popd" => self.goes(&ShellWord { text: "-".to_owned(), open: false })?,
             "eval" | "trap" => {
                 if rest.iter().any(|word| word.open) {
                     self.found.push(ShellPlace::Unknown(name.to_owned()));
                 }
                 let all: Vec<&str> = match name {
-                    "trap" => plain
-                        .first()
-                        .map(|word| word.text.as_str())
-                        .into_iter()
-                        .collect(),
+                    "trap" => plain.first().map(|word| word.text.as_str()).into_iter().collect(),
                     _ => rest.iter().map(|word| word.text.as_str()).collect(),
                 };
                 self.line(&all.join(" "), depth + 1)?;
@@ -168,9 +132,8 @@ impl ShellScan {
                     word.text.contains("system")
                         || word.text.contains("print") && word.text.contains(['>', '|'])
                 };
-                let in_place = rest
-                    .iter()
-                    .any(|word| word.text == "inplace" || word.text.starts_with("-i"));
+                let in_place =
+                    rest.iter().any(|word| word.text == "inplace" || word.text.starts_with("-i"));
                 if in_place || rest.iter().any(|word| writes(&word)) {
                     return Err(
                         "what this awk writes cannot be judged; use the Edit tool".to_owned()
@@ -180,10 +143,7 @@ impl ShellScan {
             "dd" => {
                 for word in rest {
                     if let Some(text) = word.text.strip_prefix("of=") {
-                        let target = ShellWord {
-                            text: text.to_owned(),
-                            open: word.open,
-                        };
+                        let target = ShellWord { text: text.to_owned(), open: word.open };
                         self.place(ShellAction::Write, &target);
                     }
                 }
@@ -209,10 +169,7 @@ impl ShellScan {
                     "chown" | "chgrp" | "setfacl" => !option(rest, "--reference"),
                     _ => false,
                 };
-                self.places(
-                    ShellAction::Sweep,
-                    plain.iter().skip(usize::from(skip)).copied(),
-                );
+                self.places(ShellAction::Sweep, plain.iter().skip(usize::from(skip)).copied());
                 self.places(ShellAction::Write, &into(rest));
             }
             name if LAST.contains(&name) => {
@@ -259,9 +216,7 @@ impl ShellScan {
         }
         let reads = piped && (plain.is_empty() || option(rest, "-s"));
         match reads && !reported {
-            true => Err(format!(
-                "what {name} reads from another command cannot be judged"
-            )),
+            true => Err(format!("what {name} reads from another command cannot be judged")),
             false => Ok(()),
         }
     }
@@ -307,9 +262,7 @@ impl ShellScan {
             })
         };
         if !in_place {
-            let scripts = rest
-                .iter()
-                .filter(|word| word.text.contains(['w', 'W', 'e']));
+            let scripts = rest.iter().filter(|word| word.text.contains(['w', 'W', 'e']));
             let mut scripts = scripts.filter(|word| {
                 Some(word.text.as_str()) == plain.first().map(|first| first.text.as_str())
                     || word.text.contains(' ')
@@ -325,32 +278,17 @@ impl ShellScan {
                 .iter()
                 .any(|option| word.text.starts_with(option))
         });
-        self.places(
-            ShellAction::Write,
-            plain.iter().skip(usize::from(skip)).copied(),
-        );
+        self.places(ShellAction::Write, plain.iter().skip(usize::from(skip)).copied());
         Ok(())
     }
 
     fn find(&mut self, rest: &[ShellWord], depth: usize) -> Result<(), String> {
-        let globals = rest
-            .iter()
-            .take_while(|word| ["-H", "-L", "-P"].contains(&word.text.as_str()))
-            .count();
+        let globals =
+            rest.iter().take_while(|word| ["-H", "-L", "-P"].contains(&word.text.as_str())).count();
         let rest = &rest[globals..];
-        let count = rest
-            .iter()
-            .take_while(|word| !word.text.starts_with(['-', '(', '!']))
-            .count();
-        let here = [ShellWord {
-            text: ".".to_owned(),
-            open: false,
-        }];
-        let starts = if count == 0 {
-            &here[..]
-        } else {
-            &rest[..count]
-        };
+        let count = rest.iter().take_while(|word| !word.text.starts_with(['-', '(', '!'])).count();
+        let here = [ShellWord { text: ".".to_owned(), open: false }];
+        let starts = if count == 0 { &here[..] } else { &rest[..count] };
         for (at, word) in rest.iter().enumerate() {
             match word.text.as_str() {
                 "-delete" => self.places(ShellAction::Sweep, starts),
@@ -393,10 +331,8 @@ fn shell(name: &str) -> bool {
 /// Checks whether this module has rules for a program.
 fn known(name: &str) -> bool {
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    [
-        "cd", "pushd", "trap", "sed", "dd", "find", "git", "awk", "gawk", "mawk", "nawk", "crontab",
-    ]
-    .contains(&name)
+    ["cd", "pushd", "trap", "sed", "dd", "find", "git", "awk", "gawk", "mawk", "nawk", "crontab"]
+        .contains(&name)
         || shell(name)
         || ALL.contains(&name)
         || SWEEP.contains(&name)
@@ -408,13 +344,8 @@ fn known(name: &str) -> bool {
 
 /// Returns the words that are not options. All words after `--` are plain words.
 pub(super) fn plain(rest: &[ShellWord]) -> Vec<&ShellWord> {
-    let end = rest
-        .iter()
-        .position(|word| word.text == "--")
-        .unwrap_or(rest.len());
-    let before = rest[..end]
-        .iter()
-        .filter(|word| !word.text.starts_with('-') || word.text == "-");
+    let end = rest.iter().position(|word| word.text == "--").unwrap_or(rest.len());
+    let before = rest[..end].iter().filter(|word| !word.text.starts_with('-') || word.text == "-");
     before.chain(rest.iter().skip(end + 1)).collect()
 }
 
@@ -424,9 +355,7 @@ fn option(rest: &[ShellWord], name: &str) -> bool {
 
 /// Returns the text that follows `letter` in a group of short options.
 fn cluster(text: &str, letter: char) -> Option<&str> {
-    let group = text
-        .strip_prefix('-')
-        .filter(|group| !group.starts_with('-'))?;
+    let group = text.strip_prefix('-').filter(|group| !group.starts_with('-'))?;
     group.split_once(letter).map(|(_, after)| after)
 }
 
@@ -436,10 +365,7 @@ fn into(rest: &[ShellWord]) -> Vec<ShellWord> {
     for (at, word) in rest.iter().enumerate() {
         match cluster(&word.text, 't') {
             Some("") => found.extend(rest.get(at + 1).cloned()),
-            Some(after) => found.push(ShellWord {
-                text: after.to_owned(),
-                open: word.open,
-            }),
+            Some(after) => found.push(ShellWord { text: after.to_owned(), open: word.open }),
             None => {}
         }
     }
@@ -460,10 +386,7 @@ pub(super) fn values(rest: &[ShellWord], option: &str) -> Vec<ShellWord> {
             None => continue,
         };
         match value {
-            Some(value) => found.push(ShellWord {
-                text: value.to_owned(),
-                open: word.open,
-            }),
+            Some(value) => found.push(ShellWord { text: value.to_owned(), open: word.open }),
             None => found.extend(rest.get(at + 1).cloned()),
         }
     }

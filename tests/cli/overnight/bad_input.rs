@@ -16,27 +16,15 @@ use crate::fixture::{Fixture, print_line};
 #[test]
 fn bad_nodes_are_told_and_left_alone() {
     let fixture = night();
-    fixture.write(
-        ".agents/learnings/noyaml.md",
-        "---\n- this is: [no\n: yaml\n\n# Text\n",
-    );
-    fixture.write(
-        ".agents/learnings/twin.md",
-        "---\nid: f-2026-10-01-001\n---\n# Twin\n",
-    );
+    fixture.write(".agents/learnings/noyaml.md", "---\n- this is: [no\n: yaml\n\n# Text\n");
+    fixture.write(".agents/learnings/twin.md", "---\nid: f-2026-10-01-001\n---\n# Twin\n");
     fixture.write(".agents/learnings/binary.md", b"\x7fELF\0\0\xff\xfe");
     fixture.write(".agents/learnings/huge.md", "x");
-    let huge = fs::File::options()
-        .write(true)
-        .open(fixture.path(".agents/learnings/huge.md"))
-        .unwrap();
+    let huge =
+        fs::File::options().write(true).open(fixture.path(".agents/learnings/huge.md")).unwrap();
     huge.set_len(100 * 1024 * 1024).unwrap();
     fixture.write("../secret.md", "# Secret\n");
-    symlink(
-        fixture.root().join("secret.md"),
-        fixture.path(".agents/learnings/link.md"),
-    )
-    .unwrap();
+    symlink(fixture.root().join("secret.md"), fixture.path(".agents/learnings/link.md")).unwrap();
     symlink("/etc", fixture.path(".agents/knowledge/etc")).unwrap();
     let odd = ["noyaml.md", "twin.md", "binary.md", "link.md"];
     let before: Vec<_> = odd
@@ -49,10 +37,7 @@ fn bad_nodes_are_told_and_left_alone() {
     let troubles = health["troubles"].as_array().unwrap();
     for (path, what) in [
         ("learnings/noyaml.md", "not understood"),
-        (
-            "learnings/twin.md",
-            "has the id f-2026-10-01-001 of findings/f-2026-10-01-001.md",
-        ),
+        ("learnings/twin.md", "has the id f-2026-10-01-001 of findings/f-2026-10-01-001.md"),
         ("learnings/binary.md", "is not text"),
         ("learnings/huge.md", "104857600 bytes, longer than"),
         ("learnings/link.md", "symbolic link"),
@@ -62,11 +47,7 @@ fn bad_nodes_are_told_and_left_alone() {
         let of = |it: &&serde_json::Value| {
             it["path"] == path && it["what"].as_str().unwrap().contains(what)
         };
-        assert_eq!(
-            troubles.iter().filter(of).count(),
-            1,
-            "{path}: {troubles:?}"
-        );
+        assert_eq!(troubles.iter().filter(of).count(), 1, "{path}: {troubles:?}");
     }
     for (path, bytes) in fixture.tree(".agents/overnight") {
         let secret = bytes.windows(8).any(|it| it == b"# Secret");
@@ -79,16 +60,10 @@ fn bad_nodes_are_told_and_left_alone() {
         .collect();
     assert_eq!(before, after);
     assert_eq!(
-        fs::metadata(fixture.path(".agents/learnings/huge.md"))
-            .unwrap()
-            .len(),
+        fs::metadata(fixture.path(".agents/learnings/huge.md")).unwrap().len(),
         100 * 1024 * 1024
     );
-    assert!(
-        fs::symlink_metadata(fixture.path(".agents/learnings/link.md"))
-            .unwrap()
-            .is_symlink()
-    );
+    assert!(fs::symlink_metadata(fixture.path(".agents/learnings/link.md")).unwrap().is_symlink());
 }
 
 #[test]
@@ -97,18 +72,12 @@ fn an_output_that_cannot_be_written_and_a_marker_from_elsewhere_are_refused() {
     fixture.write(LATEST, "a file where the folder belongs\n");
     let before = tree(&fixture);
     let said = start(&fixture, &[]);
-    assert!(
-        matches!(said.code, 73 | 78) && said.err.contains("latest"),
-        "{said:?}"
-    );
+    assert!(matches!(said.code, 73 | 78) && said.err.contains("latest"), "{said:?}");
     assert_eq!(tree(&fixture), before);
     fs::remove_file(fixture.path(LATEST)).unwrap();
     symlink(fixture.root(), fixture.path(LATEST)).unwrap();
     let said = start(&fixture, &[]);
-    assert!(
-        said.code != 0 && said.err.contains("symbolic link"),
-        "{said:?}"
-    );
+    assert!(said.code != 0 && said.err.contains("symbolic link"), "{said:?}");
     fs::remove_file(fixture.path(LATEST)).unwrap();
     // A tree from anywhere may carry a marker that names other files.
     fixture.write(".agents/overnight/prev.7/0", "#!/bin/sh\necho owned\n");
@@ -116,9 +85,7 @@ fn an_output_that_cannot_be_written_and_a_marker_from_elsewhere_are_refused() {
         ".agents/overnight/COMMIT-MARKER.7",
         "{\"state\":\"READY\",\"iteration_id\":\"x\",\"started_at\":\"\",\"staging\":\".agents/overnight/prev.7\",\"manifest\":{\"run\":\"01ARZ3NDEKTSV4RRFFQ69G5FAV\",\"fence\":1,\"staging\":\".agents/overnight/prev.7\",\"entries\":[{\"target\":\".git/hooks/pre-commit\",\"staged\":\".agents/overnight/prev.7/0\",\"before\":null,\"after\":\"0000000000000000000000000000000000000000000000000000000000000000\"}],\"outcome\":{\"outcome\":\"succeeded\"}}}",
     );
-    start(&fixture, &["--max-iterations", "1"])
-        .ends(0)
-        .expect_text("left alone");
+    start(&fixture, &["--max-iterations", "1"]).ends(0).expect_text("left alone");
     assert!(!fixture.path(".git/hooks/pre-commit").exists());
 }
 
@@ -130,10 +97,7 @@ fn a_clock_that_is_set_back_between_iterations_harms_nothing() {
     start(&fixture, &[]).ends(0);
     let summary = summary_of(&fixture);
     assert_eq!(summary["status"], "done");
-    assert!(
-        summary["degraded"].to_string().contains("goes on after"),
-        "{summary}"
-    );
+    assert!(summary["degraded"].to_string().contains("goes on after"), "{summary}");
     let ids: Vec<u64> = summary["iterations"]
         .as_array()
         .unwrap()
@@ -172,18 +136,12 @@ fn a_folder_that_is_read_only_is_said_and_harms_nothing() {
                     .expect_text("denied")
                     .expect_text(".agents/overnight");
                 assert_eq!(fixture.tree(LATEST), latest);
-                assert_eq!(
-                    (tree(&fixture), fixture.read(WORK_FILE)),
-                    before,
-                    "{folder}"
-                );
+                assert_eq!((tree(&fixture), fixture.read(WORK_FILE)), before, "{folder}");
             }
         }
         fs::set_permissions(fixture.path(folder), fs::Permissions::from_mode(0o755)).unwrap();
     }
-    start(&fixture, &[])
-        .ends(0)
-        .expect_text("recovered: the commit of");
+    start(&fixture, &[]).ends(0).expect_text("recovered: the commit of");
     assert_eq!(summary_of(&fixture)["status"], "done");
     assert!(!is_ready(&fixture));
     let around = tree(&fixture);
@@ -231,9 +189,8 @@ fn a_disk_that_is_full_at_any_point_leaves_a_whole_corpus() {
             whole_work(&fixture, &place);
         }
         let reported = fs::read(fixture.path(&format!("{LATEST}/summary.json")));
-        let reported = reported
-            .ok()
-            .and_then(|it| serde_json::from_slice::<serde_json::Value>(&it).ok());
+        let reported =
+            reported.ok().and_then(|it| serde_json::from_slice::<serde_json::Value>(&it).ok());
         let degraded = reported.map(|it| it["degraded"].as_array().map_or(0, Vec::len));
         fs::remove_dir_all(&fill).unwrap();
         start(&fixture, &[]).ends(0);
@@ -273,16 +230,10 @@ fn rolled_back(fixture: &Fixture) -> usize {
 fn whole_work(fixture: &Fixture, place: &str) {
     let work = fixture.read(WORK_FILE);
     let lines: Vec<&str> = work.lines().collect();
-    assert!(
-        work.ends_with('\n') && lines.len() >= WORK.lines().count(),
-        "{place}: {work}"
-    );
+    assert!(work.ends_with('\n') && lines.len() >= WORK.lines().count(), "{place}: {work}");
     for (number, line) in lines.iter().enumerate() {
         let kept = WORK.lines().nth(number) == Some(line);
         let row = serde_json::from_str::<serde_json::Value>(line);
-        assert!(
-            kept || row.is_ok_and(|it| it.is_object()),
-            "{place}: {line}"
-        );
+        assert!(kept || row.is_ok_and(|it| it.is_object()), "{place}: {line}");
     }
 }

@@ -16,42 +16,23 @@ fn strict_rules_caps_and_the_pinned_queue_are_kept() {
     // A checkpoint beyond its cap: nothing is staged, the rest of the night goes on.
     fixture.write(".agents/knowledge/big.bin", vec![7; 2 * 1024 * 1024]);
     let before = tree(&fixture);
-    start(&fixture, &["--checkpoint-max-mb", "1"])
-        .ends(0)
-        .expect_text("checkpoint");
+    start(&fixture, &["--checkpoint-max-mb", "1"]).ends(0).expect_text("checkpoint");
     assert_eq!(tree(&fixture), before);
     let summary = summary_of(&fixture);
     assert_eq!(summary["iterations"][0]["status"], "failed");
     fs::remove_file(fixture.path(".agents/knowledge/big.bin")).unwrap();
     fixture.write("queue.md", "# Tonight\n- Look at the network [file: src/net.rs] [severity: low] [x: y]\n  it is slow\n\n- Second\n");
-    start(
-        &fixture,
-        &[
-            "--queue",
-            "queue.md",
-            "--warn-only=false",
-            "--plateau-epsilon",
-            "1",
-        ],
-    )
-    .ends(0);
+    start(&fixture, &["--queue", "queue.md", "--warn-only=false", "--plateau-epsilon", "1"])
+        .ends(0);
     let summary = summary_of(&fixture);
     let packets = summary["morning_packets"].as_array().unwrap();
     assert_eq!(packets[0]["title"], "Look at the network [x: y]");
     assert_eq!(packets[0]["severity"], "low");
     assert_eq!(packets[1]["title"], "Second");
-    assert_eq!(
-        packets[0]["target_files"],
-        serde_json::json!(["src/net.rs"])
-    );
+    assert_eq!(packets[0]["target_files"], serde_json::json!(["src/net.rs"]));
     let last = summary["iterations"].as_array().unwrap().last().unwrap();
     assert_eq!(last["status"], "halted-on-regression-pre-commit");
-    assert!(
-        summary["plateau_reason"]
-            .as_str()
-            .unwrap()
-            .contains("under 1")
-    );
+    assert!(summary["plateau_reason"].as_str().unwrap().contains("under 1"));
     let work = fixture.read(WORK_FILE);
     assert!(
         work.contains("\"dedup_key\":\"pinned|second\"")
@@ -101,10 +82,7 @@ fn the_most_iterations_are_the_most() {
     start(&fixture, &["--max-iterations", "1"]).ends(0);
     let summary = summary_of(&fixture);
     assert_eq!(summary["iterations"].as_array().unwrap().len(), 1);
-    assert!(
-        summary["budget_exhausted"].is_null(),
-        "that is the time's word"
-    );
+    assert!(summary["budget_exhausted"].is_null(), "that is the time's word");
 }
 
 /// Builds a library that lets the first `times` accesses to the staged copy fail as a broken disk
@@ -113,10 +91,7 @@ fn broken_disk(fixture: &Fixture) -> Option<std::path::PathBuf> {
     let library = fixture.root().join("eio.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fakes/eio.c");
     let mut compiler = std::process::Command::new("cc");
-    compiler
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(&library)
-        .args([source, "-ldl"]);
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).args([source, "-ldl"]);
     let made = compiler.status().is_ok_and(|it| it.success());
     if !made {
         skip("cc", "no C compiler for a disk that breaks");
@@ -142,20 +117,14 @@ fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
     let before = (tree(&fixture), fixture.read(WORK_FILE));
     with_broken_disk(&fixture, &library, 1_000).ends(0);
     let summary = summary_of(&fixture);
-    assert_eq!(
-        summary["status"], "done",
-        "the steps after the loop are made"
-    );
+    assert_eq!(summary["status"], "done", "the steps after the loop are made");
     assert_eq!(summary["measure_failure_halt"], true);
     let iterations = summary["iterations"].as_array().unwrap();
     assert_eq!(iterations.len(), 3);
     for it in iterations {
         assert_eq!(it["status"], "rolled-back-pre-commit");
         let error = it["error"].as_str().unwrap();
-        assert!(
-            error.contains("could not be measured") && error.contains("os error 5"),
-            "{error}"
-        );
+        assert!(error.contains("could not be measured") && error.contains("os error 5"), "{error}");
         assert_eq!(it["fitness_after"], Value::Null);
     }
     assert_eq!(tree(&fixture), before.0, "nothing was committed");
@@ -168,16 +137,9 @@ fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
     with_broken_disk(&fixture, &library, 2).ends(0);
     let summary = summary_of(&fixture);
     assert!(summary["measure_failure_halt"].is_null());
-    let words: Vec<_> = summary["iterations"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| it["status"].clone())
-        .collect();
-    assert_eq!(
-        words[..3],
-        ["rolled-back-pre-commit", "rolled-back-pre-commit", "done"]
-    );
+    let words: Vec<_> =
+        summary["iterations"].as_array().unwrap().iter().map(|it| it["status"].clone()).collect();
+    assert_eq!(words[..3], ["rolled-back-pre-commit", "rolled-back-pre-commit", "done"]);
     assert!(summary["fitness_delta"].as_f64().unwrap() > 0.0);
 }
 
@@ -208,18 +170,13 @@ fn proud() -> Fixture {
 fn a_fall_is_not_committed_unless_a_rescue_is_left_for_it() {
     let fixture = proud();
     let before = tree(&fixture);
-    start(&fixture, &["--warn-only=false"])
-        .ends(0)
-        .expect_text("fell by");
+    start(&fixture, &["--warn-only=false"]).ends(0).expect_text("fell by");
     let strict = summary_of(&fixture);
     assert_eq!(tree(&fixture), before, "the live tree never saw it");
     let last = strict["iterations"].as_array().unwrap().last().unwrap();
     assert_eq!(last["status"], "halted-on-regression-pre-commit");
     let why = strict["regression_reason"].as_str().unwrap();
-    assert!(
-        why.contains("fell by") && !why.contains("exhausted"),
-        "{why}"
-    );
+    assert!(why.contains("fell by") && !why.contains("exhausted"), "{why}");
     assert_eq!(strict["status"], "done");
     run_ok(&fixture, &["overnight", "report", "--validate"]).ends(0);
 
@@ -232,17 +189,11 @@ fn a_fall_is_not_committed_unless_a_rescue_is_left_for_it() {
     assert_eq!(warned["warn_only_remaining"], 2);
     assert_eq!(json(&fixture, budget)["remaining"], 2);
     let reported = warned["iterations"][0]["degraded"][0].as_str().unwrap();
-    assert!(
-        reported.contains("a rescue was spent, 2 left"),
-        "{reported}"
-    );
+    assert!(reported.contains("a rescue was spent, 2 left"), "{reported}");
     assert_ne!(tree(&fixture), before);
 
     let fixture = proud();
-    fixture.write(
-        budget,
-        "{\"schema_version\":1,\"initial\":3,\"remaining\":0,\"spent\":[]}\n",
-    );
+    fixture.write(budget, "{\"schema_version\":1,\"initial\":3,\"remaining\":0,\"spent\":[]}\n");
     start(&fixture, &[]).ends(0);
     let gone = summary_of(&fixture);
     let why = gone["regression_reason"].as_str().unwrap();

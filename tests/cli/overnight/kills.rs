@@ -86,20 +86,13 @@ impl States {
             }
         }
         reset(fixture);
-        Self {
-            trees,
-            works,
-            acts: lives,
-        }
+        Self { trees, works, acts: lives }
     }
 
     /// Checks the same of every file except the work file, which also records the failures of a
     /// night.
     pub(super) fn hold_tree(&self, fixture: &Fixture, after: &str) {
-        assert!(
-            self.trees.contains(&tree(fixture)),
-            "half committed {after}"
-        );
+        assert!(self.trees.contains(&tree(fixture)), "half committed {after}");
     }
 
     /// Checks that a reader who honours the marker sees only a state that an undisturbed night may
@@ -107,10 +100,7 @@ impl States {
     pub(super) fn hold(&self, fixture: &Fixture, after: &str) {
         self.hold_tree(fixture, after);
         let work = fixture.read(WORK_FILE);
-        assert!(
-            self.works.contains(&work),
-            "the work file is torn {after}:\n{work}"
-        );
+        assert!(self.works.contains(&work), "the work file is torn {after}:\n{work}");
     }
 }
 
@@ -143,12 +133,7 @@ fn unfinished(fixture: &Fixture) -> Option<(String, String)> {
                 && matches!(it["status"].as_str(), Some("done" | "failed"))
         });
         let step = state["at_step"].as_str().unwrap_or("open");
-        (!over).then(|| {
-            (
-                state["run_id"].as_str().unwrap().to_owned(),
-                step.to_owned(),
-            )
-        })
+        (!over).then(|| (state["run_id"].as_str().unwrap().to_owned(), step.to_owned()))
     })
 }
 
@@ -189,10 +174,7 @@ fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: 
         let mut dead = BTreeSet::new();
         loop {
             tally.killed += 1;
-            assert!(
-                died.code == -1 || died.err.contains("lost"),
-                "it ended otherwise: {died:?}"
-            );
+            assert!(died.code == -1 || died.err.contains("lost"), "it ended otherwise: {died:?}");
             let step = unfinished(fixture);
             let name = step.as_ref().map_or("none yet", |(_, step)| step.as_str());
             *tally.at.entry(name.to_owned()).or_default() += 1;

@@ -33,9 +33,7 @@ fn words(number: u64) -> String {
         "retry", "worktree", "schema", "release", "cache", "lock", "prompt", "gate", "index",
         "session",
     ];
-    (0..40)
-        .map(|_| format!("{}{} ", parts[dice.roll(10) as usize], dice.roll(900)))
-        .collect()
+    (0..40).map(|_| format!("{}{} ", parts[dice.roll(10) as usize], dice.roll(900))).collect()
 }
 
 fn learning(tag: &str, maturity: &str, title: &str, body: &str) -> String {
@@ -56,21 +54,13 @@ fn corpus(fixture: &Fixture) {
     let put = |path: &str, text: String| fixture.write(&format!(".agents/{path}"), text);
     for number in 0..9 {
         let tag = ["ci", "release", "agents"][number % 3];
-        let text = learning(
-            tag,
-            "provisional",
-            &format!("Lesson {number}"),
-            &words(number as u64),
-        );
+        let text = learning(tag, "provisional", &format!("Lesson {number}"), &words(number as u64));
         put(&format!("learnings/2026-10-0{number}-lesson.md"), text);
     }
     let same = learning("ci", "candidate", "The same", &words(100));
     put("learnings/same-one.md", same.clone());
     put("learnings/same-two.md", same.clone());
-    put(
-        "learnings/same-nearly.md",
-        same.replace("# The same", "# Nearly the same"),
-    );
+    put("learnings/same-nearly.md", same.replace("# The same", "# Nearly the same"));
     put(
         "learnings/old.md",
         learning("old", "established", "Old", &words(101))
@@ -81,14 +71,8 @@ fn corpus(fixture: &Fixture) {
         "---\ndate: 2026-10-01\nmaturity: provisional\n---\nToo short.\n".to_owned(),
     );
     put("findings/f-2026-10-01-001.md", "---\nid: f-2026-10-01-001\nseverity: high\ndate: 2026-10-01\nstatus: active\n---\n# Retries give up in src/net.rs\n\nThey do.\n".to_owned());
-    put(
-        "findings/registry.jsonl",
-        "{\"id\":\"f-2026-10-01-001\",\"n\":1.50}\n".to_owned(),
-    );
-    put(
-        "patterns/first.md",
-        learning("ci", "established", "First look, then leap", &words(102)),
-    );
+    put("findings/registry.jsonl", "{\"id\":\"f-2026-10-01-001\",\"n\":1.50}\n".to_owned());
+    put("patterns/first.md", learning("ci", "established", "First look, then leap", &words(102)));
     put(
         "knowledge/map.md",
         learning(
@@ -195,9 +179,7 @@ fn surroundings(fixture: &Fixture) -> Tree {
             let entry = entry.unwrap();
             let below = folder.join(entry.file_name());
             let name = below.display().to_string();
-            let night = ["overnight", "rpi/next-work.jsonl"]
-                .into_iter()
-                .chain(SUBPATHS);
+            let night = ["overnight", "rpi/next-work.jsonl"].into_iter().chain(SUBPATHS);
             // Beads belong to their own program; a failmark is runner's word about itself.
             if name == ".beads"
                 || name == ".runner/failed"
@@ -246,9 +228,7 @@ fn killed_after_one_iteration(fixture: &Fixture, more: &[&str]) {
         command.env("RUNNER_TEST_KILL", at.to_string());
         let ended = watched(fixture, &mut command).code == 0;
         let noted = fixture.tree(LATEST).into_iter();
-        let noted = noted
-            .filter(|(path, _)| path.ends_with("iter-1.json"))
-            .count();
+        let noted = noted.filter(|(path, _)| path.ends_with("iter-1.json")).count();
         assert!(!ended, "it ended before it was killed after an iteration");
         if noted > 0 {
             return;

@@ -15,10 +15,7 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
         .expect_text("two zero deltas");
     let summary = summary_of(&fixture);
     assert_eq!(summary["status"], "done");
-    assert!(
-        summary["fitness_delta"].as_f64().unwrap() > 0.0,
-        "{summary}"
-    );
+    assert!(summary["fitness_delta"].as_f64().unwrap() > 0.0, "{summary}");
     assert_eq!(summary["yield"]["removed"], 1);
     assert_eq!(summary["yield"]["superseded"], 1);
     assert_eq!(summary["yield"]["stale"], 1);
@@ -31,59 +28,32 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
         "{promoted}"
     );
     assert!(promoted.contains("promoted_at: 2026-11-22\n---\n"));
-    assert!(
-        fixture
-            .read(".agents/learnings/old.md")
-            .contains("status: stale")
-    );
+    assert!(fixture.read(".agents/learnings/old.md").contains("status: stale"));
     let gone = summary["run_id"].as_str().unwrap();
-    assert!(
-        fixture
-            .path(&format!("{LATEST}/{gone}/removed/learnings/same-two.md"))
-            .exists()
-    );
+    assert!(fixture.path(&format!("{LATEST}/{gone}/removed/learnings/same-two.md")).exists());
     // From the commit and from the work that was closed.
-    let harvested: Vec<String> = tree(&fixture)
-        .into_keys()
-        .filter(|path| path.contains("2026-11-01-retry"))
-        .collect();
+    let harvested: Vec<String> =
+        tree(&fixture).into_keys().filter(|path| path.contains("2026-11-01-retry")).collect();
     assert_eq!(harvested.len(), 1, "{:?}", tree(&fixture).keys());
     assert!(fixture.read(&harvested[0]).contains("source_commit: "));
     // The packets: evidence that is there, no work of others, the first by its severity and the goal.
     let packets = summary["morning_packets"].as_array().unwrap();
     assert_eq!(packets[0]["title"], "Mend the retry");
-    assert_eq!(
-        packets[0]["target_files"],
-        serde_json::json!(["src/net.rs"])
-    );
-    assert_eq!(
-        packets[0]["likely_tests"],
-        serde_json::json!(["tests/net_test.rs"])
-    );
+    assert_eq!(packets[0]["target_files"], serde_json::json!(["src/net.rs"]));
+    assert_eq!(packets[0]["likely_tests"], serde_json::json!(["tests/net_test.rs"]));
     for packet in packets {
         assert!(packet["title"] != "Taken" && packet["title"] != "Done");
         for line in packet["evidence"].as_array().unwrap() {
             let line = line.as_str().unwrap();
             let path = line.split(':').next().unwrap();
-            assert!(
-                line.starts_with("commit ") || fixture.path(path).exists(),
-                "{line}"
-            );
+            assert!(line.starts_with("commit ") || fixture.path(path).exists(), "{line}");
         }
-        assert!(
-            fixture
-                .path(packet["artifact_path"].as_str().unwrap())
-                .exists()
-        );
+        assert!(fixture.path(packet["artifact_path"].as_str().unwrap()).exists());
     }
     // The work file: claims, names, broken lines and flat rows as they were.
     let work = fixture.read(WORK_FILE);
     let (old, new): (Vec<&str>, Vec<&str>) = (WORK.lines().collect(), work.lines().collect());
-    assert!(
-        new[0].contains("\"odd\":0.80,\"id\":\"mine-1\",\"why_now\""),
-        "{}",
-        new[0]
-    );
+    assert!(new[0].contains("\"odd\":0.80,\"id\":\"mine-1\",\"why_now\""), "{}", new[0]);
     assert!(new[0].ends_with("{\"title\":\"Taken\",\"type\":\"bug\",\"severity\":\"high\",\"source\":\"x\",\"description\":\"\",\"claim_status\":\"in_progress\",\"claimed_by\":\"me\"}],\"consumed\":false,\"claim_status\":\"available\"}"));
     assert_eq!([new[1], new[2], new[4]], [old[1], old[2], old[4]]);
     assert!(
@@ -94,9 +64,7 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
     run_ok(&fixture, &["overnight", "report", "--validate"])
         .ends(0)
         .expect_text("each as its schema says");
-    run_ok(&fixture, &["overnight", "report"])
-        .ends(0)
-        .expect_text("Mend the retry");
+    run_ok(&fixture, &["overnight", "report"]).ends(0).expect_text("Mend the retry");
     run_ok(&fixture, &["overnight", "report", "--markdown"])
         .ends(0)
         .expect_text("# The night: done");
@@ -115,26 +83,15 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
     let second = summary_of(&fixture);
     assert_eq!(second["iterations"].as_array().unwrap().len(), 2);
     assert_eq!(second["fitness_delta"], 0.0);
-    assert!(
-        second["plateau_reason"]
-            .as_str()
-            .unwrap()
-            .contains("two zero deltas")
-    );
-    assert!(
-        fixture
-            .path(&format!(".agents/overnight/runs/{gone}/summary.json"))
-            .exists()
-    );
+    assert!(second["plateau_reason"].as_str().unwrap().contains("two zero deltas"));
+    assert!(fixture.path(&format!(".agents/overnight/runs/{gone}/summary.json")).exists());
 }
 
 #[test]
 fn a_dry_run_and_a_look_leave_no_trace() {
     let fixture = night();
     let before = fixture.tree("");
-    let summary = start(&fixture, &["--dry-run", "--json", "--goal", "retries"])
-        .ends(0)
-        .json();
+    let summary = start(&fixture, &["--dry-run", "--json", "--goal", "retries"]).ends(0).json();
     assert_eq!(summary["status"], "dry-run");
     assert!(!summary["morning_packets"].as_array().unwrap().is_empty());
     for args in [
@@ -154,19 +111,13 @@ fn a_dry_run_and_a_look_leave_no_trace() {
 #[test]
 fn each_step_by_hand_is_a_commit_of_its_own_and_none_while_a_night_runs() {
     let fixture = night();
-    run_ok(&fixture, &["corpus", "defrag", "--dedup", "--apply"])
-        .ends(0)
-        .expect_text("same-two");
+    run_ok(&fixture, &["corpus", "defrag", "--dedup", "--apply"]).ends(0).expect_text("same-two");
     assert!(!fixture.path(".agents/learnings/same-two.md").exists());
     run_ok(&fixture, &["corpus", "close-loop", "--threshold", "0h"])
         .ends(0)
         .expect_text("promoted");
-    run_ok(&fixture, &["corpus", "harvest"])
-        .ends(0)
-        .expect_text("new from");
-    run_ok(&fixture, &["corpus", "harvest"])
-        .ends(0)
-        .expect_text("0 new");
+    run_ok(&fixture, &["corpus", "harvest"]).ends(0).expect_text("new from");
+    run_ok(&fixture, &["corpus", "harvest"]).ends(0).expect_text("0 new");
     assert!(!fixture.path(".agents/overnight/COMMIT-MARKER.0").exists());
     // The kernel's lock decides, and not the file.
     let lock = fs::File::options()
@@ -176,14 +127,10 @@ fn each_step_by_hand_is_a_commit_of_its_own_and_none_while_a_night_runs() {
         .unwrap();
     fs::write(fixture.path(".agents/overnight/run.lock"), "4242\n").unwrap();
     lock.lock().unwrap();
-    for args in [
-        &["corpus", "harvest"][..],
-        &["corpus", "defrag", "--apply"],
-        &["overnight", "start"],
-    ] {
-        run_ok(&fixture, args)
-            .ends(75)
-            .expect_text("locked by PID 4242");
+    for args in
+        [&["corpus", "harvest"][..], &["corpus", "defrag", "--apply"], &["overnight", "start"]]
+    {
+        run_ok(&fixture, args).ends(75).expect_text("locked by PID 4242");
     }
     run_ok(&fixture, &["corpus", "brief", "--goal", "retry"]).ends(0);
     lock.unlock().unwrap();
@@ -214,26 +161,12 @@ fn each_packet_becomes_a_bead_once() {
     let summary = night();
     let step = summary["steps"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(step["status"], "soft-fail", "{step}");
-    assert!(
-        summary["degraded"]
-            .to_string()
-            .contains("2 beads made, then: bd refused: no more")
-    );
+    assert!(summary["degraded"].to_string().contains("2 beads made, then: bd refused: no more"));
     assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1");
-    assert!(
-        fixture
-            .read(".agents/rpi/next-work.jsonl")
-            .contains("\"bead_id\":\"bd-2\"")
-    );
+    assert!(fixture.read(".agents/rpi/next-work.jsonl").contains("\"bead_id\":\"bd-2\""));
     fixture.write(".beads/n", "-100");
     let summary = night();
-    assert_eq!(
-        summary["morning_packets"][0]["bead_id"], "bd-1",
-        "not asked for again"
-    );
+    assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1", "not asked for again");
     let made = fixture.read(".beads/n").trim().parse::<i64>().unwrap() + 100;
-    assert_eq!(
-        made,
-        summary["morning_packets"].as_array().unwrap().len() as i64 - 2
-    );
+    assert_eq!(made, summary["morning_packets"].as_array().unwrap().len() as i64 - 2);
 }

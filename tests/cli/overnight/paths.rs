@@ -129,34 +129,14 @@ fn only_a_night_s_folder_is_moved() {
         }
     }
     // One of each sort through the other ways in.
-    for value in [
-        "..",
-        "src",
-        "link",
-        "file",
-        "vendor/lib/.git/x",
-        "/",
-        "ideas",
-    ] {
+    for value in ["..", "src", "link", "file", "vendor/lib/.git/x", "/", "ideas"] {
         let set = format!("output_dir={value:?}");
         let config = format!("jobs.overnight.output_dir={value:?}");
         let toml = fixture.read("runner.toml");
         for (args, variable, line) in [
-            (
-                vec!["enqueue", "overnight", "--set", set.as_str()],
-                false,
-                false,
-            ),
-            (
-                vec!["--config", config.as_str(), "run", "overnight"],
-                false,
-                false,
-            ),
-            (
-                vec!["--config", config.as_str(), "overnight", "start"],
-                false,
-                false,
-            ),
+            (vec!["enqueue", "overnight", "--set", set.as_str()], false, false),
+            (vec!["--config", config.as_str(), "run", "overnight"], false, false),
+            (vec!["--config", config.as_str(), "overnight", "start"], false, false),
             (vec!["run", "overnight"], true, false),
             (vec!["overnight", "start"], true, false),
             (vec!["run", "overnight"], false, true),
@@ -165,17 +145,13 @@ fn only_a_night_s_folder_is_moved() {
             if line {
                 fixture.configure(&format!("output_dir = {value:?}\n"));
             }
-            refused(
-                &fixture,
-                &format!("{args:?} {value} {variable} {line}"),
-                || {
-                    let mut command = command(&fixture, &args);
-                    if variable {
-                        command.env("RUNNER_CONFIG__JOBS__OVERNIGHT__OUTPUT_DIR", value);
-                    }
-                    CommandOutput::of(command.output().unwrap())
-                },
-            );
+            refused(&fixture, &format!("{args:?} {value} {variable} {line}"), || {
+                let mut command = command(&fixture, &args);
+                if variable {
+                    command.env("RUNNER_CONFIG__JOBS__OVERNIGHT__OUTPUT_DIR", value);
+                }
+                CommandOutput::of(command.output().unwrap())
+            });
             fixture.write("runner.toml", &toml);
         }
     }
@@ -195,9 +171,7 @@ fn a_due_night_is_refused_too() {
     fixture.write("fresh/own.rs", "// own\n");
     let before = whole(&fixture);
     fixture.run(&["tick"]);
-    fixture
-        .run(&["runs", "--json"])
-        .expect_text("runner did not make this folder");
+    fixture.run(&["runs", "--json"]).expect_text("runner did not make this folder");
     let mut after = whole(&fixture);
     // The failure marker is runner's own.
     after.retain(|path, _| !path.contains("/.runner/failed"));
@@ -209,26 +183,14 @@ fn folders_of_nights_are_taken_again() {
     let fixture = fixture(JOB);
     fixture.write("empty/../fresh-parent/kept.txt", "kept\n");
     for folder in [LATEST, "nächte/夜", "empty", "fresh-parent/new/", "src/out"] {
-        let args = [
-            "overnight",
-            "start",
-            "--max-iterations",
-            "1",
-            "--output-dir",
-            folder,
-        ];
+        let args = ["overnight", "start", "--max-iterations", "1", "--output-dir", folder];
         for _ in 0..2 {
             CommandOutput::of(command(&fixture, &args).output().unwrap()).ends(0);
-            assert!(
-                fixture.path(folder).join("summary.json").is_file(),
-                "{folder}"
-            );
+            assert!(fixture.path(folder).join("summary.json").is_file(), "{folder}");
         }
         let runs = fixture.path(folder).parent().unwrap().join("runs");
         let kept: Vec<_> = fs::read_dir(&runs).unwrap().flatten().collect();
-        let kept = kept
-            .iter()
-            .filter(|it| it.path().join("summary.json").is_file());
+        let kept = kept.iter().filter(|it| it.path().join("summary.json").is_file());
         assert!(kept.count() >= 1, "{folder}");
     }
     assert_eq!(fixture.read("fresh-parent/kept.txt"), "kept\n");
@@ -251,60 +213,31 @@ fn folders_of_nights_are_taken_again() {
     );
     fixture.write(&format!("{LATEST}/terrain.json"), "{}");
     CommandOutput::of(command(&fixture, &["overnight", "start"]).output().unwrap()).ends(0);
-    assert!(
-        fixture
-            .path(".agents/overnight/runs/before/terrain.json")
-            .is_file()
-    );
+    assert!(fixture.path(".agents/overnight/runs/before/terrain.json").is_file());
 }
 
 #[test]
 fn two_settings_do_not_share_a_folder() {
     for (setting, jobs) in [
-        (
-            "jobs.dream.ideas",
-            "[jobs.dream]\nkind = \"dream\"\nideas = \"out/ideas\"\n",
-        ),
-        (
-            "jobs.dream.specs",
-            "[jobs.dream]\nkind = \"dream\"\nspecs = \"out\"\n",
-        ),
-        (
-            "jobs.p.to",
-            "[jobs.p]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"out/{date}.md\"\n",
-        ),
+        ("jobs.dream.ideas", "[jobs.dream]\nkind = \"dream\"\nideas = \"out/ideas\"\n"),
+        ("jobs.dream.specs", "[jobs.dream]\nkind = \"dream\"\nspecs = \"out\"\n"),
+        ("jobs.p.to", "[jobs.p]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"out/{date}.md\"\n"),
         (
             "jobs.c.artifacts",
             "[jobs.c]\nkind = \"command\"\nprogram = \"true\"\nartifacts = [{ from = \"a\", to = \"out/a\" }]\n",
         ),
-        (
-            "jobs.other.output_dir",
-            "[jobs.other]\nkind = \"overnight\"\noutput_dir = \"out/x\"\n",
-        ),
-        (
-            "curator.learnings",
-            "[curator]\nlearnings = \"out/learnings\"\n",
-        ),
-        (
-            "lifecycle.daydreams",
-            "[lifecycle]\ndaydreams = \"out/d.json\"\n",
-        ),
-        (
-            "jobs.overnight.queue",
-            "[jobs.overnight]\nqueue = \"out/queue.md\"\n",
-        ),
+        ("jobs.other.output_dir", "[jobs.other]\nkind = \"overnight\"\noutput_dir = \"out/x\"\n"),
+        ("curator.learnings", "[curator]\nlearnings = \"out/learnings\"\n"),
+        ("lifecycle.daydreams", "[lifecycle]\ndaydreams = \"out/d.json\"\n"),
+        ("jobs.overnight.queue", "[jobs.overnight]\nqueue = \"out/queue.md\"\n"),
     ] {
         let fixture = match setting {
-            "jobs.overnight.queue" => Fixture::with(&format!(
-                "{JOB}output_dir = \"out\"\nqueue = \"out/queue.md\"\n"
-            )),
+            "jobs.overnight.queue" => {
+                Fixture::with(&format!("{JOB}output_dir = \"out\"\nqueue = \"out/queue.md\"\n"))
+            }
             _ => Fixture::with(&format!("{JOB}output_dir = \"out\"\n{jobs}")),
         };
-        fixture
-            .run(&["config", "check"])
-            .ends(78)
-            .expect_text(setting)
-            .expect_text("output_dir");
+        fixture.run(&["config", "check"]).ends(78).expect_text(setting).expect_text("output_dir");
     }
 }
 
@@ -327,64 +260,22 @@ fn no_path_setting_leads_out_or_into_git() {
         &long,
     ];
     let settings = [
-        (
-            "[jobs.j]\nkind = \"dream\"\ntrigger = \"manual\"\n",
-            "ideas = V",
-        ),
-        (
-            "[jobs.j]\nkind = \"dream\"\ntrigger = \"manual\"\n",
-            "dreams = V",
-        ),
-        (
-            "[jobs.j]\nkind = \"dream\"\ntrigger = \"manual\"\n",
-            "done = V",
-        ),
-        (
-            "[jobs.j]\nkind = \"dream\"\ntrigger = \"manual\"\n",
-            "specs = V",
-        ),
-        (
-            "[jobs.j]\nkind = \"prompt\"\nprompt = \"x\"\ntrigger = \"manual\"\n",
-            "to = V",
-        ),
+        ("[jobs.j]\nkind = \"dream\"\ntrigger = \"manual\"\n", "ideas = V"),
+        ("[jobs.j]\nkind = \"dream\"\ntrigger = \"manual\"\n", "dreams = V"),
+        ("[jobs.j]\nkind = \"dream\"\ntrigger = \"manual\"\n", "done = V"),
+        ("[jobs.j]\nkind = \"dream\"\ntrigger = \"manual\"\n", "specs = V"),
+        ("[jobs.j]\nkind = \"prompt\"\nprompt = \"x\"\ntrigger = \"manual\"\n", "to = V"),
         (COMMAND, "artifacts = [{ from = \"a\", to = V }]"),
         (COMMAND, "writes = [V]"),
-        (
-            "[jobs.j]\nkind = \"rem\"\ntrigger = \"manual\"\n",
-            "board = V",
-        ),
-        (
-            "[jobs.j]\nkind = \"wake\"\ntrigger = \"manual\"\n",
-            "board = V",
-        ),
-        (
-            "[jobs.j]\nkind = \"wake\"\ntrigger = \"manual\"\n",
-            "writes = [V]",
-        ),
-        (
-            "[jobs.j]\nkind = \"overnight\"\ntrigger = \"manual\"\n",
-            "queue = V",
-        ),
-        (
-            "[jobs.j]\nkind = \"curator\"\ntrigger = \"manual\"\n[curator]\n",
-            "ideas = V",
-        ),
-        (
-            "[jobs.j]\nkind = \"curator\"\ntrigger = \"manual\"\n[curator]\n",
-            "learnings = V",
-        ),
-        (
-            "[jobs.j]\nkind = \"curator\"\ntrigger = \"manual\"\n[curator]\n",
-            "worker_dir = V",
-        ),
-        (
-            "[jobs.j]\nkind = \"daydream\"\ntrigger = \"manual\"\n[lifecycle]\n",
-            "steps = V",
-        ),
-        (
-            "[jobs.j]\nkind = \"daydream\"\ntrigger = \"manual\"\n[lifecycle]\n",
-            "daydreams = V",
-        ),
+        ("[jobs.j]\nkind = \"rem\"\ntrigger = \"manual\"\n", "board = V"),
+        ("[jobs.j]\nkind = \"wake\"\ntrigger = \"manual\"\n", "board = V"),
+        ("[jobs.j]\nkind = \"wake\"\ntrigger = \"manual\"\n", "writes = [V]"),
+        ("[jobs.j]\nkind = \"overnight\"\ntrigger = \"manual\"\n", "queue = V"),
+        ("[jobs.j]\nkind = \"curator\"\ntrigger = \"manual\"\n[curator]\n", "ideas = V"),
+        ("[jobs.j]\nkind = \"curator\"\ntrigger = \"manual\"\n[curator]\n", "learnings = V"),
+        ("[jobs.j]\nkind = \"curator\"\ntrigger = \"manual\"\n[curator]\n", "worker_dir = V"),
+        ("[jobs.j]\nkind = \"daydream\"\ntrigger = \"manual\"\n[lifecycle]\n", "steps = V"),
+        ("[jobs.j]\nkind = \"daydream\"\ntrigger = \"manual\"\n[lifecycle]\n", "daydreams = V"),
     ];
     let fixture = fixture("");
     let toml = fixture.read("runner.toml");
@@ -398,15 +289,7 @@ fn no_path_setting_leads_out_or_into_git() {
             values.push("");
         }
         if line.starts_with("worker_dir") {
-            values.extend([
-                "src",
-                "file",
-                "link",
-                "away",
-                "dreams",
-                ".runner",
-                ".runner/staging",
-            ]);
+            values.extend(["src", "file", "link", "away", "dreams", ".runner", ".runner/staging"]);
         }
         for value in values {
             let line = line.replace('V', &format!("{value:?}"));

@@ -23,26 +23,17 @@ fn the_other_names_of_the_settings_are_read_and_ours_win() {
             .ends(0)
             .expect_text(value);
     }
-    fixture
-        .run(&["config", "get", "curator.hourly_cap"])
-        .ends(0)
-        .expect_text("3");
+    fixture.run(&["config", "get", "curator.hourly_cap"]).ends(0).expect_text("3");
     // A mistake is shown where it stands, by the name that it has there.
     let toml = fixture.read("runner.toml");
     let line = |word: &str| toml.lines().position(|it| it.starts_with(word)).unwrap() + 1;
-    fixture.write(
-        "runner.toml",
-        toml.replace("run_timeout = \"2h\"", "run_timeout = \"soon\""),
-    );
+    fixture.write("runner.toml", toml.replace("run_timeout = \"2h\"", "run_timeout = \"soon\""));
     fixture
         .run(&["config", "check"])
         .ends(78)
         .expect_text(&format!("runner.toml:{}:", line("run_timeout")))
         .expect_text("dream.run_timeout");
-    fixture.write(
-        "runner.toml",
-        toml.replace("max_iterations", "max_iteration"),
-    );
+    fixture.write("runner.toml", toml.replace("max_iterations", "max_iteration"));
     fixture
         .run(&["config", "check"])
         .ends(78)
@@ -57,33 +48,16 @@ fn a_night_that_only_other_names_tell_of_is_run_by_hand() {
     );
     corpus(&fixture);
     fixture.write("../clock", "2026-11-22T02:30:00Z\n");
-    fixture
-        .run(&["config", "get", "jobs.overnight.trigger"])
-        .ends(0)
-        .expect_text("manual");
+    fixture.run(&["config", "get", "jobs.overnight.trigger"]).ends(0).expect_text("manual");
     start(&fixture, &[]).ends(0);
     assert!(!fixture.path(LATEST).exists());
-    run_ok(&fixture, &["overnight", "report"])
-        .ends(0)
-        .expect_text("  done");
-    run_ok(
-        &fixture,
-        &[
-            "overnight",
-            "report",
-            "--validate",
-            "--from",
-            ".agents/overnight/theirs",
-        ],
-    )
-    .ends(0);
+    run_ok(&fixture, &["overnight", "report"]).ends(0).expect_text("  done");
+    run_ok(&fixture, &["overnight", "report", "--validate", "--from", ".agents/overnight/theirs"])
+        .ends(0);
     // With the job under its own name beside it, nothing is there twice.
     let fixture = Fixture::with(&format!("{JOB}[dream]\nmax_iterations = 1\n"));
     corpus(&fixture);
     fixture.write("../clock", "2026-11-22T02:30:00Z\n");
     start(&fixture, &[]).ends(0);
-    assert_eq!(
-        summary_of(&fixture)["iterations"].as_array().unwrap().len(),
-        1
-    );
+    assert_eq!(summary_of(&fixture)["iterations"].as_array().unwrap().len(), 1);
 }

@@ -7,19 +7,10 @@ fn what_waits_can_be_taken_out() {
     let fixture = fixture("");
     let queued = enqueue(&fixture, &["count", "--at", "23:00"]);
     let behind = enqueue(&fixture, &["count", "--after", &queued]);
-    run(&fixture, &["cancel", &behind])
-        .ends(0)
-        .expect_text("count will not run");
-    let json = run(&fixture, &["cancel", &queued.to_lowercase(), "--json"])
-        .ends(0)
-        .json();
-    assert_eq!(
-        (&json["outcome"], &json["why"]),
-        (&"cancelled".into(), &"manually".into())
-    );
-    run(&fixture, &["cancel", &queued])
-        .ends(65)
-        .expect_text("is over: cancelled: manually");
+    run(&fixture, &["cancel", &behind]).ends(0).expect_text("count will not run");
+    let json = run(&fixture, &["cancel", &queued.to_lowercase(), "--json"]).ends(0).json();
+    assert_eq!((&json["outcome"], &json["why"]), (&"cancelled".into(), &"manually".into()));
+    run(&fixture, &["cancel", &queued]).ends(65).expect_text("is over: cancelled: manually");
     clock(&fixture, "23:10");
     assert!(ticked(&fixture).is_empty());
 }
@@ -30,20 +21,12 @@ fn what_runs_is_ended_with_all_that_it_started() {
     let id = enqueue(&fixture, &["wait"]);
     let mut tick = busy(&fixture);
     let open = run(&fixture, &["retry", &id]).ends(65);
-    assert!(
-        open.err.contains("is not over") && open.err.contains("running"),
-        "{open:?}"
-    );
-    run(&fixture, &["cancel", &id])
-        .ends(0)
-        .expect_text("asked to end");
+    assert!(open.err.contains("is not over") && open.err.contains("running"), "{open:?}");
+    run(&fixture, &["cancel", &id]).ends(0).expect_text("asked to end");
     assert!(ended_within(tick.id(), LIMIT), "the tick does not end");
     assert_eq!(tick.wait().unwrap().code(), Some(130));
     let row = shown(&fixture, &id);
-    assert_eq!(
-        (&row["outcome"], &row["why"]),
-        (&"cancelled".into(), &"manually".into())
-    );
+    assert_eq!((&row["outcome"], &row["why"]), (&"cancelled".into(), &"manually".into()));
     assert_eq!(row["asked_to_end"], "manually");
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     assert!(!fixture.path(".runner/failed/wait.json").exists());
@@ -55,34 +38,18 @@ fn what_runs_is_ended_with_all_that_it_started() {
 fn another_attempt_is_made_when_somebody_asks() {
     let fixture = fixture("");
     run(&fixture, &["run", "good"]).ends(1);
-    let id = run(&fixture, &["runs", "--json"]).json()[0]["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let id = run(&fixture, &["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
     let said = run(&fixture, &["retry", &id]).ends(0);
-    assert!(
-        said.out
-            .contains("good queued: ready, waits its turn; attempt 2"),
-        "{said:?}"
-    );
-    run(&fixture, &["retry", &id])
-        .ends(65)
-        .expect_text("is queued");
+    assert!(said.out.contains("good queued: ready, waits its turn; attempt 2"), "{said:?}");
+    run(&fixture, &["retry", &id]).ends(65).expect_text("is queued");
     fixture.write("good", "");
     assert_eq!(ticked(&fixture), ["good"]);
     let runs = run(&fixture, &["runs", "--json"]).json();
-    let second = runs
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|run| run["attempt"] == 2);
+    let second = runs.as_array().unwrap().iter().find(|run| run["attempt"] == 2);
     assert_eq!(second.unwrap()["outcome"], "succeeded");
     // The other attempt of the same, and what went well.
     let json = run(&fixture, &["retry", &id, "--json"]).ends(0).json();
-    assert_eq!(
-        (&json["state"], &json["attempt"]),
-        (&"queued".into(), &3.into())
-    );
+    assert_eq!((&json["state"], &json["attempt"]), (&"queued".into(), &3.into()));
 }
 
 #[test]
@@ -97,9 +64,7 @@ fn a_job_that_was_stopped_is_named_and_starts_again_by_a_retry() {
     let status = run(&fixture, &["status", "--json"]).ends(0).json();
     let stopped = serde_json::json!([{ "job": "tidy", "failures_in_a_row": 3 }]);
     assert_eq!(status["projects"][0]["stopped"], stopped);
-    run(&fixture, &["status"])
-        .expect_text("STOPPED")
-        .expect_text("3 failures in a row");
+    run(&fixture, &["status"]).expect_text("STOPPED").expect_text("3 failures in a row");
     clock(&fixture, "23:59");
     fixture.write("good", "");
     let runs = run(&fixture, &["runs", "--job", "tidy", "--json"]).json();
@@ -112,26 +77,15 @@ fn a_job_that_was_stopped_is_named_and_starts_again_by_a_retry() {
 #[test]
 fn a_run_that_is_not_there_or_not_one_is_said() {
     let fixture = fixture("");
-    run(&fixture, &["cancel", "01ZZ"])
-        .ends(65)
-        .expect_text("no run 01ZZ");
+    run(&fixture, &["cancel", "01ZZ"]).ends(65).expect_text("no run 01ZZ");
     enqueue(&fixture, &["count", "--at", "23:00"]);
     enqueue(&fixture, &["count", "--at", "23:00"]);
     for command in ["cancel", "retry"] {
-        run(&fixture, &[command, "01ZZ"])
-            .ends(65)
-            .expect_text("no run 01ZZ");
-        run(&fixture, &[command, "01ZZZZZZZZZZZZZZZZZZZZZZZZ"])
-            .ends(65)
-            .expect_text("no run");
-        run(&fixture, &[command, "01"])
-            .ends(65)
-            .expect_text("2 runs begin with 01");
+        run(&fixture, &[command, "01ZZ"]).ends(65).expect_text("no run 01ZZ");
+        run(&fixture, &[command, "01ZZZZZZZZZZZZZZZZZZZZZZZZ"]).ends(65).expect_text("no run");
+        run(&fixture, &[command, "01"]).ends(65).expect_text("2 runs begin with 01");
         run(&fixture, &[command, ""]).ends(2);
         run(&fixture, &[command]).ends(2);
     }
-    assert_eq!(
-        fixture.count("SELECT count(*) FROM runs WHERE state = 'queued'"),
-        2
-    );
+    assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state = 'queued'"), 2);
 }

@@ -62,9 +62,7 @@ fn ticked(fixture: &Fixture) -> Vec<String> {
 }
 
 fn shown(fixture: &Fixture, run_id: &str) -> serde_json::Value {
-    run(fixture, &["runs", "show", run_id, "--json"])
-        .ends(0)
-        .json()
+    run(fixture, &["runs", "show", run_id, "--json"]).ends(0).json()
 }
 
 /// Starts a tick that has just begun the job that waits.
@@ -84,18 +82,12 @@ fn busy(fixture: &Fixture) -> Child {
 fn what_is_put_in_is_run_by_the_next_tick() {
     let fixture = fixture("");
     let said = run(&fixture, &["enqueue", "count"]).ends(0);
-    assert!(
-        said.out.ends_with(" count queued: ready, waits its turn\n"),
-        "{said:?}"
-    );
+    assert!(said.out.ends_with(" count queued: ready, waits its turn\n"), "{said:?}");
     let id = said.out.split(' ').next().unwrap().to_owned();
-    run(&fixture, &["runs"])
+    run(&fixture, &["runs"]).ends(0).expect_text("queued").expect_text("waits its turn");
+    run(&fixture, &["status"])
         .ends(0)
-        .expect_text("queued")
-        .expect_text("waits its turn");
-    run(&fixture, &["status"]).ends(0).expect_text(&format!(
-        "count: ready, waits its turn in group default (run {id})"
-    ));
+        .expect_text(&format!("count: ready, waits its turn in group default (run {id})"));
     let status = run(&fixture, &["status", "--json"]).ends(0).json();
     assert_eq!(status["projects"][0]["queued"]["count"], 1);
     assert_eq!(status["projects"][0]["queued"]["next"][0]["run"], *id);
@@ -103,17 +95,9 @@ fn what_is_put_in_is_run_by_the_next_tick() {
     assert_eq!(fixture.read("times"), "x\n");
     assert!(ticked(&fixture).is_empty());
     let row = shown(&fixture, &id);
-    assert_eq!(
-        (&row["outcome"], &row["origin"]),
-        (&"succeeded".into(), &"queue".into())
-    );
-    let json = run(&fixture, &["enqueue", "count", "--json"])
-        .ends(0)
-        .json();
-    assert_eq!(
-        (&json["state"], &json["job"]),
-        (&"queued".into(), &"count".into())
-    );
+    assert_eq!((&row["outcome"], &row["origin"]), (&"succeeded".into(), &"queue".into()));
+    let json = run(&fixture, &["enqueue", "count", "--json"]).ends(0).json();
+    assert_eq!((&json["state"], &json["job"]), (&"queued".into(), &"count".into()));
 }
 
 #[test]
@@ -126,9 +110,7 @@ fn settings_hold_for_one_run_and_are_shown() {
     assert_eq!(fixture.read("times"), "y\nx\n");
     assert_eq!(shown(&fixture, &with)["settings"]["timeout"], "5m");
     assert_eq!(shown(&fixture, &plain)["settings"], serde_json::json!({}));
-    run(&fixture, &["runs", "show", &with])
-        .expect_text("timeout = 5m")
-        .expect_text("echo y");
+    run(&fixture, &["runs", "show", &with]).expect_text("timeout = 5m").expect_text("echo y");
 }
 
 #[test]
@@ -144,21 +126,14 @@ fn a_bad_wish_is_refused_at_once_and_nothing_is_queued() {
         "timeout",
         "a..b=1",
     ] {
-        run(&fixture, &["enqueue", "count", "--set", bad])
-            .ends(2)
-            .expect_text("--set");
+        run(&fixture, &["enqueue", "count", "--set", bad]).ends(2).expect_text("--set");
     }
     for bad in ["soon", "25:00", "-2h", ""] {
         run(&fixture, &["enqueue", "count", &format!("--at={bad}")]).ends(2);
     }
-    run(&fixture, &["enqueue", "cuont"])
-        .ends(78)
-        .expect_text("cuont")
-        .expect_text("count");
+    run(&fixture, &["enqueue", "cuont"]).ends(78).expect_text("cuont").expect_text("count");
     run(&fixture, &["enqueue", "report"]).ends(78);
-    run(&fixture, &["enqueue", "count", "--after", "01ZZZZ"])
-        .ends(65)
-        .expect_text("01ZZZZ");
+    run(&fixture, &["enqueue", "count", "--after", "01ZZZZ"]).ends(65).expect_text("01ZZZZ");
     run(&fixture, &["enqueue"]).ends(2);
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 0);
 }
@@ -167,10 +142,7 @@ fn a_bad_wish_is_refused_at_once_and_nothing_is_queued() {
 fn a_later_moment_is_waited_for() {
     let fixture = fixture("");
     let said = run(&fixture, &["enqueue", "count", "--at", "23:00"]).ends(0);
-    assert!(
-        said.out.contains("waits until 2026-11-21 23:00:00"),
-        "{said:?}"
-    );
+    assert!(said.out.contains("waits until 2026-11-21 23:00:00"), "{said:?}");
     clock(&fixture, "22:50");
     assert!(ticked(&fixture).is_empty());
     run(&fixture, &["runs"]).expect_text("waits until");
@@ -209,9 +181,7 @@ fn one_follows_the_success_of_another() {
     run(&fixture, &["status"]).expect_text(&expected);
     assert_eq!(ticked(&fixture), ["good", "count"]);
     // One that is over counts as it ended.
-    run(&fixture, &["enqueue", "count", "--after", &first])
-        .ends(0)
-        .expect_text("waits its turn");
+    run(&fixture, &["enqueue", "count", "--after", &first]).ends(0).expect_text("waits its turn");
     assert_eq!(ticked(&fixture), ["count"]);
 }
 
@@ -225,16 +195,10 @@ fn what_follows_a_failure_is_skipped_with_all_behind_it() {
     for run in [&second, &third] {
         let row = shown(&fixture, run);
         assert_eq!(row["outcome"], "skipped");
-        assert_eq!(
-            row["why"],
-            "what it was to follow ended as cancelled: manually"
-        );
+        assert_eq!(row["why"], "what it was to follow ended as cancelled: manually");
     }
     let late = run(&fixture, &["enqueue", "count", "--after", &first]).ends(0);
-    assert!(
-        late.out.contains("skipped: what it was to follow"),
-        "{late:?}"
-    );
+    assert!(late.out.contains("skipped: what it was to follow"), "{late:?}");
     assert!(ticked(&fixture).is_empty());
 }
 
@@ -242,23 +206,15 @@ fn what_follows_a_failure_is_skipped_with_all_behind_it() {
 fn the_same_key_is_the_same_wish() {
     let fixture = fixture("");
     let first = enqueue(&fixture, &["count", "--key", "monday"]);
-    let again = run(
-        &fixture,
-        &["enqueue", "count", "--key", "monday", "--at", "23:00"],
-    )
-    .ends(0);
+    let again = run(&fixture, &["enqueue", "count", "--key", "monday", "--at", "23:00"]).ends(0);
     assert!(again.out.contains(&first), "{again:?}");
     again.expect_text("asked for with this key before");
     assert_eq!(ticked(&fixture), ["count"]);
     assert_eq!(
-        run(&fixture, &["enqueue", "count", "--key", "monday", "--json"])
-            .ends(0)
-            .json()["id"],
+        run(&fixture, &["enqueue", "count", "--key", "monday", "--json"]).ends(0).json()["id"],
         *first
     );
-    run(&fixture, &["run", "count", "--key", "monday"])
-        .ends(0)
-        .expect_text("before");
+    run(&fixture, &["run", "count", "--key", "monday"]).ends(0).expect_text("before");
     assert!(ticked(&fixture).is_empty());
     assert_eq!(fixture.read("times"), "x\n");
 }

@@ -22,23 +22,11 @@ fn a_pause_holds_ticks_and_no_person() {
     let paused = serde_json::json!([{ "job": "tidy", "until": null }]);
     assert_eq!(status["projects"][0]["paused"], paused);
     assert_eq!(status["projects"][0]["next"], serde_json::Value::Null);
-    run(&fixture, &["run", "tidy"])
-        .ends(0)
-        .expect_text("succeeded");
-    run(&fixture, &["resume", "tidy"])
-        .ends(0)
-        .expect_text("tidy goes on");
-    run(&fixture, &["resume", "tidy"])
-        .ends(0)
-        .expect_text("tidy was not paused");
-    assert_eq!(
-        ticked(&fixture),
-        ["tidy"],
-        "what waited; nothing is caught up"
-    );
-    run(&fixture, &["status"])
-        .expect_text("missed")
-        .expect_text("paused");
+    run(&fixture, &["run", "tidy"]).ends(0).expect_text("succeeded");
+    run(&fixture, &["resume", "tidy"]).ends(0).expect_text("tidy goes on");
+    run(&fixture, &["resume", "tidy"]).ends(0).expect_text("tidy was not paused");
+    assert_eq!(ticked(&fixture), ["tidy"], "what waited; nothing is caught up");
+    run(&fixture, &["status"]).expect_text("missed").expect_text("paused");
     clock(&fixture, "22:00");
     assert_eq!(ticked(&fixture), ["tidy"]);
 }
@@ -46,9 +34,7 @@ fn a_pause_holds_ticks_and_no_person() {
 #[test]
 fn everything_is_paused_until_its_time() {
     let fixture = fixture("");
-    let json = run(&fixture, &["pause", "--all", "--until", "21:00", "--json"])
-        .ends(0)
-        .json();
+    let json = run(&fixture, &["pause", "--all", "--until", "21:00", "--json"]).ends(0).json();
     let expected = serde_json::json!({ "job": null, "paused": true, "until": "2026-11-21T21:00:00Z", "live": [] });
     assert_eq!(json, expected);
     enqueue(&fixture, &["count"]);
@@ -59,9 +45,7 @@ fn everything_is_paused_until_its_time() {
         "2026-11-21T21:00:00Z"
     );
     run(&fixture, &["pause", "count"]).ends(0);
-    run(&fixture, &["resume", "count"])
-        .ends(0)
-        .expect_text("everything is paused");
+    run(&fixture, &["resume", "count"]).ends(0).expect_text("everything is paused");
     clock(&fixture, "21:00");
     assert_eq!(ticked(&fixture), ["count"]);
     let json = run(&fixture, &["resume", "--all", "--json"]).ends(0).json();
@@ -75,12 +59,8 @@ fn everything_is_paused_until_its_time() {
     ] {
         run(&fixture, bad).ends(2);
     }
-    run(&fixture, &["pause", "cuont"])
-        .ends(78)
-        .expect_text("cuont");
-    run(&fixture, &["resume", "cuont"])
-        .ends(78)
-        .expect_text("cuont");
+    run(&fixture, &["pause", "cuont"]).ends(78).expect_text("cuont");
+    run(&fixture, &["resume", "cuont"]).ends(78).expect_text("cuont");
 }
 
 #[test]
@@ -111,9 +91,7 @@ fn a_daemon_obeys_all_of_it() {
 #[test]
 fn the_daemons_table_belongs_to_the_user() {
     let fixture = fixture("[daemon]\ndrain = \"1h\"\n");
-    run(&fixture, &["status"])
-        .expect_text("runner.toml:")
-        .expect_text("daemon");
+    run(&fixture, &["status"]).expect_text("runner.toml:").expect_text("daemon");
     run(&fixture, &["run", "count"])
         .ends(78)
         .expect_text("runner.toml:")

@@ -24,23 +24,15 @@ const ARTIFACT: &str = "proposals.json";
 
 pub const ALL: &[Behaviour] = &[
     ("good", "a good answer", |t| t.good(ANSWER)),
-    (
-        "reads-all",
-        "reads its whole prompt, then a good answer",
-        |t| {
-            let _ = t.prompt();
-            t.good(ANSWER);
-        },
-    ),
+    ("reads-all", "reads its whole prompt, then a good answer", |t| {
+        let _ = t.prompt();
+        t.good(ANSWER);
+    }),
     ("silent-start", "never says anything", |_| forever()),
-    (
-        "hang-after-result",
-        "a good answer, and does not end",
-        |t| {
-            t.good(ANSWER);
-            forever();
-        },
-    ),
+    ("hang-after-result", "a good answer, and does not end", |t| {
+        t.good(ANSWER);
+        forever();
+    }),
     ("drip", "a byte every few milliseconds, for ever", |t| {
         loop {
             t.raw(b" ");
@@ -91,22 +83,14 @@ pub const ALL: &[Behaviour] = &[
         t.good(ANSWER);
         drop(leaf::start("hold", &[], Stdio::inherit()));
     }),
-    (
-        "apart",
-        "ends, and a grandchild lives in a session of its own",
-        |t| {
-            wait_apart();
-            t.good(ANSWER);
-        },
-    ),
-    (
-        "daemon",
-        "ends, and a great-grandchild lives on without a parent",
-        |t| {
-            let _ = leaf::start("daemon", &[], Stdio::null()).wait();
-            t.good(ANSWER);
-        },
-    ),
+    ("apart", "ends, and a grandchild lives in a session of its own", |t| {
+        wait_apart();
+        t.good(ANSWER);
+    }),
+    ("daemon", "ends, and a great-grandchild lives on without a parent", |t| {
+        let _ = leaf::start("daemon", &[], Stdio::null()).wait();
+        t.good(ANSWER);
+    }),
     ("ignores-term", "hangs, and does not hear TERM", |t| {
         ignore(&[
             signal_hook::consts::SIGTERM,
@@ -116,14 +100,10 @@ pub const ALL: &[Behaviour] = &[
         t.begin();
         forever();
     }),
-    (
-        "relay",
-        "ends, and its children hand on to their children",
-        |t| {
-            drop(leaf::start("relay", &["4000"], Stdio::null()));
-            t.good(ANSWER);
-        },
-    ),
+    ("relay", "ends, and its children hand on to their children", |t| {
+        drop(leaf::start("relay", &["4000"], Stdio::null()));
+        t.good(ANSWER);
+    }),
     ("many-children", "ends, and leaves fifty of them", |t| {
         for _ in 0..50 {
             drop(leaf::start("hold", &[], Stdio::null()));
@@ -139,34 +119,26 @@ pub const ALL: &[Behaviour] = &[
     ("error-with-0", "0 with an error in the answer", |t| {
         let _code = t.refuse(401, "Invalid API key");
     }),
-    (
-        "sigint-0",
-        "interrupted, it ends with 0 and nothing said",
-        |_| {
-            let heard = Arc::new(AtomicBool::new(false));
-            let _ = signal_hook::flag::register_conditional_shutdown(
-                signal_hook::consts::SIGINT,
-                0,
-                Arc::new(AtomicBool::new(true)),
-            );
-            let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, heard);
-            let _ = kill_process(getpid(), Signal::INT);
-            forever();
-        },
-    ),
-    (
-        "term-0",
-        "asked to end, it ends with 0 and nothing said",
-        |t| {
-            let _ = signal_hook::flag::register_conditional_shutdown(
-                signal_hook::consts::SIGTERM,
-                0,
-                Arc::new(AtomicBool::new(true)),
-            );
-            t.begin();
-            forever();
-        },
-    ),
+    ("sigint-0", "interrupted, it ends with 0 and nothing said", |_| {
+        let heard = Arc::new(AtomicBool::new(false));
+        let _ = signal_hook::flag::register_conditional_shutdown(
+            signal_hook::consts::SIGINT,
+            0,
+            Arc::new(AtomicBool::new(true)),
+        );
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, heard);
+        let _ = kill_process(getpid(), Signal::INT);
+        forever();
+    }),
+    ("term-0", "asked to end, it ends with 0 and nothing said", |t| {
+        let _ = signal_hook::flag::register_conditional_shutdown(
+            signal_hook::consts::SIGTERM,
+            0,
+            Arc::new(AtomicBool::new(true)),
+        );
+        t.begin();
+        forever();
+    }),
     ("crash", "dies of a signal", |_| {
         let _ = kill_process(getpid(), Signal::ABORT);
         forever();
@@ -191,23 +163,15 @@ pub const ALL: &[Behaviour] = &[
     ("artifact-link", "the file of its answer is a link", |t| {
         artifact(t, |path| symlink("/etc/passwd", path));
     }),
-    (
-        "artifact-hard-link",
-        "the file of its answer has two names",
-        |t| {
-            artifact(t, |path| {
-                fs::write("other.json", "\"two names\"")?;
-                fs::hard_link("other.json", path)
-            });
-        },
-    ),
-    (
-        "artifact-folder",
-        "the file of its answer is a folder",
-        |t| {
-            artifact(t, |path| fs::create_dir(path));
-        },
-    ),
+    ("artifact-hard-link", "the file of its answer has two names", |t| {
+        artifact(t, |path| {
+            fs::write("other.json", "\"two names\"")?;
+            fs::hard_link("other.json", path)
+        });
+    }),
+    ("artifact-folder", "the file of its answer is a folder", |t| {
+        artifact(t, |path| fs::create_dir(path));
+    }),
     ("artifact-pipe", "the file of its answer is a pipe", |t| {
         artifact(t, |path| {
             let status = std::process::Command::new("mkfifo").arg(path).status()?;
@@ -215,24 +179,16 @@ pub const ALL: &[Behaviour] = &[
             Ok(())
         });
     }),
-    (
-        "artifact-growing",
-        "the file of its answer is still written after its end",
-        |t| {
-            artifact(t, |path| {
-                fs::write(path, "\"not yet\n")?;
-                drop(leaf::start("write", &[path], Stdio::null()));
-                Ok(())
-            });
-        },
-    ),
-    (
-        "artifact-huge",
-        "the file of its answer has a gigabyte, most of it a hole",
-        |t| {
-            artifact(t, |path| fs::File::create(path)?.set_len(1 << 30));
-        },
-    ),
+    ("artifact-growing", "the file of its answer is still written after its end", |t| {
+        artifact(t, |path| {
+            fs::write(path, "\"not yet\n")?;
+            drop(leaf::start("write", &[path], Stdio::null()));
+            Ok(())
+        });
+    }),
+    ("artifact-huge", "the file of its answer has a gigabyte, most of it a hole", |t| {
+        artifact(t, |path| fs::File::create(path)?.set_len(1 << 30));
+    }),
     ("writes-outside", "writes wherever it was told to", |t| {
         for target in targets() {
             let _ = fs::write(&target, "the agent was here\n");
@@ -243,116 +199,80 @@ pub const ALL: &[Behaviour] = &[
         t.tool("write", true);
         t.good(ANSWER);
     }),
-    (
-        "links-outside",
-        "leaves links to wherever it was told to",
-        |t| {
-            for (at, target) in targets().iter().enumerate() {
-                let _ = symlink(target, format!("link-{at}"));
-                let _ = fs::hard_link(target, format!("hard-{at}"));
-                let _ = fs::write(format!("link-{at}"), "the agent was here\n");
-                let _ = fs::write(format!("hard-{at}"), "the agent was here\n");
-            }
-            t.good(ANSWER);
-        },
-    ),
+    ("links-outside", "leaves links to wherever it was told to", |t| {
+        for (at, target) in targets().iter().enumerate() {
+            let _ = symlink(target, format!("link-{at}"));
+            let _ = fs::hard_link(target, format!("hard-{at}"));
+            let _ = fs::write(format!("link-{at}"), "the agent was here\n");
+            let _ = fs::write(format!("hard-{at}"), "the agent was here\n");
+        }
+        t.good(ANSWER);
+    }),
     ("secret", "prints the secret it was handed", |t| {
         let secret = secret();
         eprintln!("warning: using {secret}");
         t.good(&format!("The key is {secret}, keep it safe."));
     }),
-    (
-        "secret-in-pieces",
-        "prints the secret a byte at a time, on both outputs",
-        |t| {
-            for byte in secret().bytes() {
-                t.raw(&[byte]);
-                let _ = std::io::stderr().write_all(&[byte]);
-                pass(Duration::from_millis(1));
-            }
-            t.raw(b"\n");
-            let secret = secret();
-            let (a, b) = secret.split_at(secret.len() / 2);
-            let count = Count::of(10, 3, 0.0001);
-            t.message(a, &count);
-            t.message(b, &count);
-            t.done(&secret, &count);
-        },
-    ),
-    (
-        "secret-in-error",
-        "fails, with the secret in its last words",
-        |_| {
-            eprintln!("cannot log in with {}", secret());
-            std::process::exit(1);
-        },
-    ),
-    (
-        "usage-huge",
-        "an answer of more tokens than there are",
-        |t| {
-            // Said with the answer: said before it, it would be ended there.
-            t.message(ANSWER, &Count::of(1, 1, 0.0));
-            let count = Count {
-                read: json!(u64::MAX),
-                written: json!(u64::MAX),
-                cost: json!(1e300),
-            };
-            t.done(ANSWER, &count);
-        },
-    ),
-    (
-        "usage-huge-before",
-        "more tokens than there are, and then it goes on",
-        |t| {
-            let count = Count {
-                read: json!(u64::MAX),
-                written: json!(u64::MAX),
-                cost: json!(1e300),
-            };
-            t.message("still thinking", &count);
-            forever();
-        },
-    ),
+    ("secret-in-pieces", "prints the secret a byte at a time, on both outputs", |t| {
+        for byte in secret().bytes() {
+            t.raw(&[byte]);
+            let _ = std::io::stderr().write_all(&[byte]);
+            pass(Duration::from_millis(1));
+        }
+        t.raw(b"\n");
+        let secret = secret();
+        let (a, b) = secret.split_at(secret.len() / 2);
+        let count = Count::of(10, 3, 0.0001);
+        t.message(a, &count);
+        t.message(b, &count);
+        t.done(&secret, &count);
+    }),
+    ("secret-in-error", "fails, with the secret in its last words", |_| {
+        eprintln!("cannot log in with {}", secret());
+        std::process::exit(1);
+    }),
+    ("usage-huge", "an answer of more tokens than there are", |t| {
+        // Said with the answer: said before it, it would be ended there.
+        t.message(ANSWER, &Count::of(1, 1, 0.0));
+        let count = Count { read: json!(u64::MAX), written: json!(u64::MAX), cost: json!(1e300) };
+        t.done(ANSWER, &count);
+    }),
+    ("usage-huge-before", "more tokens than there are, and then it goes on", |t| {
+        let count = Count { read: json!(u64::MAX), written: json!(u64::MAX), cost: json!(1e300) };
+        t.message("still thinking", &count);
+        forever();
+    }),
     ("usage-negative", "an answer of fewer than none", |t| {
         spent(t, json!(-5), json!(-7), json!(-3.5))
     }),
     ("usage-words", "an answer whose usage is no number", |t| {
         spent(t, json!("many"), json!(null), json!([]))
     }),
-    (
-        "usage-none",
-        "an answer that says nothing of what it cost",
-        |t| {
-            t.begin();
-            match t.kind {
-                ProgramKind::Claude => {
-                    let mut result = t.result(ANSWER, &Count::of(0, 0, 0.0));
-                    for key in ["usage", "modelUsage", "total_cost_usd"] {
-                        result.as_object_mut().unwrap().remove(key);
-                    }
-                    t.line(&result);
+    ("usage-none", "an answer that says nothing of what it cost", |t| {
+        t.begin();
+        match t.kind {
+            ProgramKind::Claude => {
+                let mut result = t.result(ANSWER, &Count::of(0, 0, 0.0));
+                for key in ["usage", "modelUsage", "total_cost_usd"] {
+                    result.as_object_mut().unwrap().remove(key);
                 }
-                ProgramKind::Codex => {
-                    t.message(ANSWER, &Count::of(0, 0, 0.0));
-                    t.line(&json!({"type": "turn.completed"}));
-                }
-                ProgramKind::Command => t.done(ANSWER, &Count::of(0, 0, 0.0)),
+                t.line(&result);
             }
-        },
-    ),
-    (
-        "over-budget",
-        "goes on spending, more each time, for ever",
-        |t| {
-            let mut read = 1_000;
-            loop {
-                t.message("still thinking", &Count::of(read, read / 2, 0.01));
-                read = (read * 2).min(1 << 40);
-                pass(Duration::from_millis(5));
+            ProgramKind::Codex => {
+                t.message(ANSWER, &Count::of(0, 0, 0.0));
+                t.line(&json!({"type": "turn.completed"}));
             }
-        },
-    ),
+            ProgramKind::Command => t.done(ANSWER, &Count::of(0, 0, 0.0)),
+        }
+    }),
+    ("over-budget", "goes on spending, more each time, for ever", |t| {
+        let mut read = 1_000;
+        loop {
+            t.message("still thinking", &Count::of(read, read / 2, 0.01));
+            read = (read * 2).min(1 << 40);
+            pass(Duration::from_millis(5));
+        }
+    }),
     ("wrong-version", "does not know its arguments", |_| {
         eprintln!("error: unknown option '--output-format'");
         std::process::exit(1);
@@ -401,14 +321,10 @@ pub const ALL: &[Behaviour] = &[
         }
         std::process::exit(1);
     }),
-    (
-        "denied",
-        "was not permitted what it wanted, and says all is well",
-        |t| {
-            t.tool("touch /somewhere", true);
-            t.good(ANSWER);
-        },
-    ),
+    ("denied", "was not permitted what it wanted, and says all is well", |t| {
+        t.tool("touch /somewhere", true);
+        t.good(ANSWER);
+    }),
     ("garbage", "a good answer among lines of garbage", |t| {
         t.raw(b"npm WARN old\n\x1b[31mred\x1b[0m\n{}\n[]\nnull\n{\"type\":7}\n");
         t.good(ANSWER);
@@ -418,48 +334,31 @@ pub const ALL: &[Behaviour] = &[
         t.raw(b"\0\0\0\n");
         t.good(ANSWER);
     }),
-    (
-        "unknown-events",
-        "a good answer among events that nobody knows",
-        |t| {
-            t.begin();
-            for kind in [
-                "telemetry",
-                "result2",
-                "",
-                "stream_event",
-                "item.updated",
-                "turn.paused",
-            ] {
-                t.line(&json!({"type": kind, "anything": [1, {"is_error": true}]}));
-            }
-            t.good(ANSWER);
-        },
-    ),
+    ("unknown-events", "a good answer among events that nobody knows", |t| {
+        t.begin();
+        for kind in ["telemetry", "result2", "", "stream_event", "item.updated", "turn.paused"] {
+            t.line(&json!({"type": kind, "anything": [1, {"is_error": true}]}));
+        }
+        t.good(ANSWER);
+    }),
     ("deep", "an answer nested a hundred thousand deep", |t| {
         t.begin();
         t.raw(&b"[".repeat(100_000));
         t.raw(b"\n");
         t.good(ANSWER);
     }),
-    (
-        "crlf",
-        "a good answer in lines that end as on Windows",
-        |t| {
-            t.begin();
-            let count = Count::of(10, 3, 0.0001);
-            match t.kind {
-                ProgramKind::Claude => {
-                    t.raw(format!("{}\r\n", t.result(ANSWER, &count)).as_bytes())
-                }
-                ProgramKind::Codex => {
-                    t.message(ANSWER, &count);
-                    t.raw(b"{\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":10,\"output_tokens\":3}}\r\n");
-                }
-                ProgramKind::Command => t.raw(format!("{}\r\n", json!(ANSWER)).as_bytes()),
+    ("crlf", "a good answer in lines that end as on Windows", |t| {
+        t.begin();
+        let count = Count::of(10, 3, 0.0001);
+        match t.kind {
+            ProgramKind::Claude => t.raw(format!("{}\r\n", t.result(ANSWER, &count)).as_bytes()),
+            ProgramKind::Codex => {
+                t.message(ANSWER, &count);
+                t.raw(b"{\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":10,\"output_tokens\":3}}\r\n");
             }
-        },
-    ),
+            ProgramKind::Command => t.raw(format!("{}\r\n", json!(ANSWER)).as_bytes()),
+        }
+    }),
     ("two-results", "two last answers that differ", |t| {
         t.good("the first");
         t.good("the second");
@@ -469,21 +368,15 @@ pub const ALL: &[Behaviour] = &[
         let code = t.refuse(500, "internal error");
         std::process::exit(code);
     }),
-    (
-        "escapes",
-        "an answer with terminal escapes and turned writing",
-        |t| {
-            t.good("fine \u{1b}]0;owned\u{7}\u{1b}[2J \u{202e}txt.exe\u{202c} \u{9b}31m end");
-        },
-    ),
+    ("escapes", "an answer with terminal escapes and turned writing", |t| {
+        t.good("fine \u{1b}]0;owned\u{7}\u{1b}[2J \u{202e}txt.exe\u{202c} \u{9b}31m end");
+    }),
     ("closes-stdout", "closes its output and goes on", |t| {
         t.begin();
         leaf_closes_stdout();
         forever();
     }),
-    ("early-exit", "ends before it has read anything", |_| {
-        std::process::exit(1)
-    }),
+    ("early-exit", "ends before it has read anything", |_| std::process::exit(1)),
     ("fills-folder", "fills its folder, file by file", |t| {
         t.begin();
         let piece = vec![7u8; 1 << 20];
@@ -537,11 +430,7 @@ fn spent(
     written: serde_json::Value,
     cost: serde_json::Value,
 ) {
-    let count = Count {
-        read,
-        written,
-        cost,
-    };
+    let count = Count { read, written, cost };
     dialect.message(ANSWER, &count);
     dialect.done(ANSWER, &count);
 }

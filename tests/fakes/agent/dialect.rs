@@ -37,11 +37,7 @@ pub struct Count {
 
 impl Count {
     pub fn of(read: i64, written: i64, cost: f64) -> Self {
-        Self {
-            read: json!(read),
-            written: json!(written),
-            cost: json!(cost),
-        }
+        Self { read: json!(read), written: json!(written), cost: json!(cost) }
     }
 }
 
@@ -65,12 +61,7 @@ impl Conversation {
             .iter()
             .position(|arg| arg == "-o" || arg == "--output-last-message")
             .and_then(|at| args.get(at + 1).cloned());
-        Self {
-            kind,
-            last,
-            messages: 0,
-            begun: false,
-        }
+        Self { kind, last, messages: 0, begun: false }
     }
 
     /// Returns the whole prompt: the arguments, and the text of standard input.

@@ -71,10 +71,7 @@ pub fn live(what: &str, args: &[String]) {
         }
         // Goes on writing into a file that its parent has handed over as finished.
         "write" => loop {
-            let file = fs::OpenOptions::new()
-                .append(true)
-                .create(true)
-                .open(&args[0]);
+            let file = fs::OpenOptions::new().append(true).create(true).open(&args[0]);
             if let Ok(mut file) = file {
                 let _ = file.write_all(b"later\n");
             }

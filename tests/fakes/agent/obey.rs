@@ -16,10 +16,7 @@ pub fn obey(dialect: &mut Conversation) {
     let prompt = format!("{args}\n{stdin}");
     // Orders may come escaped inside of JSON.
     // No file name has a slash in it: there another sign stands for it.
-    let prompt = prompt
-        .replace("\\n", "\n")
-        .replace("\\\"", "\"")
-        .replace('\u{2215}', "/");
+    let prompt = prompt.replace("\\n", "\n").replace("\\\"", "\"").replace('\u{2215}', "/");
     let mut done = 0;
     for order in prompt.lines().filter_map(|line| line.split("DO:").nth(1)) {
         let status = Command::new("sh")

@@ -309,9 +309,7 @@ impl Behaviour {
                 talk.end();
             }
             B::NoLength => {
-                talk.send(format!(
-                    "HTTP/1.0 200 OK\r\ncontent-type: {kind}\r\n\r\n{all}"
-                ));
+                talk.send(format!("HTTP/1.0 200 OK\r\ncontent-type: {kind}\r\n\r\n{all}"));
                 talk.gone = true;
             }
             B::WholeInOnePiece => {
@@ -355,11 +353,7 @@ impl Behaviour {
             B::DripsSignsOfLife => {
                 talk.head(200, &stream);
                 while !talk.gone {
-                    talk.chunk(if dialect.is_sse() {
-                        ": alive\n\n"
-                    } else {
-                        "\n"
-                    });
+                    talk.chunk(if dialect.is_sse() { ": alive\n\n" } else { "\n" });
                     talk.pause(Duration::from_millis(10));
                 }
             }
@@ -378,10 +372,7 @@ impl Behaviour {
                 talk.head(200, &stream);
                 talk.chunk(&good[0]);
                 let piece = dialect.piece("[\"€").into_bytes();
-                let at = piece
-                    .windows(2)
-                    .position(|two| two == [0xE2, 0x82])
-                    .unwrap();
+                let at = piece.windows(2).position(|two| two == [0xE2, 0x82]).unwrap();
                 talk.chunk(&piece[..=at]);
                 talk.gone = true;
             }
@@ -390,10 +381,7 @@ impl Behaviour {
                 let length = (body.len() + 100).to_string();
                 talk.head(
                     200,
-                    &[
-                        ("content-type", "application/json"),
-                        ("content-length", &length),
-                    ],
+                    &[("content-type", "application/json"), ("content-length", &length)],
                 );
                 talk.send(body);
                 talk.gone = true;
@@ -446,11 +434,7 @@ impl Behaviour {
             B::GiantEvent => {
                 talk.head(200, &stream);
                 talk.chunk(&good[0]);
-                talk.chunk(if dialect.is_sse() {
-                    "data: {\"x\": \""
-                } else {
-                    "{\"x\": \""
-                });
+                talk.chunk(if dialect.is_sse() { "data: {\"x\": \"" } else { "{\"x\": \"" });
                 let part = "x".repeat(1024 * 1024);
                 while !talk.gone {
                     talk.chunk(&part);
@@ -487,24 +471,16 @@ impl Behaviour {
             talk.reply(status, &headers, dialect.refusal(kind, words));
         };
         match self {
-            B::BadRequest => say(
-                400,
-                "invalid_request_error",
-                "temperature: not a number",
-                &[],
-            ),
+            B::BadRequest => say(400, "invalid_request_error", "temperature: not a number", &[]),
             B::NoKey => say(401, "authentication_error", "invalid x-api-key", &[]),
             B::Forbidden => say(403, "permission_error", "not for you", &[]),
             B::NoCredit => say(402, "billing_error", "Your credit balance is too low", &[]),
             B::NoModel => say(404, "not_found_error", "model \"m\" not found", &[]),
             B::NoSuchPath => talk.reply(404, &[("content-type", "text/html")], "<html>404</html>"),
             B::TooLarge => say(413, "request_too_large", "too large", &[]),
-            B::LimitSeconds => say(
-                429,
-                "rate_limit_error",
-                "slow down",
-                &[("retry-after", "3600")],
-            ),
+            B::LimitSeconds => {
+                say(429, "rate_limit_error", "slow down", &[("retry-after", "3600")])
+            }
             B::LimitDate => {
                 let date = ("retry-after", "Fri, 31 Dec 2100 23:59:59 GMT");
                 say(429, "rate_limit_error", "slow down", &[date]);
@@ -523,12 +499,7 @@ impl Behaviour {
                 };
                 say(429, "rate_limit_error", "slow down", &headers);
             }
-            B::QuotaGone => say(
-                429,
-                "insufficient_quota",
-                "You exceeded your current quota",
-                &[],
-            ),
+            B::QuotaGone => say(429, "insufficient_quota", "You exceeded your current quota", &[]),
             B::ServerError => say(500, "api_error", "Internal server error", &[]),
             B::BadGatewayPage => {
                 talk.reply(502, &[("content-type", "text/html")], "<html>502</html>")
@@ -548,20 +519,11 @@ impl Behaviour {
                 }
             }
             B::ErrorInOnePiece => {
-                talk.reply(
-                    200,
-                    &[json],
-                    dialect.refusal("overloaded_error", "Overloaded"),
-                );
+                talk.reply(200, &[json], dialect.refusal("overloaded_error", "Overloaded"));
             }
             B::EchoesTheKey => {
                 let headers = seen.headers.join("; ");
-                say(
-                    400,
-                    "invalid_request_error",
-                    &format!("you sent {headers}"),
-                    &[],
-                );
+                say(400, "invalid_request_error", &format!("you sent {headers}"), &[]);
             }
             other => panic!("{other:?} has no answer"),
         }

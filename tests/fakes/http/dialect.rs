@@ -16,12 +16,8 @@ pub enum Dialect {
 }
 
 /// All of them.
-pub const ALL: [Dialect; 4] = [
-    Dialect::Messages,
-    Dialect::Chat,
-    Dialect::Responses,
-    Dialect::Ollama,
-];
+pub const ALL: [Dialect; 4] =
+    [Dialect::Messages, Dialect::Chat, Dialect::Responses, Dialect::Ollama];
 
 /// Why it stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

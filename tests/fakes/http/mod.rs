@@ -38,8 +38,7 @@ impl SeenRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         let prefix = format!("{name}:");
         let line = (self.headers.iter()).find(|line| {
-            line.get(..prefix.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(&prefix))
+            line.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(&prefix))
         })?;
         Some(line[prefix.len()..].trim())
     }
@@ -146,9 +145,7 @@ impl Talk {
             headers: lines.map(str::to_owned).collect(),
             body: all[end..].to_vec(),
         };
-        let length = seen
-            .header("content-length")
-            .map_or(0, |it| it.parse().unwrap());
+        let length = seen.header("content-length").map_or(0, |it| it.parse().unwrap());
         while seen.body.len() < length {
             match self.wire.read(&mut piece) {
                 Ok(0) | Err(_) => return None,
@@ -198,11 +195,7 @@ impl Server {
                 std::thread::spawn(move || converse(stream, &*wrap, &*answer, &all));
             }
         });
-        Ok(Self {
-            address,
-            seen,
-            over,
-        })
+        Ok(Self { address, seen, over })
     }
 
     pub fn url(&self) -> String {

@@ -12,9 +12,7 @@ use super::{Document, key_and_rest, scalar, split};
 /// Returns the top-level keys in their order, each as often as it occurs.
 pub fn keys<'a>(doc: &Document<'a>) -> Vec<&'a str> {
     let lines = doc.front().unwrap_or_default().lines();
-    lines
-        .filter_map(|line| key_and_rest(line).map(|(key, _)| key))
-        .collect()
+    lines.filter_map(|line| key_and_rest(line).map(|(key, _)| key)).collect()
 }
 
 /// Returns the values of a key that holds a list of scalars, as `[a, b]` or one `- item` a line; a
@@ -57,9 +55,7 @@ pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
         }
         let end = line_end(text);
         let (before, after) = text.split_at(mark);
-        return Some(format!(
-            "{before}---{end}{key}: {written}{end}---{end}{after}"
-        ));
+        return Some(format!("{before}---{end}{key}: {written}{end}---{end}{after}"));
     };
     let front = &text[range.clone()];
     let mut at = range.start;
@@ -89,11 +85,7 @@ pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
         at += line.len();
     }
     let end = line_end(text);
-    Some(format!(
-        "{}{key}: {written}{end}{}",
-        &text[..range.end],
-        &text[range.end..]
-    ))
+    Some(format!("{}{key}: {written}{end}{}", &text[..range.end], &text[range.end..]))
 }
 
 /// Returns the keys that `before` has and `after` has not, which are the keys that a rewriter has
@@ -101,11 +93,8 @@ pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
 pub fn stripped(before: &str, after: &str) -> Vec<String> {
     let (before, after) = (split(before), split(after));
     let left: BTreeSet<&str> = keys(&after).into_iter().collect();
-    let mut gone: Vec<String> = keys(&before)
-        .into_iter()
-        .filter(|key| !left.contains(key))
-        .map(str::to_owned)
-        .collect();
+    let mut gone: Vec<String> =
+        keys(&before).into_iter().filter(|key| !left.contains(key)).map(str::to_owned).collect();
     gone.dedup();
     gone
 }
@@ -117,9 +106,7 @@ fn comment_of(rest: &str) -> &str {
         Some(quote @ ('"' | '\'')) => value[1..].rfind(quote).map_or(0, |at| at + 2),
         _ => 0,
     };
-    value[from..]
-        .find(" #")
-        .map_or("", |at| value[from + at..].trim_end())
+    value[from..].find(" #").map_or("", |at| value[from + at..].trim_end())
 }
 
 fn line_end(text: &str) -> &'static str {
@@ -132,9 +119,7 @@ fn line_end(text: &str) -> &'static str {
 /// Writes a scalar so that YAML reads it back: plain where that is safe, else in double quotes.
 pub fn quote(value: &str) -> String {
     let plain = !value.is_empty()
-        && value
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_./ ()".contains(c))
+        && value.chars().all(|c| c.is_ascii_alphanumeric() || "-_./ ()".contains(c))
         && value.starts_with(|c: char| c.is_ascii_alphanumeric())
         && !value.ends_with(' ')
         && !matches!(
@@ -167,29 +152,17 @@ mod tests {
         let text =
             "---\nz: 1\nmaturity: provisional # for now\nutility: 0.80\n\nlist:\n  - a\n---\n# T\n";
         let new = set(text, "maturity", "candidate").unwrap();
-        assert_eq!(
-            new,
-            text.replace("provisional # for now", "candidate # for now")
-        );
+        assert_eq!(new, text.replace("provisional # for now", "candidate # for now"));
         let new = set(text, "promoted_at", "2026-11-22").unwrap();
-        assert_eq!(
-            new,
-            text.replace("  - a\n---", "  - a\npromoted_at: 2026-11-22\n---")
-        );
+        assert_eq!(new, text.replace("  - a\n---", "  - a\npromoted_at: 2026-11-22\n---"));
         assert_eq!(set(text, "list", "x"), None, "a list is not replaced");
         assert_eq!(set("---\nnever: ended\n", "a", "b"), None);
-        assert_eq!(
-            set("# T\r\nx\r\n", "a", "b").unwrap(),
-            "---\r\na: b\r\n---\r\n# T\r\nx\r\n"
-        );
+        assert_eq!(set("# T\r\nx\r\n", "a", "b").unwrap(), "---\r\na: b\r\n---\r\n# T\r\nx\r\n");
         assert_eq!(
             set("---\na: \"x # y\" # c\n---\n", "a", "1: 2").unwrap(),
             "---\na: \"1: 2\" # c\n---\n"
         );
-        assert_eq!(
-            set("---\na:\nb: 2\n---\n", "a", "1").unwrap(),
-            "---\na: 1\nb: 2\n---\n"
-        );
+        assert_eq!(set("---\na:\nb: 2\n---\n", "a", "1").unwrap(), "---\na: 1\nb: 2\n---\n");
     }
 
     #[test]

@@ -20,17 +20,13 @@ pub(super) fn arrays(text: &str) -> Vec<ExtractedArray> {
     }
     let fenced = fences(text);
     if !fenced.is_empty() {
-        return fenced
-            .into_iter()
-            .map(|(start, end)| read_at(text, start, end, true))
-            .collect();
+        return fenced.into_iter().map(|(start, end)| read_at(text, start, end, true)).collect();
     }
     prose(text)
 }
 
 fn has_fence(text: &str) -> bool {
-    text.lines()
-        .any(|line| line.trim_start().starts_with("```"))
+    text.lines().any(|line| line.trim_start().starts_with("```"))
 }
 
 /// Returns the contents of the code fences that begin like an array, without the surrounding space:
@@ -103,9 +99,7 @@ fn prose(text: &str) -> Vec<ExtractedArray> {
 /// Checks whether the text after the bracket at `start` is `{"` or `{}`, with any space.
 fn opens_objects(text: &str, start: usize) -> bool {
     let inner = text[start + 1..].trim_start();
-    inner
-        .strip_prefix('{')
-        .is_some_and(|object| object.trim_start().starts_with(['"', '}']))
+    inner.strip_prefix('{').is_some_and(|object| object.trim_start().starts_with(['"', '}']))
 }
 
 fn is_empty_line(text: &str, start: usize) -> bool {

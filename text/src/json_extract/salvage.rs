@@ -47,11 +47,7 @@ pub(super) fn array(text: &str, start: usize, limit: usize, fill: bool) -> Extra
         searches: MAX_SEARCHES * (limit - start),
     };
     salvage.run(fill);
-    ExtractedArray {
-        start,
-        end: salvage.at,
-        elements: salvage.elements,
-    }
+    ExtractedArray { start, end: salvage.at, elements: salvage.elements }
 }
 
 impl<'t> Salvage<'t> {
@@ -214,11 +210,7 @@ impl<'t> Salvage<'t> {
 
     fn refuse(&mut self, offset: usize, why: String) {
         self.bad += 1;
-        self.elements.push(Err(ElementError {
-            index: self.elements.len(),
-            offset,
-            why,
-        }));
+        self.elements.push(Err(ElementError { index: self.elements.len(), offset, why }));
     }
 
     fn byte(&self, at: usize) -> Option<u8> {
@@ -243,10 +235,7 @@ impl<'t> Salvage<'t> {
 fn first_key(object: &str) -> Option<&str> {
     let inner = object.strip_prefix('{')?.trim_start();
     let rest = inner.strip_prefix('"')?;
-    let end = rest
-        .bytes()
-        .take(64)
-        .position(|byte| matches!(byte, b'"' | b'\\' | b'\n'))?;
+    let end = rest.bytes().take(64).position(|byte| matches!(byte, b'"' | b'\\' | b'\n'))?;
     let key = inner.get(..end + 2)?;
     let colon = rest[end..].strip_prefix('"')?.trim_start();
     colon.starts_with(':').then_some(key)

@@ -41,25 +41,13 @@ fn the_array_is_found_wherever_it_stands() {
         format!("First:\n```json\n{array}\n```\nagain:\n```json\n{array}\n```\n"),
         format!("[note] {array}"),
     ] {
-        assert_eq!(
-            seen(&text).unwrap(),
-            [&array[1..26], "{\"id\":\"b\"}"],
-            "{text}"
-        );
+        assert_eq!(seen(&text).unwrap(), [&array[1..26], "{\"id\":\"b\"}"], "{text}");
     }
 }
 
 #[test]
 fn no_array_and_two_arrays_are_errors() {
-    for text in [
-        "",
-        "  ",
-        "no",
-        "{\"id\":1}",
-        "[see below]",
-        "- [ ] todo",
-        "call f([])",
-    ] {
+    for text in ["", "  ", "no", "{\"id\":1}", "[see below]", "- [ ] todo", "call f([])"] {
         assert_eq!(seen(text), Err(ExtractError::NoArray), "{text}");
     }
     for text in [
@@ -67,11 +55,7 @@ fn no_array_and_two_arrays_are_errors() {
         "```json\n[{\"a\":1}]\n```\n```json\n[{\"a\":2}]\n```",
         "{\"x\":[{\"a\":1}],\"y\":[{\"a\":2}]}",
     ] {
-        assert_eq!(
-            seen(text),
-            Err(ExtractError::Several { count: 2 }),
-            "{text}"
-        );
+        assert_eq!(seen(text), Err(ExtractError::Several { count: 2 }), "{text}");
     }
 }
 
@@ -87,12 +71,7 @@ fn empty_arrays_and_other_elements_are_taken_as_they_are() {
 #[test]
 fn bounds_are_kept() {
     let long = " ".repeat(MAX_BYTES + 1);
-    assert_eq!(
-        seen(&long),
-        Err(ExtractError::TooLong {
-            bytes: MAX_BYTES + 1
-        })
-    );
+    assert_eq!(seen(&long), Err(ExtractError::TooLong { bytes: MAX_BYTES + 1 }));
     let many = format!("[{}{{}}]", "{},".repeat(MAX_ELEMENTS));
     let count = MAX_ELEMENTS + 1;
     assert_eq!(seen(&many), Err(ExtractError::TooMany { count }));
@@ -160,34 +139,21 @@ fn damage_on_one_line_stays_in_its_element() {
 
 #[test]
 fn what_is_between_elements_is_reported() {
-    assert_eq!(
-        seen("[{\"a\":1} {\"a\":2}]").unwrap(),
-        ["{\"a\":1}", "{\"a\":2}", "![{\"a\":1}"]
-    );
+    assert_eq!(seen("[{\"a\":1} {\"a\":2}]").unwrap(), ["{\"a\":1}", "{\"a\":2}", "![{\"a\":1}"]);
     assert_eq!(
         seen("[{\"a\":1}, oops {, {\"a\":2}, \"s\"").unwrap(),
         ["{\"a\":1}", "!oops {, ", "{\"a\":2}", "!\"s\""]
     );
     assert_eq!(seen("[{\"a\":1},]").unwrap(), ["{\"a\":1}", "![{\"a\":1}"]);
     assert_eq!(seen("[{\"a\":1}").unwrap(), ["{\"a\":1}", "![{\"a\":1}"]);
-    assert_eq!(
-        seen("[{\"a\":1}],{\"a\":2}]").unwrap()[..2],
-        ["{\"a\":1}", "{\"a\":2}"]
-    );
+    assert_eq!(seen("[{\"a\":1}],{\"a\":2}]").unwrap()[..2], ["{\"a\":1}", "{\"a\":2}"]);
 }
 
 #[test]
 fn hostile_texts_take_linear_time() {
-    for piece in [
-        "[{\"",
-        "{\"a\":[",
-        "[{\"a\":1,",
-        "{\"a\":\"",
-        "[{}x",
-        "\n  {\"a\"",
-        "[ ",
-        "```\n[",
-    ] {
+    for piece in
+        ["[{\"", "{\"a\":[", "[{\"a\":1,", "{\"a\":\"", "[{}x", "\n  {\"a\"", "[ ", "```\n["]
+    {
         let text = format!("[{{\"a\":1 {}", piece.repeat(400_000 / piece.len()));
         let _ = extract_array(&text);
         let _ = extract_array(&text[1..]);

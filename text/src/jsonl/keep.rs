@@ -47,10 +47,7 @@ impl Object {
     /// # Panics
     /// Never: a JSON value can always be written.
     pub fn new<'k>(fields: impl IntoIterator<Item = (&'k str, Value)>) -> Self {
-        let mut object = Self {
-            fields: Vec::new(),
-            text: None,
-        };
+        let mut object = Self { fields: Vec::new(), text: None };
         for (key, value) in fields {
             object.set(key, &value);
         }
@@ -63,10 +60,7 @@ impl Object {
     /// It is none.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         let Fields(fields) = serde_json::from_str(text)?;
-        Ok(Self {
-            fields,
-            text: Some(text.to_owned()),
-        })
+        Ok(Self { fields, text: Some(text.to_owned()) })
     }
 
     /// Returns the value of a key; if the key occurs several times, the last value.
@@ -166,19 +160,12 @@ impl KeptLines {
         let ended = bytes.ends_with(b"\n");
         let whole = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         if whole.is_empty() && !ended {
-            return Self {
-                lines: Vec::new(),
-                ended: true,
-            };
+            return Self { lines: Vec::new(), ended: true };
         }
-        let lines = whole.split(|byte| *byte == b'\n').map(|line| Line {
-            bytes: line.to_vec(),
-            row: read(line),
-        });
-        Self {
-            lines: lines.collect(),
-            ended,
-        }
+        let lines = whole
+            .split(|byte| *byte == b'\n')
+            .map(|line| Line { bytes: line.to_vec(), row: read(line) });
+        Self { lines: lines.collect(), ended }
     }
 
     /// Returns the valid rows with their line numbers, from 1.
@@ -209,10 +196,7 @@ impl KeptLines {
 
     /// Adds a row behind all others; a last line without its end gets one.
     pub fn push(&mut self, row: Object) {
-        self.lines.push(Line {
-            bytes: row.to_text().into_bytes(),
-            row: Ok(row),
-        });
+        self.lines.push(Line { bytes: row.to_text().into_bytes(), row: Ok(row) });
         self.ended = true;
     }
 
@@ -268,10 +252,7 @@ mod tests {
         let mut object = Object::parse("{\"a\": 1.0, \"odd\": [ 1 ], \"a\": 2.00}").unwrap();
         assert_eq!(object.get("a"), Some(json!(2.0)), "the last one counts");
         object.set("b", &json!("é"));
-        assert_eq!(
-            object.to_text(),
-            "{\"a\":1.0,\"odd\":[ 1 ],\"a\":2.00,\"b\":\"é\"}"
-        );
+        assert_eq!(object.to_text(), "{\"a\":1.0,\"odd\":[ 1 ],\"a\":2.00,\"b\":\"é\"}");
         assert!(Object::parse("[1]").is_err());
     }
 

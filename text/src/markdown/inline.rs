@@ -85,9 +85,7 @@ fn at_word_edge(bytes: &[u8], at: usize, run: usize) -> bool {
 }
 
 fn opens_tag(bytes: &[u8], at: usize) -> bool {
-    bytes
-        .get(at + 1)
-        .is_some_and(|b| b.is_ascii_alphabetic() || matches!(b, b'/' | b'!'))
+    bytes.get(at + 1).is_some_and(|b| b.is_ascii_alphabetic() || matches!(b, b'/' | b'!'))
 }
 
 /// For every opening bracket of a line the place of its closing one; one pass, so that no input
@@ -109,11 +107,7 @@ impl Pairs {
                 b'[' => square.push(at),
                 b'(' => round.push(at),
                 b']' | b')' => {
-                    let stack = if *byte == b']' {
-                        &mut square
-                    } else {
-                        &mut round
-                    };
+                    let stack = if *byte == b']' { &mut square } else { &mut round };
                     if let Some(start) = stack.pop() {
                         closing[start] = u32::try_from(at).unwrap_or(0);
                     }
@@ -125,10 +119,7 @@ impl Pairs {
     }
 
     fn end(&self, at: usize) -> Option<usize> {
-        self.0
-            .get(at)
-            .filter(|end| **end > 0)
-            .map(|end| *end as usize)
+        self.0.get(at).filter(|end| **end > 0).map(|end| *end as usize)
     }
 
     /// Returns the end of the text and the end of the whole for a `[` that begins a link, image or
@@ -151,20 +142,14 @@ mod tests {
     #[test]
     fn marks_go_and_words_stay() {
         for (marked, words) in [
-            (
-                "**bold** _it_ __b__ ~~gone~~ `code_x`",
-                "bold it b gone code_x",
-            ),
+            ("**bold** _it_ __b__ ~~gone~~ `code_x`", "bold it b gone code_x"),
             ("snake_case_name and a_b", "snake_case_name and a_b"),
             ("[text](http://a/b_(c)) after", "text after"),
             ("[a **b** [c](d)](e)!", "a b c!"),
             ("![alt text](x.png)", "alt text"),
             ("[ref][1] and [^note] end", "ref and end"),
             ("array[0] and [ ] stay", "array[0] and [ ] stay"),
-            (
-                "<b>x</b> <https://a.b/c> 1 < 2 > 0",
-                "x https://a.b/c 1 < 2 > 0",
-            ),
+            ("<b>x</b> <https://a.b/c> 1 < 2 > 0", "x https://a.b/c 1 < 2 > 0"),
             ("\\*star\\* \\[x\\](y)", "*star* [x](y)"),
             ("open [text(", "open [text("),
             ("a\\", "a\\"),

@@ -90,15 +90,9 @@ fn kind(line: &str) -> Line<'_> {
         let text = line[hashes..].trim();
         let open = text.trim_end_matches('#');
         let closed = open.is_empty() || open.ends_with([' ', '\t']);
-        return Line::Heading(
-            hashes.min(6) as u8,
-            if closed { open.trim_end() } else { text },
-        );
+        return Line::Heading(hashes.min(6) as u8, if closed { open.trim_end() } else { text });
     }
-    if line
-        .chars()
-        .all(|c| matches!(c, '-' | '*' | '_' | '=' | '|' | ':' | ' '))
-        && line.len() > 2
+    if line.chars().all(|c| matches!(c, '-' | '*' | '_' | '=' | '|' | ':' | ' ')) && line.len() > 2
     {
         return Line::Rule;
     }
@@ -124,12 +118,7 @@ fn item(line: &str) -> Option<&str> {
     };
     let text = after.strip_prefix([' ', '\t'])?.trim_start();
     let boxed = ["[ ] ", "[x] ", "[X] "];
-    Some(
-        boxed
-            .iter()
-            .find_map(|mark| text.strip_prefix(mark))
-            .unwrap_or(text),
-    )
+    Some(boxed.iter().find_map(|mark| text.strip_prefix(mark)).unwrap_or(text))
 }
 
 /// Returns the level of the heading that this line underlines.

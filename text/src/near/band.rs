@@ -27,9 +27,7 @@ fn each<'s>(
     pick: impl Fn(&'s Sketch) -> Option<&'s Mins>,
 ) -> Vec<(usize, &'s Mins)> {
     let numbered = sketches.iter().enumerate();
-    numbered
-        .filter_map(|(at, sketch)| pick(sketch).map(|mins| (at, mins)))
-        .collect()
+    numbered.filter_map(|(at, sketch)| pick(sketch).map(|mins| (at, mins))).collect()
 }
 
 fn collect(

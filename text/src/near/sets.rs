@@ -20,21 +20,15 @@ impl Sets {
     pub fn of(text: &str) -> Self {
         let plain = markdown::plain(text);
         let lower = plain.to_lowercase();
-        let words: Vec<&str> = lower
-            .split(|c: char| !c.is_alphanumeric())
-            .filter(|word| !word.is_empty())
-            .collect();
+        let words: Vec<&str> =
+            lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
         let width = SHINGLE.min(words.len().max(1));
         let shingles = words.windows(width).map(hash_words).collect();
         let terms = (words.len() < 3 * SHORT).then(|| {
             let hashed = terms::terms(&plain);
             set(hashed.iter().map(|term| hash_words(&[term])).collect())
         });
-        Self {
-            words: words.len(),
-            shingles: set(shingles),
-            terms,
-        }
+        Self { words: words.len(), shingles: set(shingles), terms }
     }
 
     /// Checks whether there is nothing to compare.
@@ -61,11 +55,7 @@ impl Sets {
 
     /// Returns the least similarity at which this document and `other` are a pair.
     pub(super) fn floor_with(&self, other: &Self, threshold: f64) -> f64 {
-        if self.is_short() || other.is_short() {
-            threshold.max(NEAR_SHORT)
-        } else {
-            threshold
-        }
+        if self.is_short() || other.is_short() { threshold.max(NEAR_SHORT) } else { threshold }
     }
 
     /// Returns the two sets that a comparison with `other` uses.
@@ -97,11 +87,7 @@ pub fn containment(a: &Sets, b: &Sets) -> f64 {
 }
 
 fn ratio(part: usize, whole: usize) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        part as f64 / whole as f64
-    }
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// Counts the common members of two sorted sets.
@@ -179,9 +165,6 @@ mod tests {
 
     #[test]
     fn markup_is_not_compared() {
-        assert_eq!(
-            Sets::of("---\na: 1\n---\n# One *two*\n```\ncode\n```\n"),
-            Sets::of("one two")
-        );
+        assert_eq!(Sets::of("---\na: 1\n---\n# One *two*\n```\ncode\n```\n"), Sets::of("one two"));
     }
 }

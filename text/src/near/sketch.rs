@@ -71,9 +71,8 @@ impl Mins {
     /// Computes the minima with the hash family `h(x) = high half of (aᵢ·x + bᵢ)` with fixed, odd
     /// `aᵢ`; `x` is already mixed.
     fn of(set: &[u64]) -> Self {
-        let family: Vec<(u64, u64)> = (0..SIZE as u64)
-            .map(|i| (mix(2 * i) | 1, mix(2 * i + 1)))
-            .collect();
+        let family: Vec<(u64, u64)> =
+            (0..SIZE as u64).map(|i| (mix(2 * i) | 1, mix(2 * i + 1))).collect();
         let mut least = vec![u32::MAX; SIZE].into_boxed_slice();
         for member in set {
             for (low, (a, b)) in least.iter_mut().zip(&family) {
@@ -81,10 +80,7 @@ impl Mins {
                 *low = hash.min(*low);
             }
         }
-        Self {
-            least,
-            size: set.len(),
-        }
+        Self { least, size: set.len() }
     }
 }
 

@@ -122,14 +122,8 @@ fn other_notes_on_the_subject_are_no_pairs() {
 #[test]
 fn short_notes_are_found_by_their_terms() {
     for (a, b) in [
-        (
-            "Colour the night report by outcome",
-            "colour night reports by outcome",
-        ),
-        (
-            "Add a flag to skip the council",
-            "Add flag for skipping the council.",
-        ),
+        ("Colour the night report by outcome", "colour night reports by outcome"),
+        ("Add a flag to skip the council", "Add flag for skipping the council."),
         (
             "Let the dream pass skip ideas that were changed in the last five minutes, please",
             "Let the dream pass skip all ideas that were changed during the last five minutes",
@@ -138,14 +132,8 @@ fn short_notes_are_found_by_their_terms() {
         assert!(only(a, b).is_some(), "{a}");
     }
     for (a, b) in [
-        (
-            "Add a retry to the login form",
-            "Add a spinner to the login form",
-        ),
-        (
-            "Colour the night report by outcome",
-            "Sort the night report by outcome and age",
-        ),
+        ("Add a retry to the login form", "Add a spinner to the login form"),
+        ("Colour the night report by outcome", "Sort the night report by outcome and age"),
         ("retry", "report"),
         ("", ""),
         ("```\ncode\n```", "```\ncode\n```"),

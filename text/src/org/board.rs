@@ -49,13 +49,7 @@ pub enum Keyword {
 
 impl Keyword {
     /// All, in the order of a task's life.
-    pub const ALL: [Self; 5] = [
-        Self::Todo,
-        Self::Next,
-        Self::Doing,
-        Self::Done,
-        Self::Cancelled,
-    ];
+    pub const ALL: [Self; 5] = [Self::Todo, Self::Next, Self::Doing, Self::Done, Self::Cancelled];
 
     /// Returns the keyword as it is written in a file.
     pub fn as_str(self) -> &'static str {
@@ -140,12 +134,7 @@ impl Board {
                 None => {}
             }
         }
-        Self {
-            form,
-            tasks,
-            odd,
-            folded: OnceLock::new(),
-        }
+        Self { form, tasks, odd, folded: OnceLock::new() }
     }
 
     /// Tasks by their folded headings.
@@ -197,26 +186,18 @@ impl Board {
             (BoardForm::Markdown, closed) if closed.is_closed() => format!("[x] {closed}"),
             (BoardForm::Markdown, open) => format!("[ ] {open}"),
         };
-        let mut edits = vec![Edit {
-            range: task.state.clone(),
-            with: state,
-        }];
+        let mut edits = vec![Edit { range: task.state.clone(), with: state }];
         let why = why.map(one_line).filter(|why| !why.is_empty());
         if let Some(why) = why {
-            edits.push(Edit {
-                range: task.words.end..task.words.end,
-                with: format!(" — {why}"),
-            });
+            edits.push(Edit { range: task.words.end..task.words.end, with: format!(" — {why}") });
         }
         edits
     }
 
     /// Returns the edit that adds an open task after all others, at the level of the last one.
     pub fn added(&self, text: &str, heading: &str) -> Edit {
-        let ending = lines(text)
-            .map(|line| line.ending())
-            .find(|ending| !ending.is_empty())
-            .unwrap_or("\n");
+        let ending =
+            lines(text).map(|line| line.ending()).find(|ending| !ending.is_empty()).unwrap_or("\n");
         let heading = one_line(heading);
         let (at, line) = match (self.form, self.tasks.last()) {
             (BoardForm::Org, last) => {
@@ -243,10 +224,7 @@ impl Board {
         };
         let open = at > 0 && !text[..at].ends_with('\n');
         let before = if open { ending } else { "" };
-        Edit {
-            range: at..at,
-            with: format!("{before}{line}{ending}"),
-        }
+        Edit { range: at..at, with: format!("{before}{line}{ending}") }
     }
 }
 

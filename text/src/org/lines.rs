@@ -39,16 +39,8 @@ pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
             // A carriage return at the very end of a text, without its newline, is text.
             cut.strip_suffix('\r').unwrap_or(cut)
         });
-        let mark = if number == 1 && words.starts_with('\u{feff}') {
-            '\u{feff}'.len_utf8()
-        } else {
-            0
-        };
-        Line {
-            number,
-            text: &words[mark..],
-            range: begin + mark..begin + words.len(),
-            end: at,
-        }
+        let mark =
+            if number == 1 && words.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        Line { number, text: &words[mark..], range: begin + mark..begin + words.len(), end: at }
     })
 }

@@ -41,11 +41,8 @@ impl Board {
         }
         if let Some(places) = self.folded().get(&wanted) {
             // Exactly one has these very bytes, others only look like it: those bytes were said.
-            let same: Vec<usize> = places
-                .iter()
-                .copied()
-                .filter(|at| self.tasks[*at].heading == exact)
-                .collect();
+            let same: Vec<usize> =
+                places.iter().copied().filter(|at| self.tasks[*at].heading == exact).collect();
             return match same.len() {
                 0 => self.one_of(places, ""),
                 _ => self.one_of(&same, ""),
@@ -75,19 +72,12 @@ impl Board {
             .flat_map(|(_, places)| places.iter().copied())
             .filter(|at| self.tasks[*at].keyword == Keyword::Cancelled)
             .collect();
-        if places.is_empty() {
-            Resolved::Unknown
-        } else {
-            self.one_of(&places, "")
-        }
+        if places.is_empty() { Resolved::Unknown } else { self.one_of(&places, "") }
     }
 
     fn one_of(&self, places: &[usize], rest: &str) -> Resolved<'_> {
         match places {
-            [only] => Resolved::One {
-                task: &self.tasks[*only],
-                rest: rest.to_owned(),
-            },
+            [only] => Resolved::One { task: &self.tasks[*only], rest: rest.to_owned() },
             several => Resolved::Ambiguous {
                 heading: &self.tasks[several[0]].heading,
                 lines: several.iter().map(|at| self.tasks[*at].line).collect(),

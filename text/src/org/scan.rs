@@ -67,11 +67,7 @@ pub(super) struct Scanner {
 
 impl Scanner {
     pub(super) fn new(form: BoardForm) -> Self {
-        Self {
-            form,
-            hidden: Hidden::default(),
-            declared: Vec::new(),
-        }
+        Self { form, hidden: Hidden::default(), declared: Vec::new() }
     }
 
     pub(super) fn line(&mut self, line: &Line<'_>) -> Option<ScannedLine> {
@@ -115,13 +111,7 @@ impl Scanner {
             begin = after_blanks(line.text, begin + cookie);
         }
         let end = begin + untagged(&line.text[begin..]);
-        Some(ScannedLine::Task(task(
-            line,
-            level,
-            keyword,
-            word,
-            begin..end,
-        )))
+        Some(ScannedLine::Task(task(line, level, keyword, word, begin..end)))
     }
 }
 
@@ -199,10 +189,7 @@ fn markdown(line: &Line<'_>) -> Option<ScannedLine> {
         state.end = word.end;
         begin = after_blanks(text, word.end);
     }
-    let columns: usize = text[..bullet]
-        .chars()
-        .map(|c| if c == '\t' { 4 } else { 1 })
-        .sum();
+    let columns: usize = text[..bullet].chars().map(|c| if c == '\t' { 4 } else { 1 }).sum();
     let end = text.trim_end().len();
     let task = task(line, columns / 2 + 1, keyword, state, begin..end.max(begin));
     Some(ScannedLine::Task(task))
@@ -245,10 +232,7 @@ impl Hidden {
 fn declaration(text: &str) -> Option<&str> {
     let (key, rest) = text.strip_prefix("#+")?.split_once(':')?;
     let known = ["todo", "seq_todo", "typ_todo"];
-    known
-        .iter()
-        .any(|known| key.eq_ignore_ascii_case(known))
-        .then_some(rest)
+    known.iter().any(|known| key.eq_ignore_ascii_case(known)).then_some(rest)
 }
 
 /// Returns a declared keyword without its shortcut: `WAIT(w@/!)` is `WAIT`.
@@ -263,9 +247,7 @@ fn after_blanks(text: &str, from: usize) -> usize {
 /// Returns the range of the word at or after `from`.
 fn word_at(text: &str, from: usize) -> Option<Range<usize>> {
     let begin = after_blanks(text, from);
-    let length = text[begin..]
-        .find([' ', '\t'])
-        .unwrap_or(text.len() - begin);
+    let length = text[begin..].find([' ', '\t']).unwrap_or(text.len() - begin);
     (length > 0).then(|| begin..begin + length)
 }
 
@@ -288,11 +270,7 @@ fn untagged(text: &str) -> usize {
     let inner = last.strip_prefix(':').and_then(|cut| cut.strip_suffix(':'));
     let tag = |c: char| c.is_alphanumeric() || matches!(c, '_' | '@' | '#' | '%');
     match inner {
-        Some(inner)
-            if inner
-                .split(':')
-                .all(|one| !one.is_empty() && one.chars().all(tag)) =>
-        {
+        Some(inner) if inner.split(':').all(|one| !one.is_empty() && one.chars().all(tag)) => {
             trimmed[..gap].trim_end().len()
         }
         _ => trimmed.len(),

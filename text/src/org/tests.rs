@@ -75,12 +75,7 @@ fn an_org_board_is_its_headings_with_keywords() {
             (Todo, 2, "comparison table — landscape", 5),
             (Next, 2, "render the blog post", 10),
             (Done, 2, "first draft", 12),
-            (
-                Cancelled,
-                2,
-                "tweet copy — blocked until the social lane exists",
-                13
-            ),
+            (Cancelled, 2, "tweet copy — blocked until the social lane exists", 13),
             (Doing, 3, "nested one", 14),
             (Todo, 2, "", 15),
         ]
@@ -105,10 +100,7 @@ fn a_markdown_board_is_its_checklists() {
             (Next, 1, "", 12),
         ]
     );
-    assert_eq!(
-        (board.odd[0].line, &*board.odd[0].keyword),
-        (10, "[x] NEXT")
-    );
+    assert_eq!((board.odd[0].line, &*board.odd[0].keyword), (10, "[x] NEXT"));
 }
 
 /// Moves the only task that `said` names, and returns the lines that differ.
@@ -120,15 +112,9 @@ fn moved(text: &str, form: BoardForm, said: &str, to: Keyword, why: Option<&str>
     let after = apply(text, board.moved(task, to, why)).unwrap();
     let new = Board::read(&after, form);
     assert_eq!(new.tasks.len(), board.tasks.len(), "{after}");
-    assert_eq!(
-        after.split_inclusive('\n').count(),
-        text.split_inclusive('\n').count()
-    );
+    assert_eq!(after.split_inclusive('\n').count(), text.split_inclusive('\n').count());
     let pairs = text.split_inclusive('\n').zip(after.split_inclusive('\n'));
-    pairs
-        .filter(|(before, after)| before != after)
-        .map(|(_, after)| after.to_owned())
-        .collect()
+    pairs.filter(|(before, after)| before != after).map(|(_, after)| after.to_owned()).collect()
 }
 
 #[test]
@@ -144,14 +130,8 @@ fn a_move_changes_one_line_and_nothing_of_its_spacing() {
         ["*** CANCELLED nested one — no * room :x:.\t:deep:\n"]
     );
     let markdown = |said, to, why| moved(MARKDOWN, BoardForm::Markdown, said, to, why);
-    assert_eq!(
-        markdown("nested one", Todo, None),
-        ["  1. [ ] nested one\n"]
-    );
-    assert_eq!(
-        markdown("render the blog post", Done, None),
-        ["* [x] render the blog post\n"]
-    );
+    assert_eq!(markdown("nested one", Todo, None), ["  1. [ ] nested one\n"]);
+    assert_eq!(markdown("render the blog post", Done, None), ["* [x] render the blog post\n"]);
     assert_eq!(
         markdown("spelled out", Cancelled, Some("why")),
         ["- [x] CANCELLED spelled out — why\n"]
@@ -166,25 +146,12 @@ fn a_move_changes_one_line_and_nothing_of_its_spacing() {
 fn line_endings_tabs_and_a_missing_last_newline_stay() {
     use Keyword::*;
     let text = "\u{feff}* TODO\tone\t:t:\r\n\r\n**\tTODO no space behind stars\r\n* TODO last";
-    assert_eq!(
-        moved(text, BoardForm::Org, "one", Doing, None),
-        ["\u{feff}* DOING\tone\t:t:\r\n"]
-    );
-    assert_eq!(
-        moved(text, BoardForm::Org, "last", Cancelled, Some("y")),
-        ["* CANCELLED last — y"]
-    );
-    let added = apply(
-        text,
-        vec![Board::read(text, BoardForm::Org).added(text, "new")],
-    )
-    .unwrap();
+    assert_eq!(moved(text, BoardForm::Org, "one", Doing, None), ["\u{feff}* DOING\tone\t:t:\r\n"]);
+    assert_eq!(moved(text, BoardForm::Org, "last", Cancelled, Some("y")), ["* CANCELLED last — y"]);
+    let added = apply(text, vec![Board::read(text, BoardForm::Org).added(text, "new")]).unwrap();
     assert_eq!(added, format!("{text}\r\n* TODO new\r\n"));
     let text = "\t- [ ] tabbed\r\n- [ ] last\r";
-    assert_eq!(
-        moved(text, BoardForm::Markdown, "tabbed", Next, None),
-        ["\t- [ ] NEXT tabbed\r\n"]
-    );
+    assert_eq!(moved(text, BoardForm::Markdown, "tabbed", Next, None), ["\t- [ ] NEXT tabbed\r\n"]);
 }
 
 #[test]
@@ -212,15 +179,7 @@ fn words_are_resolved_exactly_then_folded_then_by_the_longest_beginning() {
     // The very bytes of one of two that look alike.
     assert_eq!(line("up-to-date"), one(8, ""));
     assert_eq!(line("up\u{2010}to\u{2010}date"), Err(vec![8, 9]));
-    for unknown in [
-        "",
-        "—",
-        "Fix",
-        "Fix login page",
-        "Fix login-page",
-        "fix login",
-        "b",
-    ] {
+    for unknown in ["", "—", "Fix", "Fix login page", "Fix login-page", "fix login", "b"] {
         assert_eq!(line(unknown), Err(Vec::new()), "{unknown}");
     }
     assert_eq!(board.doubles().len(), 2);
@@ -232,17 +191,9 @@ fn a_task_is_added_behind_the_last_and_all_it_holds() {
         ("", BoardForm::Org, "* TODO new\n"),
         ("* Backlog\n", BoardForm::Org, "* Backlog\n** TODO new\n"),
         (ORG, BoardForm::Org, "** TODO\n** TODO new\n* Notes\n"),
-        (
-            "* TODO a\n  body",
-            BoardForm::Org,
-            "* TODO a\n  body\n* TODO new\n",
-        ),
+        ("* TODO a\n  body", BoardForm::Org, "* TODO a\n  body\n* TODO new\n"),
         ("", BoardForm::Markdown, "- [ ] new\n"),
-        (
-            "- [ ] a\nend\n",
-            BoardForm::Markdown,
-            "- [ ] a\n- [ ] new\nend\n",
-        ),
+        ("- [ ] a\nend\n", BoardForm::Markdown, "- [ ] a\n- [ ] new\nend\n"),
     ] {
         let board = Board::read(text, form);
         let after = apply(text, vec![board.added(text, "new")]).unwrap();
@@ -253,14 +204,8 @@ fn a_task_is_added_behind_the_last_and_all_it_holds() {
 
 #[test]
 fn changes_that_meet_or_do_not_fit_are_refused() {
-    let edit = |range, with: &str| Edit {
-        range,
-        with: with.to_owned(),
-    };
-    assert_eq!(
-        apply("añb", vec![edit(0..1, "x"), edit(3..4, "y")]).unwrap(),
-        "xñy"
-    );
+    let edit = |range, with: &str| Edit { range, with: with.to_owned() };
+    assert_eq!(apply("añb", vec![edit(0..1, "x"), edit(3..4, "y")]).unwrap(), "xñy");
     assert!(apply("añb", vec![edit(0..2, "x")]).is_err());
     assert!(apply("ab", vec![edit(0..2, "x"), edit(1..2, "y")]).is_err());
     assert!(apply("ab", vec![edit(2..3, "x")]).is_err());
@@ -269,9 +214,8 @@ fn changes_that_meet_or_do_not_fit_are_refused() {
 /// Checks the properties that must hold for any text.
 fn holds(text: &str, form: BoardForm) {
     assert_eq!(apply(text, Vec::new()).unwrap(), text);
-    let rejoined: String = lines(text)
-        .map(|line| format!("{}{}", &text[line.range.clone()], line.ending()))
-        .collect();
+    let rejoined: String =
+        lines(text).map(|line| format!("{}{}", &text[line.range.clone()], line.ending())).collect();
     assert_eq!(rejoined, text.strip_prefix('\u{feff}').unwrap_or(text));
     let board = Board::read(text, form);
     for (at, task) in board.tasks.iter().enumerate() {

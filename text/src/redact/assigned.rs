@@ -32,12 +32,7 @@ const LONG_VALUE: usize = 1024;
 /// Adds the secrets whose names and values are in `text[from..to]`.
 pub(super) fn scan(text: &str, from: usize, to: usize, spans: &mut Vec<Span>) {
     let bytes = &text.as_bytes()[..to];
-    let mut values = Values {
-        text,
-        bytes,
-        judged: from,
-        spans,
-    };
+    let mut values = Values { text, bytes, judged: from, spans };
     for at in from..to {
         match bytes[at] {
             b'=' | b':' if at == from || !matches!(bytes[at - 1], b'=' | b':') => {
@@ -95,9 +90,8 @@ impl Values<'_, '_> {
     fn option(&mut self, at: usize) {
         let bytes = self.bytes;
         let name = bytes[at + 2..].iter().take(LONGEST_NAME);
-        let length = name
-            .take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
-            .count();
+        let length =
+            name.take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')).count();
         let end = at + 2 + length;
         if bytes.get(end) == Some(&b' ')
             && let Some(strict) = holds_secret(&self.text[at + 2..end])
@@ -138,13 +132,7 @@ impl Values<'_, '_> {
         let word = value.split(' ').next().unwrap_or(value);
         let called = quote.is_none() && matches!(bytes.get(end), Some(b'(' | b'['));
         if !called && is_secret(word, strict, quote.is_some()) {
-            self.spans.push(Span {
-                context,
-                start,
-                end,
-                kind: "assigned",
-                rank: 5,
-            });
+            self.spans.push(Span { context, start, end, kind: "assigned", rank: 5 });
         }
     }
 
@@ -189,13 +177,7 @@ impl Values<'_, '_> {
             value.len() >= 16 && random && !is_wordlike(value)
         };
         if secret {
-            self.spans.push(Span {
-                context: at,
-                start,
-                end,
-                kind: "authorization",
-                rank: 4,
-            });
+            self.spans.push(Span { context: at, start, end, kind: "authorization", rank: 4 });
         }
     }
 
@@ -204,9 +186,8 @@ impl Values<'_, '_> {
         let bytes = self.bytes;
         let start = at + 3;
         let part = bytes[start..].iter().take(512);
-        let length = part
-            .take_while(|b| !b.is_ascii_whitespace() && !b"/\"'`<>\\?#".contains(b))
-            .count();
+        let length =
+            part.take_while(|b| !b.is_ascii_whitespace() && !b"/\"'`<>\\?#".contains(b)).count();
         let authority = &bytes[start..start + length];
         let Some(host) = authority.iter().rposition(|byte| *byte == b'@') else {
             return;
@@ -215,17 +196,9 @@ impl Values<'_, '_> {
             return;
         };
         let (first, end) = (start + colon + 1, start + host);
-        let placeholder = bytes[first..end]
-            .iter()
-            .any(|byte| b"${}[]*".contains(byte));
+        let placeholder = bytes[first..end].iter().any(|byte| b"${}[]*".contains(byte));
         if end - first >= 3 && !placeholder && self.text.is_char_boundary(end) {
-            self.spans.push(Span {
-                context: at,
-                start: first,
-                end,
-                kind: "url-password",
-                rank: 3,
-            });
+            self.spans.push(Span { context: at, start: first, end, kind: "url-password", rank: 3 });
         }
     }
 }
@@ -238,16 +211,12 @@ fn holds_secret(name: &str) -> Option<bool> {
         .filter(|byte| byte.is_ascii_alphanumeric())
         .map(|byte| byte.to_ascii_lowercase() as char)
         .collect();
-    let short = ["_pass", "_PASS", "-pass"]
-        .iter()
-        .any(|end| name.ends_with(end));
+    let short = ["_pass", "_PASS", "-pass"].iter().any(|end| name.ends_with(end));
     if !short && !NAMES.iter().any(|end| folded.ends_with(end)) {
         return None;
     }
     let password = short
-        || ["password", "passwd", "passphrase", "pwd"]
-            .iter()
-            .any(|end| folded.ends_with(end));
+        || ["password", "passwd", "passphrase", "pwd"].iter().any(|end| folded.ends_with(end));
     Some(!password)
 }
 

@@ -40,11 +40,7 @@ pub(super) fn scan(
             }
         };
         // The line end goes with the last line.
-        let end = if text[end..to].trim().is_empty() {
-            to
-        } else {
-            end
-        };
+        let end = if text[end..to].trim().is_empty() { to } else { end };
         push(spans, from, end, "");
         at = end;
     }
@@ -62,11 +58,7 @@ pub(super) fn scan(
             continue;
         }
         let inner = label + length + DASHES.len();
-        let end = if endless {
-            None
-        } else {
-            text[inner..to].find(END)
-        };
+        let end = if endless { None } else { text[inner..to].find(END) };
         endless |= end.is_none();
         if let Some(end) = end {
             at = behind_marker(text, inner + end + END.len(), to);
@@ -86,13 +78,7 @@ pub(super) fn scan(
 
 fn push(spans: &mut Vec<Span>, start: usize, end: usize, kind: &'static str) {
     if start < end {
-        spans.push(Span {
-            context: start,
-            start,
-            end,
-            kind,
-            rank: 0,
-        });
+        spans.push(Span { context: start, start, end, kind, rank: 0 });
     }
 }
 
@@ -114,8 +100,5 @@ fn is_body(line: &str) -> bool {
     let headers = ["Proc-Type:", "DEK-Info:", "Version:", "Comment:", "Hash:"];
     bare.bytes().all(base64)
         || headers.iter().any(|header| bare.starts_with(header))
-        || line
-            .as_bytes()
-            .split(|byte| !base64(*byte))
-            .any(|run| run.len() >= 40)
+        || line.as_bytes().split(|byte| !base64(*byte)).any(|run| run.len() >= 40)
 }

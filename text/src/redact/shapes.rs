@@ -20,13 +20,7 @@ pub(super) fn scan(text: &str, from: usize, to: usize, spans: &mut Vec<Span>) {
         let end = fitting.and_then(|shapes| token(text, bytes, at, shapes, &mut judged));
         match end {
             Some((end, kind)) => {
-                spans.push(Span {
-                    context: at,
-                    start: at,
-                    end,
-                    kind,
-                    rank: 1,
-                });
+                spans.push(Span { context: at, start: at, end, kind, rank: 1 });
                 at = end;
             }
             None => at += 1,

@@ -78,9 +78,7 @@ impl StreamRedactor {
     fn drain(&mut self, last: bool) -> String {
         let mut out = String::new();
         while self.held < self.text.len() {
-            let step = self
-                .redactor
-                .step(&mut self.state, &self.text, self.held, last);
+            let step = self.redactor.step(&mut self.state, &self.text, self.held, last);
             let Some((end, spans)) = step else { break };
             write_spans(&mut out, &self.text, self.held, end, &spans);
             self.held = end;

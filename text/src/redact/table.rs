@@ -79,8 +79,7 @@ fn telegram(byte: u8) -> bool {
 }
 
 fn has_colon(tail: &str) -> bool {
-    tail.split_once(':')
-        .is_some_and(|(before, after)| before.len() >= 6 && after.len() >= 20)
+    tail.split_once(':').is_some_and(|(before, after)| before.len() >= 6 && after.len() >= 20)
 }
 
 /// Checks for `bot123456789:AA…`: a number, a colon and 35 characters.
@@ -126,9 +125,7 @@ fn is_aws_id(tail: &str) -> bool {
 fn is_jwt(tail: &str) -> bool {
     let mut parts = tail.split('.');
     let header = parts.next().is_some_and(|part| part.len() >= 10);
-    let payload = parts
-        .next()
-        .is_some_and(|part| part.len() >= 10 || part.is_empty());
+    let payload = parts.next().is_some_and(|part| part.len() >= 10 || part.is_empty());
     header && payload && parts.next().is_some_and(|part| part.len() >= 10)
 }
 
@@ -138,14 +135,7 @@ const fn shape(
     tail: fn(u8) -> bool,
     least: usize,
 ) -> Shape {
-    Shape {
-        kind,
-        prefix,
-        tail,
-        least,
-        word: false,
-        check: any,
-    }
+    Shape { kind, prefix, tail, least, word: false, check: any }
 }
 
 const fn word(
@@ -155,14 +145,7 @@ const fn word(
     least: usize,
     check: fn(&str) -> bool,
 ) -> Shape {
-    Shape {
-        kind,
-        prefix,
-        tail,
-        least,
-        word: true,
-        check,
-    }
+    Shape { kind, prefix, tail, least, word: true, check }
 }
 
 /// The known shapes. If two of them fit, the earlier one wins.

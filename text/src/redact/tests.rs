@@ -7,10 +7,7 @@ use proptest::prelude::*;
 const WORD: &str = "aB3xK9mQ2wE7rT5yU8iO1pL4sD6fG0hJ2kZ7vC9n";
 
 fn redactor() -> Redactor {
-    Redactor::new(vec![
-        "hunter2-horse".into(),
-        "line \"one\"\nsecond line of it\n".into(),
-    ])
+    Redactor::new(vec!["hunter2-horse".into(), "line \"one\"\nsecond line of it\n".into()])
 }
 
 fn redact(text: &str) -> String {
@@ -55,42 +52,12 @@ fn tokens() -> Vec<(String, &'static str)> {
 fn assigned() -> Vec<(String, &'static str, &'static str, &'static str)> {
     let basic = "dXNlcjpwYXNzd29yZDEyMw==";
     let mut all: Vec<(&str, &'static str, &'static str, &'static str)> = vec![
-        (
-            "Authorization: Bearer ",
-            "aB3xK9mQ2wE7rT5yU8iO",
-            "",
-            "authorization",
-        ),
-        (
-            "-H 'authorization: token ",
-            "aB3xK9mQ2wE7",
-            "'",
-            "authorization",
-        ),
-        (
-            "\"Authorization\": \"Bearer ",
-            "aB3xK9mQ2wE7rT5yU8iO",
-            "\"",
-            "authorization",
-        ),
-        (
-            "{\\\"Authorization\\\":\\\"Basic ",
-            basic,
-            "\\\"}",
-            "authorization",
-        ),
-        (
-            "Authorization: ",
-            "aB3xK9mQ2wE7rT5yU8iO",
-            "",
-            "authorization",
-        ),
-        (
-            "sent bearer ",
-            "aB3xK9mQ2wE7rT5yU8iO",
-            " once",
-            "authorization",
-        ),
+        ("Authorization: Bearer ", "aB3xK9mQ2wE7rT5yU8iO", "", "authorization"),
+        ("-H 'authorization: token ", "aB3xK9mQ2wE7", "'", "authorization"),
+        ("\"Authorization\": \"Bearer ", "aB3xK9mQ2wE7rT5yU8iO", "\"", "authorization"),
+        ("{\\\"Authorization\\\":\\\"Basic ", basic, "\\\"}", "authorization"),
+        ("Authorization: ", "aB3xK9mQ2wE7rT5yU8iO", "", "authorization"),
+        ("sent bearer ", "aB3xK9mQ2wE7rT5yU8iO", " once", "authorization"),
         ("password=", "s3cret!pw", "", "assigned"),
         ("DB_PASS='", "tr0ub4dor", "'", "assigned"),
         ("\"password\": \"", "Summer2024!", "\",", "assigned"),
@@ -114,9 +81,7 @@ fn assigned() -> Vec<(String, &'static str, &'static str, &'static str)> {
         all.push((before, "aB3xK9mQ2wE7rT5yU8iO", "", "assigned"));
     }
     all.push(("totp_secret: ", "JBSWY3DPEHPK3PXP", "", "assigned"));
-    all.into_iter()
-        .map(|(b, s, a, k)| (b.to_owned(), s, a, k))
-        .collect()
+    all.into_iter().map(|(b, s, a, k)| (b.to_owned(), s, a, k)).collect()
 }
 
 #[test]
@@ -139,11 +104,7 @@ fn tokens_are_found_wherever_they_stand() {
             ("+", "\n"),
         ] {
             let redacted = redact(&format!("{before}{token}{after}"));
-            assert_eq!(
-                redacted,
-                format!("{before}[redacted:{kind}]{after}"),
-                "{token}"
-            );
+            assert_eq!(redacted, format!("{before}[redacted:{kind}]{after}"), "{token}");
         }
     }
 }
@@ -160,16 +121,10 @@ fn names_give_their_values_away() {
 #[test]
 fn known_secrets_are_found_as_json_and_urls_write_them() {
     assert_eq!(redact("line \"one\""), "[redacted:secret]");
-    assert_eq!(
-        redact(r#"{"a":"line \"one\""}"#),
-        r#"{"a":"[redacted:secret]"}"#
-    );
+    assert_eq!(redact(r#"{"a":"line \"one\""}"#), r#"{"a":"[redacted:secret]"}"#);
     assert_eq!(redact("?q=line%20%22one%22&"), "?q=[redacted:secret]&");
     let odd = Redactor::new(vec!["aXaXa!".into(), "short".into(), String::new()]);
-    assert_eq!(
-        odd.redact("aXaXa!aXaXa! short"),
-        "[redacted:secret][redacted:secret] short"
-    );
+    assert_eq!(odd.redact("aXaXa!aXaXa! short"), "[redacted:secret][redacted:secret] short");
     let twice = Redactor::new(vec!["abcabcabc".into()]);
     assert_eq!(twice.redact("abcabcabcabc."), "[redacted:secret].");
     assert_eq!(format!("{odd:?}"), "Redactor(2 forms of secrets)");
@@ -177,42 +132,25 @@ fn known_secrets_are_found_as_json_and_urls_write_them() {
 
 #[test]
 fn private_keys_go_whole() {
-    for kind in [
-        "PRIVATE KEY",
-        "RSA PRIVATE KEY",
-        "OPENSSH PRIVATE KEY",
-        "PGP PRIVATE KEY BLOCK",
-    ] {
+    for kind in ["PRIVATE KEY", "RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"] {
         let key = pem(kind);
-        assert_eq!(
-            redact(&format!("a\n{key}\nb\n")),
-            "a\n[redacted:private-key]\nb\n"
-        );
-        assert_eq!(
-            redact(&key.replace('\n', "\r\n")),
-            "[redacted:private-key]\r\n"
-        );
+        assert_eq!(redact(&format!("a\n{key}\nb\n")), "a\n[redacted:private-key]\nb\n");
+        assert_eq!(redact(&key.replace('\n', "\r\n")), "[redacted:private-key]\r\n");
         let json = serde_json::json!({"k": format!("{key}\n"), "n": 1}).to_string();
         assert_eq!(redact(&json), r#"{"k":"[redacted:private-key]\n","n":1}"#);
     }
-    let numbered: String = (1..)
-        .zip(pem("PRIVATE KEY").lines())
-        .map(|(n, l)| format!("  {n}→{l}\n"))
-        .collect();
-    assert_eq!(
-        redact(&format!("{numbered}after")),
-        "  1→[redacted:private-key]\nafter"
-    );
+    let numbered: String =
+        (1..).zip(pem("PRIVATE KEY").lines()).map(|(n, l)| format!("  {n}→{l}\n")).collect();
+    assert_eq!(redact(&format!("{numbered}after")), "  1→[redacted:private-key]\nafter");
     let cut = &pem("PRIVATE KEY")[..150];
     assert_eq!(redact(cut), "[redacted:private-key]\n");
     assert_eq!(
         redact(&format!("{cut}\n\nThen some prose.\n")),
         "[redacted:private-key]\nThen some prose.\n"
     );
-    for harmless in [
-        "look for -----BEGIN RSA PRIVATE KEY----- in the logs\nand so on\n",
-        &pem("CERTIFICATE"),
-    ] {
+    for harmless in
+        ["look for -----BEGIN RSA PRIVATE KEY----- in the logs\nand so on\n", &pem("CERTIFICATE")]
+    {
         assert_eq!(redact(harmless), harmless);
     }
 }
@@ -270,24 +208,14 @@ fn what_only_looks_like_a_secret_stays() {
         "dapibus, oy2, LTAI, AKCp, glc_, rnd_seed_12, pk_first, phx_view_7",
         "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4",
     ] {
-        assert!(
-            matches!(redactor().redact(text), Cow::Borrowed(_)),
-            "{}",
-            redact(text)
-        );
+        assert!(matches!(redactor().redact(text), Cow::Borrowed(_)), "{}", redact(text));
     }
 }
 
 fn samples() -> Vec<String> {
-    let mut all: Vec<String> = tokens()
-        .into_iter()
-        .map(|(token, _)| format!("a {token} b"))
-        .collect();
-    all.extend(
-        assigned()
-            .into_iter()
-            .map(|(b, s, a, _)| format!("é{b}{s}{a}\nz")),
-    );
+    let mut all: Vec<String> =
+        tokens().into_iter().map(|(token, _)| format!("a {token} b")).collect();
+    all.extend(assigned().into_iter().map(|(b, s, a, _)| format!("é{b}{s}{a}\nz")));
     all.push(format!("a\n{}\nb", pem("RSA PRIVATE KEY")));
     all.push(serde_json::json!({"k": pem("PRIVATE KEY")}).to_string());
     all
@@ -302,11 +230,7 @@ fn every_split_of_every_sample_is_redacted_alike() {
         let bytes = sample.as_bytes();
         for at in 0..=bytes.len() {
             let mut stream = redactor.stream();
-            let parts = [
-                stream.push(&bytes[..at]),
-                stream.push(&bytes[at..]),
-                stream.finish(),
-            ];
+            let parts = [stream.push(&bytes[..at]), stream.push(&bytes[at..]), stream.finish()];
             assert_eq!(parts.concat(), whole, "at {at}");
         }
         let mut stream = redactor.stream();

@@ -52,8 +52,7 @@ fn without_e(word: &str) -> &str {
 }
 
 fn has_vowel(word: &str) -> bool {
-    word.bytes()
-        .any(|b| matches!(b, b'a' | b'e' | b'i' | b'o' | b'u' | b'y'))
+    word.bytes().any(|b| matches!(b, b'a' | b'e' | b'i' | b'o' | b'u' | b'y'))
 }
 
 #[cfg(test)]

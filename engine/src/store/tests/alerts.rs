@@ -100,16 +100,11 @@ fn recorded(fixture: &Fixture) -> Vec<Episode> {
         .map(|alert| {
             let messages = fixture.store.messages_of(&alert.id).unwrap();
             let reported = |channel: &str| -> Vec<i64> {
-                let of_it = messages
-                    .iter()
-                    .filter(|one| one.channel == channel && one.what != "recovered");
+                let of_it =
+                    messages.iter().filter(|one| one.channel == channel && one.what != "recovered");
                 of_it.map(|one| minute(one.made)).collect()
             };
-            assert_eq!(
-                reported("a"),
-                reported("b"),
-                "every channel is told the same"
-            );
+            assert_eq!(reported("a"), reported("b"), "every channel is told the same");
             Episode {
                 kind: alert.kind,
                 raised: minute(alert.raised),
@@ -139,10 +134,7 @@ impl Random {
 
 fn rules(dice: &mut Random) -> AlertRules {
     AlertRules {
-        on: AlertKind::ALL
-            .into_iter()
-            .filter(|_| dice.roll(4) > 0)
-            .collect(),
+        on: AlertKind::ALL.into_iter().filter(|_| dice.roll(4) > 0).collect(),
         recovery: dice.roll(4) > 0,
         repeat: 60 * (1 + i64::try_from(dice.roll(600)).unwrap()),
         success_within: Some(3600 * (2 + i64::try_from(dice.roll(40)).unwrap())),
@@ -152,15 +144,9 @@ fn rules(dice: &mut Random) -> AlertRules {
 }
 
 /// A number of the environment, or this.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "a person's switch, and no part of what is tested"
-)]
+#[allow(clippy::disallowed_methods, reason = "a person's switch, and no part of what is tested")]
 fn number(name: &str, usual: f64) -> f64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(usual)
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
 impl Fixture {
@@ -192,9 +178,7 @@ impl Fixture {
                 0 => without.push((sent.project, sent.channel)),
                 1 => {
                     let tried = DeliveryResult::Failed("no".to_owned());
-                    self.store
-                        .end_delivery(&sent.id, sent.tries, &tried, at)
-                        .unwrap();
+                    self.store.end_delivery(&sent.id, sent.tries, &tried, at).unwrap();
                     without.push((sent.project, sent.channel));
                 }
                 _ => self
@@ -207,21 +191,14 @@ impl Fixture {
 }
 
 #[test]
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "numbers of cases"
-)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "numbers of cases")]
 fn alerts_are_raised_told_and_ended_as_the_model_says() {
     let seed = number("RUNNER_TEST_SEED", f64::from(std::process::id())) as u64;
     let cases = (60.0 * number("RUNNER_TEST_SCALE", 1.0)).ceil() as u64;
     let began = crate::time::boot_time();
     let (mut steps, mut raised, mut kinds) = (0, 0, BTreeSet::new());
     let quiet = Policy {
-        retry: crate::policy::Retry {
-            count: 0,
-            ..Policy::default().retry
-        },
+        retry: crate::policy::Retry { count: 0, ..Policy::default().retry },
         ..Policy::default()
     };
     for case in 0..cases {
@@ -269,14 +246,8 @@ fn alerts_are_raised_told_and_ended_as_the_model_says() {
                         let job = &due_job.job;
                         let found = job.schedule.due(due_job.watermark, at, &none).unwrap();
                         let missed = found.missed.is_some();
-                        let found = crate::schedule::Due {
-                            fire: Vec::new(),
-                            ..found
-                        };
-                        fixture
-                            .store
-                            .enter_due(due_job, &found, None, None, at)
-                            .unwrap();
+                        let found = crate::schedule::Due { fire: Vec::new(), ..found };
+                        fixture.store.enter_due(due_job, &found, None, None, at).unwrap();
                         if missed {
                             history.push((minute, Entry::Missed));
                         }
@@ -303,10 +274,7 @@ fn alerts_are_raised_told_and_ended_as_the_model_says() {
                     }
                 }
                 _ if dice.roll(3) == 0 => {
-                    fixture
-                        .store
-                        .acknowledge(&fixture.project, job, "dream", "ann", at)
-                        .unwrap();
+                    fixture.store.acknowledge(&fixture.project, job, "dream", "ann", at).unwrap();
                     fixture.store.end_alerts(job, "ann", at).unwrap();
                     history.push((minute, Entry::Ack));
                 }
@@ -339,22 +307,16 @@ fn alerts_are_raised_told_and_ended_as_the_model_says() {
 fn messages_are_in_order(fixture: &Fixture, alert: &AlertRow, recovery: bool) {
     let messages = fixture.store.messages_of(&alert.id).unwrap();
     for channel in ["a", "b"] {
-        let of_it: Vec<&MessageRow> = messages
-            .iter()
-            .filter(|one| one.channel == channel)
-            .collect();
+        let of_it: Vec<&MessageRow> =
+            messages.iter().filter(|one| one.channel == channel).collect();
         let recovered: Vec<_> = of_it.iter().filter(|one| one.what == "recovered").collect();
         assert!(recovered.len() <= 1, "a recovery is told once");
         if let Some(reported) = recovered.first() {
             assert!(recovery && alert.ended.is_some() && alert.silenced.is_none());
-            let heard = of_it
-                .iter()
-                .any(|one| one.tries > 0 && one.made <= reported.made);
+            let heard = of_it.iter().any(|one| one.tries > 0 && one.made <= reported.made);
             assert!(heard, "to those who may have heard");
         }
-        let open = of_it
-            .iter()
-            .filter(|one| one.state == MessageState::Waiting);
+        let open = of_it.iter().filter(|one| one.state == MessageState::Waiting);
         assert!(open.count() <= 1, "what waits is the last word");
         if alert.silenced.is_some() {
             assert!(of_it.iter().all(|one| one.state != MessageState::Waiting));
@@ -378,22 +340,13 @@ fn a_recovery_is_told_once_and_of_all_that_is_over() {
         while let Some(sent) = fixture.store.begin_delivery(&[], later(minute)).unwrap() {
             fixture
                 .store
-                .end_delivery(
-                    &sent.id,
-                    sent.tries,
-                    &DeliveryResult::Delivered,
-                    later(minute),
-                )
+                .end_delivery(&sent.id, sent.tries, &DeliveryResult::Delivered, later(minute))
                 .unwrap();
         }
     }
     fixture.ends(false, &Outcome::Succeeded, later(5));
     fixture.digest(&rules, later(5));
-    let sent = fixture
-        .store
-        .begin_delivery(&[], later(5))
-        .unwrap()
-        .unwrap();
+    let sent = fixture.store.begin_delivery(&[], later(5)).unwrap().unwrap();
     assert_eq!(sent.what, "recovered");
     assert_eq!(sent.kinds, [AlertKind::Failure, AlertKind::Breaker]);
     assert_eq!(sent.count, 3);
@@ -404,14 +357,7 @@ fn a_recovery_is_told_once_and_of_all_that_is_over() {
     fixture.digest(&rules, later(7));
     let first = fixture.store.messages_due(later(7)).unwrap();
     let without = [(fixture.project.clone(), "a".to_owned())];
-    assert!(
-        !first
-            || fixture
-                .store
-                .begin_delivery(&without, later(7))
-                .unwrap()
-                .is_none()
-    );
+    assert!(!first || fixture.store.begin_delivery(&without, later(7)).unwrap().is_none());
     assert!(fixture.store.alerts(None, false).unwrap().is_empty());
 }
 
@@ -434,10 +380,7 @@ fn a_message_is_tried_so_often_and_then_given_up() {
             assert_eq!(sent.tries, tries);
             if tries % 2 == 0 {
                 let tried = DeliveryResult::Failed("no".to_owned());
-                fixture
-                    .store
-                    .end_delivery(&sent.id, sent.tries, &tried, later(minute))
-                    .unwrap();
+                fixture.store.end_delivery(&sent.id, sent.tries, &tried, later(minute)).unwrap();
             }
         }
         minute += 1;
@@ -447,19 +390,10 @@ fn a_message_is_tried_so_often_and_then_given_up() {
     let message = fixture.store.messages_of(&alert.id).unwrap().remove(0);
     assert_eq!(message.state, MessageState::GivenUp);
     let lost = fixture.store.undelivered().unwrap();
-    assert_eq!(
-        lost,
-        [(fixture.project.clone(), "a".to_owned(), 1, "no".to_owned())]
-    );
-    fixture
-        .store
-        .silence(&alert.id, "ann", later(3000))
-        .unwrap();
+    assert_eq!(lost, [(fixture.project.clone(), "a".to_owned(), 1, "no".to_owned())]);
+    fixture.store.silence(&alert.id, "ann", later(3000)).unwrap();
     assert!(fixture.store.undelivered().unwrap().is_empty());
-    fixture
-        .store
-        .end_alerts(fixture.id("dream"), "ann", later(3001))
-        .unwrap();
+    fixture.store.end_alerts(fixture.id("dream"), "ann", later(3001)).unwrap();
     assert_eq!(fixture.store.forget_alerts(later(3002)).unwrap(), 1);
     assert!(fixture.store.alerts(None, true).unwrap().is_empty());
 }
@@ -479,35 +413,11 @@ fn what_was_off_or_paused_is_not_stale_when_it_is_on_again() {
     assert!(fixture.store.watch_due(later(60)).unwrap());
     let stale = fixture.store.watch(&rules, later(day + 1)).unwrap();
     assert_eq!(stale.len(), 1, "only the one with a clock");
-    let off = NewJob {
-        enabled: false,
-        ..job("tidy", every(15))
-    };
+    let off = NewJob { enabled: false, ..job("tidy", every(15)) };
     fixture.jobs(&[off]);
-    assert!(
-        fixture
-            .store
-            .watch(&rules, later(2 * day))
-            .unwrap()
-            .is_empty()
-    );
+    assert!(fixture.store.watch(&rules, later(2 * day)).unwrap().is_empty());
     fixture.jobs(&[job("tidy", every(15))]);
-    assert!(
-        fixture
-            .store
-            .watch(&rules, later(9 * day))
-            .unwrap()
-            .is_empty()
-    );
-    assert!(
-        fixture
-            .store
-            .watch(&rules, later(9 * day + 60))
-            .unwrap()
-            .is_empty()
-    );
-    assert_eq!(
-        fixture.store.watch(&rules, later(11 * day)).unwrap().len(),
-        1
-    );
+    assert!(fixture.store.watch(&rules, later(9 * day)).unwrap().is_empty());
+    assert!(fixture.store.watch(&rules, later(9 * day + 60)).unwrap().is_empty());
+    assert_eq!(fixture.store.watch(&rules, later(11 * day)).unwrap().len(), 1);
 }

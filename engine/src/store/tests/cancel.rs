@@ -15,9 +15,7 @@ fn what_has_not_begun_is_settled_at_once() {
         if started {
             assert_eq!(fixture.start(now()), std::slice::from_ref(&run));
         }
-        let Cancelled::Settled(settled) = cancel(&mut fixture, &run) else {
-            panic!()
-        };
+        let Cancelled::Settled(settled) = cancel(&mut fixture, &run) else { panic!() };
         assert_eq!(settled, run);
         assert_eq!(why(fixture.stands(&run)), "cancelled: manually");
         assert!(why(fixture.stands(&behind)).starts_with("skipped"));
@@ -34,10 +32,7 @@ fn what_waits_for_another_is_settled_alone() {
     let mut fixture = fixture();
     let run = fixture.enqueue("dream");
     let behind = fixture.enqueue_after("tidy", Some(&run));
-    assert!(matches!(
-        cancel(&mut fixture, &behind),
-        Cancelled::Settled(_)
-    ));
+    assert!(matches!(cancel(&mut fixture, &behind), Cancelled::Settled(_)));
     assert_eq!(fixture.stands(&run), None);
     fixture.start(now());
     fixture.end(&run, &Outcome::Succeeded, later(2));
@@ -49,17 +44,10 @@ fn what_waits_for_another_is_settled_alone() {
 fn what_runs_is_asked_and_keeps_the_first_reason() {
     let mut fixture = fixture();
     let run = fixture.admitted("k").run().clone();
-    let Cancelled::Asked(row) = cancel(&mut fixture, &run) else {
-        panic!()
-    };
-    assert_eq!(
-        (row.id, row.cancel),
-        (run.clone(), Some("manually".to_owned()))
-    );
+    let Cancelled::Asked(row) = cancel(&mut fixture, &run) else { panic!() };
+    assert_eq!((row.id, row.cancel), (run.clone(), Some("manually".to_owned())));
     fixture.store.cancel(&run, "once more", later(2)).unwrap();
-    let gone = Outcome::Cancelled {
-        why: "signal 15".to_owned(),
-    };
+    let gone = Outcome::Cancelled { why: "signal 15".to_owned() };
     fixture.end(&run, &gone, later(3));
     assert_eq!(why(fixture.stands(&run)), "cancelled: manually");
 }
@@ -78,9 +66,7 @@ fn what_is_over_is_left_alone() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "k");
     fixture.end(&run, &Outcome::Succeeded, now());
-    let Cancelled::Over(outcome) = cancel(&mut fixture, &run) else {
-        panic!()
-    };
+    let Cancelled::Over(outcome) = cancel(&mut fixture, &run) else { panic!() };
     assert_eq!(outcome, Outcome::Succeeded);
     let nobody = RunId::new(now());
     let error = fixture.store.cancel(&nobody, "x", now()).unwrap_err();
@@ -93,9 +79,7 @@ fn an_earlier_attempt_names_the_one_that_is_to_come() {
     let run = fixture.enqueue("dream");
     fixture.start(now());
     fixture.end(&run, &failed(Class::Crash), now());
-    let Cancelled::Settled(second) = cancel(&mut fixture, &run) else {
-        panic!()
-    };
+    let Cancelled::Settled(second) = cancel(&mut fixture, &run) else { panic!() };
     assert_ne!(second, run);
     assert_eq!(why(fixture.stands(&run)), "cancelled: manually");
     assert!(fixture.start(later(60)).is_empty());
@@ -107,18 +91,12 @@ fn its_deadline_is_brought_forward_once() {
     let run = fixture.admitted("k").run().clone();
     cancel(&mut fixture, &run);
     let first = fixture.row(&run).deadline.unwrap();
-    fixture
-        .store
-        .hasten(&fixture.row(&run), Duration::from_secs(110))
-        .unwrap();
+    fixture.store.hasten(&fixture.row(&run), Duration::from_secs(110)).unwrap();
     let hastened = fixture.row(&run).deadline.unwrap();
     // Killed when the grace of recovery is over too: twenty seconds from now.
     let killed = Duration::from_millis(hastened) + crate::recover::OVERRUN_GRACE;
     assert_eq!(killed, Duration::from_secs(110) + CANCEL_GRACE);
     assert!(hastened < first);
-    fixture
-        .store
-        .hasten(&fixture.row(&run), Duration::from_secs(500))
-        .unwrap();
+    fixture.store.hasten(&fixture.row(&run), Duration::from_secs(500)).unwrap();
     assert_eq!(fixture.row(&run).deadline, Some(hastened));
 }

@@ -4,12 +4,7 @@ use super::*;
 
 #[test]
 fn it_is_ready_when_the_other_has_succeeded() {
-    for outcome in [
-        Outcome::Succeeded,
-        Outcome::Degraded {
-            why: "half".to_owned(),
-        },
-    ] {
+    for outcome in [Outcome::Succeeded, Outcome::Degraded { why: "half".to_owned() }] {
         let mut fixture = fixture();
         let first = fixture.enqueue("dream");
         let behind = fixture.enqueue_after("tidy", Some(&first));
@@ -27,10 +22,7 @@ fn its_own_moment_counts_when_it_is_later() {
     let first = fixture.enqueue("dream");
     let occurrence = fixture.row(&first).occurrence;
     let wish = fixture.wish("tidy", Origin::Queue);
-    fixture
-        .store
-        .enqueue(&wish, later(90), Some(&occurrence), now())
-        .unwrap();
+    fixture.store.enqueue(&wish, later(90), Some(&occurrence), now()).unwrap();
     fixture.end(&first, &Outcome::Succeeded, later(1));
     assert!(fixture.start(later(89)).is_empty());
     assert_eq!(fixture.start(later(90)).len(), 1);
@@ -55,15 +47,9 @@ fn a_retry_of_the_other_is_waited_for() {
 fn it_is_skipped_when_the_other_does_not_succeed() {
     for outcome in [
         failed(Class::Auth),
-        Outcome::Lost {
-            why: "x".to_owned(),
-        },
-        Outcome::Cancelled {
-            why: "manually".to_owned(),
-        },
-        Outcome::Skipped {
-            why: "idle".to_owned(),
-        },
+        Outcome::Lost { why: "x".to_owned() },
+        Outcome::Cancelled { why: "manually".to_owned() },
+        Outcome::Skipped { why: "idle".to_owned() },
     ] {
         let mut fixture = fixture();
         let first = fixture.enqueue("dream");
@@ -98,13 +84,7 @@ fn a_long_chain_falls_as_one() {
         why(fixture.outcome(&last)),
         "skipped: what it was to follow ended as failed (auth): x"
     );
-    assert!(
-        fixture
-            .store
-            .queued_of(&fixture.project)
-            .unwrap()
-            .is_empty()
-    );
+    assert!(fixture.store.queued_of(&fixture.project).unwrap().is_empty());
     fixture.check();
 }
 
@@ -122,20 +102,14 @@ fn what_falls_half_way_falls_not_at_all() {
     fixture.store.db.execute_batch(&break_at).unwrap();
     let outcome = failed(Class::Auth);
     let settle = |fixture: &mut Fixture| {
-        fixture
-            .store
-            .settle(&first, None, &outcome, &RunSummary::default(), later(1))
+        fixture.store.settle(&first, None, &outcome, &RunSummary::default(), later(1))
     };
     settle(&mut fixture).unwrap_err();
     for run in [&first, &second, &third] {
         assert_eq!(fixture.stands(run), None);
     }
     fixture.check();
-    fixture
-        .store
-        .db
-        .execute_batch("DROP TRIGGER broken")
-        .unwrap();
+    fixture.store.db.execute_batch("DROP TRIGGER broken").unwrap();
     settle(&mut fixture).unwrap();
     assert!(fixture.stands(&third).is_some());
     fixture.check();

@@ -4,9 +4,7 @@ use super::*;
 use crate::policy::{CatchUp, CatchUpScope};
 
 fn years() -> Timestamp {
-    now()
-        .saturating_add(SignedDuration::from_hours(5 * 365 * 24))
-        .unwrap()
+    now().saturating_add(SignedDuration::from_hours(5 * 365 * 24)).unwrap()
 }
 
 #[test]
@@ -14,15 +12,11 @@ fn what_waits_in_a_false_future_begins_again_from_now() {
     let mut fixture = quick_house();
     let first = fixture.due("tidy", years()).pop().unwrap();
     fixture.start(years());
-    let until = years()
-        .saturating_add(SignedDuration::from_hours(1))
-        .unwrap();
+    let until = years().saturating_add(SignedDuration::from_hours(1)).unwrap();
     let why = "work is in progress".to_owned();
     fixture.end(&first, &Outcome::Deferred { until, why }, years());
-    let night = fixture
-        .store
-        .open_night(&fixture.project.clone(), "2031-11-20", years(), until)
-        .unwrap();
+    let night =
+        fixture.store.open_night(&fixture.project.clone(), "2031-11-20", years(), until).unwrap();
     let wish = fixture.wish("dream", Origin::Queue);
     let Recorded::New(wished) = fixture.store.enqueue(&wish, until, None, now()).unwrap() else {
         panic!("known")
@@ -30,11 +24,7 @@ fn what_waits_in_a_false_future_begins_again_from_now() {
     let reported = fixture.store.reset_waits_ahead(later(1)).unwrap().unwrap();
     assert!(reported.contains("1 waiting run and 1 night"), "{reported}");
     assert_eq!(fixture.start(later(2)).len(), 1, "the deferred one");
-    assert_eq!(
-        fixture.row(&wished).ready_at,
-        Some(until),
-        "a moment that a person chose stays"
-    );
+    assert_eq!(fixture.row(&wished).ready_at, Some(until), "a moment that a person chose stays");
     assert_eq!(fixture.store.night(night.id).unwrap().opens, later(1));
     assert_eq!(fixture.store.reset_waits_ahead(later(3)).unwrap(), None);
 }
@@ -83,10 +73,7 @@ fn moments_that_are_caught_up_keep_their_order_when_one_is_tried_again() {
         ..Policy::default()
     };
     policy.retry.backoff = vec![SignedDuration::from_hours(2)];
-    fixture.jobs(&[
-        with("tidy", every(15), policy),
-        job("dream", Schedule::manual()),
-    ]);
+    fixture.jobs(&[with("tidy", every(15), policy), job("dream", Schedule::manual())]);
     let runs = fixture.due("tidy", later(45));
     assert_eq!(fixture.start(later(45)), runs[..1]);
     fixture.end(&runs[0], &failed(Class::Crash), later(46));

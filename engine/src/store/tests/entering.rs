@@ -36,10 +36,7 @@ fn many_writers_record_one_occurrence() {
             })
         })
         .collect();
-    let won: usize = threads
-        .into_iter()
-        .map(|thread| thread.join().unwrap())
-        .sum();
+    let won: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     assert_eq!(won, 25, "each key is won exactly once");
     assert_eq!(fixture.store.live().unwrap().len(), 25);
 }
@@ -48,9 +45,7 @@ fn many_writers_record_one_occurrence() {
 fn a_run_is_admitted_once_and_its_fence_grows() {
     let mut fixture = fixture();
     let first = fixture.admitted("a");
-    let again = fixture
-        .admit(first.run(), Budget::default(), &[])
-        .unwrap_err();
+    let again = fixture.admit(first.run(), Budget::default(), &[]).unwrap_err();
     assert!(matches!(again, StoreError::NotFound { .. }), "{again}");
     fixture
         .store
@@ -75,43 +70,23 @@ fn clocks_record_moments_once_and_missed_ones_as_one_row() {
     let due = due_job
         .job
         .schedule
-        .due(
-            due_job.watermark,
-            due_at,
-            &crate::policy::CatchUp::default(),
-        )
+        .due(due_job.watermark, due_at, &crate::policy::CatchUp::default())
         .unwrap();
-    let run = fixture
-        .store
-        .enter_due(&due_job, &due, None, None, due_at)
-        .unwrap()
-        .remove(0);
+    let run = fixture.store.enter_due(&due_job, &due, None, None, due_at).unwrap().remove(0);
     assert_eq!(fixture.store.run(&run).unwrap().due, later(45));
     assert_eq!(
-        fixture
-            .store
-            .enter_due(&due_job, &due, None, None, due_at)
-            .unwrap(),
+        fixture.store.enter_due(&due_job, &due, None, None, due_at).unwrap(),
         [],
         "another driver"
     );
     assert!(fixture.store.due_jobs(due_at).unwrap().is_empty());
-    assert_eq!(
-        fixture
-            .store
-            .job(&fixture.project, "tidy")
-            .unwrap()
-            .next_due,
-        Some(later(60))
-    );
+    assert_eq!(fixture.store.job(&fixture.project, "tidy").unwrap().next_due, Some(later(60)));
     let missed: String = fixture
         .store
         .db
-        .query_row(
-            "SELECT outcome FROM occurrences WHERE outcome IS NOT NULL",
-            [],
-            |row| row.get(0),
-        )
+        .query_row("SELECT outcome FROM occurrences WHERE outcome IS NOT NULL", [], |row| {
+            row.get(0)
+        })
         .unwrap();
     let missed: Outcome = serde_json::from_str(&missed).unwrap();
     let expected = Outcome::Missed {
@@ -127,35 +102,12 @@ fn clocks_record_moments_once_and_missed_ones_as_one_row() {
 fn an_edited_schedule_starts_now_and_a_lost_job_is_never_due() {
     let mut fixture = fixture();
     let jobs = [job("tidy", every(60))];
-    fixture
-        .store
-        .project_jobs(&fixture.project, "s2", "", &jobs, later(30))
-        .unwrap();
+    fixture.store.project_jobs(&fixture.project, "s2", "", &jobs, later(30)).unwrap();
+    assert_eq!(fixture.store.job(&fixture.project, "tidy").unwrap().next_due, Some(later(90)));
+    assert!(!fixture.store.job(&fixture.project, "dream").unwrap().enabled);
+    fixture.store.project_jobs(&fixture.project, "s3", "", &jobs, later(80)).unwrap();
     assert_eq!(
-        fixture
-            .store
-            .job(&fixture.project, "tidy")
-            .unwrap()
-            .next_due,
-        Some(later(90))
-    );
-    assert!(
-        !fixture
-            .store
-            .job(&fixture.project, "dream")
-            .unwrap()
-            .enabled
-    );
-    fixture
-        .store
-        .project_jobs(&fixture.project, "s3", "", &jobs, later(80))
-        .unwrap();
-    assert_eq!(
-        fixture
-            .store
-            .job(&fixture.project, "tidy")
-            .unwrap()
-            .next_due,
+        fixture.store.job(&fixture.project, "tidy").unwrap().next_due,
         Some(later(90)),
         "unchanged"
     );
@@ -164,14 +116,10 @@ fn an_edited_schedule_starts_now_and_a_lost_job_is_never_due() {
 #[test]
 fn a_night_closes_once_when_its_work_is_settled() {
     let mut fixture = fixture();
-    let night = fixture
-        .store
-        .open_night(&fixture.project, "2026-11-21", now(), later(480))
-        .unwrap();
-    let second = fixture
-        .store
-        .open_night(&fixture.project, "2026-11-21", now(), later(480))
-        .unwrap();
+    let night =
+        fixture.store.open_night(&fixture.project, "2026-11-21", now(), later(480)).unwrap();
+    let second =
+        fixture.store.open_night(&fixture.project, "2026-11-21", now(), later(480)).unwrap();
     assert_eq!(second.name, "2026-11-21-2");
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
     let new = NewOccurrence {
@@ -185,38 +133,15 @@ fn a_night_closes_once_when_its_work_is_settled() {
     assert!(fixture.store.nights_to_close(now()).unwrap().is_empty());
     fixture
         .store
-        .settle(
-            &run,
-            None,
-            &Outcome::Succeeded,
-            &RunSummary::default(),
-            later(1),
-        )
+        .settle(&run, None, &Outcome::Succeeded, &RunSummary::default(), later(1))
         .unwrap();
-    let ready: Vec<_> = fixture
-        .store
-        .nights_to_close(later(1))
-        .unwrap()
-        .iter()
-        .map(|n| n.id)
-        .collect();
+    let ready: Vec<_> =
+        fixture.store.nights_to_close(later(1)).unwrap().iter().map(|n| n.id).collect();
     assert_eq!(ready, [night.id], "the empty night waits for its end");
     let report = fixture.store.job(&fixture.project, "tidy").unwrap().id;
     let me = fixture.me.clone();
-    assert!(
-        fixture
-            .store
-            .close_night(night.id, report, &me, later(1))
-            .unwrap()
-            .is_some()
-    );
-    assert!(
-        fixture
-            .store
-            .close_night(night.id, report, &me, later(1))
-            .unwrap()
-            .is_none()
-    );
+    assert!(fixture.store.close_night(night.id, report, &me, later(1)).unwrap().is_some());
+    assert!(fixture.store.close_night(night.id, report, &me, later(1)).unwrap().is_none());
     assert_eq!(
         fixture.store.nights_to_close(later(480)).unwrap().len(),
         1,
@@ -235,23 +160,13 @@ fn moments_that_are_caught_up_together_wait_together() {
     let mut tidy = job("tidy", every(15));
     tidy.policy.catch_up = catch_up.clone();
     let jobs = [job("dream", Schedule::manual()), tidy];
-    fixture
-        .store
-        .project_jobs(&fixture.project, "two", "", &jobs, now())
-        .unwrap();
+    fixture.store.project_jobs(&fixture.project, "two", "", &jobs, now()).unwrap();
     // Due 35, 20 and 5 minutes ago: only the last is on time.
     let at = later(50);
     let due_job = fixture.store.due_jobs(at).unwrap().remove(0);
-    let due = due_job
-        .job
-        .schedule
-        .due(due_job.watermark, at, &catch_up)
-        .unwrap();
+    let due = due_job.job.schedule.due(due_job.watermark, at, &catch_up).unwrap();
     assert_eq!(due.fire, [later(15), later(30), later(45)]);
-    fixture
-        .store
-        .enter_due(&due_job, &due, None, None, at)
-        .unwrap();
+    fixture.store.enter_due(&due_job, &due, None, None, at).unwrap();
     let ready: Vec<_> = fixture
         .store
         .queued_of(&fixture.project)

@@ -16,35 +16,20 @@ fn damage_and_strangers_are_refused_and_left_alone() {
         assert_eq!(std::fs::read(&path).unwrap(), content);
     }
     std::fs::remove_file(&path).unwrap();
-    Connection::open(&path)
-        .unwrap()
-        .execute_batch("CREATE TABLE x (y)")
-        .unwrap();
-    assert!(matches!(
-        Store::open(&path).err().unwrap(),
-        StoreError::Damaged { .. }
-    ));
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE x (y)").unwrap();
+    assert!(matches!(Store::open(&path).err().unwrap(), StoreError::Damaged { .. }));
 }
 
 #[test]
 fn a_newer_database_is_refused_and_a_missing_one_is_not_made_by_readers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("database.sqlite");
-    assert!(matches!(
-        Store::read(&path).err().unwrap(),
-        StoreError::Missing { .. }
-    ));
+    assert!(matches!(Store::read(&path).err().unwrap(), StoreError::Missing { .. }));
     let store = Store::open(&path).unwrap();
     store.db.pragma_update(None, "user_version", 99).unwrap();
     drop(store);
-    for error in [
-        Store::open(&path).err().unwrap(),
-        Store::read(&path).err().unwrap(),
-    ] {
-        assert!(
-            matches!(error, StoreError::Newer { found: 99, .. }),
-            "{error}"
-        );
+    for error in [Store::open(&path).err().unwrap(), Store::read(&path).err().unwrap()] {
+        assert!(matches!(error, StoreError::Newer { found: 99, .. }), "{error}");
     }
 }
 
@@ -63,15 +48,9 @@ fn ids_in_the_database_are_ids() {
     fixture
         .store
         .db
-        .execute(
-            "UPDATE runs SET requested = 9223372036854775807 WHERE id = ?1",
-            [run.as_str()],
-        )
+        .execute("UPDATE runs SET requested = 9223372036854775807 WHERE id = ?1", [run.as_str()])
         .unwrap();
-    assert!(matches!(
-        fixture.store.run(&run).unwrap_err(),
-        StoreError::Nonsense { .. }
-    ));
+    assert!(matches!(fixture.store.run(&run).unwrap_err(), StoreError::Nonsense { .. }));
     let unknown: OccurrenceId = OccurrenceId::new(now());
     assert!(fixture.store.occurrence(&unknown).is_err());
 }

@@ -5,9 +5,7 @@ use super::*;
 impl Fixture {
     /// Describes the jobs anew.
     pub(super) fn jobs(&mut self, jobs: &[NewJob]) {
-        self.store
-            .project_jobs(&self.project, "again", "", jobs, now())
-            .unwrap();
+        self.store.project_jobs(&self.project, "again", "", jobs, now()).unwrap();
     }
 
     pub(super) fn id(&self, job: &str) -> JobId {
@@ -30,11 +28,7 @@ impl Fixture {
     pub(super) fn enqueue_after(&mut self, job: &str, after: Option<&RunId>) -> RunId {
         let after = after.map(|run| self.row(run).occurrence);
         let wish = self.wish(job, Origin::Queue);
-        match self
-            .store
-            .enqueue(&wish, now(), after.as_ref(), now())
-            .unwrap()
-        {
+        match self.store.enqueue(&wish, now(), after.as_ref(), now()).unwrap() {
             Recorded::New(run) => run,
             Recorded::Known(_) => panic!("known"),
         }
@@ -46,9 +40,7 @@ impl Fixture {
     }
 
     pub(super) fn end(&mut self, run: &RunId, outcome: &Outcome, at: Timestamp) {
-        self.store
-            .settle(run, None, outcome, &RunSummary::default(), at)
-            .unwrap();
+        self.store.settle(run, None, outcome, &RunSummary::default(), at).unwrap();
     }
 
     pub(super) fn row(&self, run: &RunId) -> RunRow {
@@ -67,10 +59,7 @@ impl Fixture {
 
     /// Returns the runs of a job, oldest first.
     pub(super) fn runs_of(&self, job: &str) -> Vec<RunRow> {
-        let filter = RunFilter {
-            job: Some(self.id(job)),
-            ..RunFilter::default()
-        };
+        let filter = RunFilter { job: Some(self.id(job)), ..RunFilter::default() };
         let mut runs = self.store.runs(&filter).unwrap();
         runs.reverse();
         runs
@@ -80,11 +69,8 @@ impl Fixture {
     pub(super) fn due(&mut self, job: &str, at: Timestamp) -> Vec<RunId> {
         let due_jobs = self.store.due_jobs(at).unwrap();
         let due_job = due_jobs.iter().find(|due| due.job.name == job).unwrap();
-        let due = due_job
-            .job
-            .schedule
-            .due(due_job.watermark, at, &due_job.job.policy.catch_up)
-            .unwrap();
+        let due =
+            due_job.job.schedule.due(due_job.watermark, at, &due_job.job.policy.catch_up).unwrap();
         self.store.enter_due(due_job, &due, None, None, at).unwrap()
     }
 

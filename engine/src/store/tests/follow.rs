@@ -20,11 +20,10 @@ fn ended(fixture: &mut Fixture, outcome: &Outcome) -> [String; 3] {
     fixture.check();
     ["use", "tell", "last"].map(|job| {
         let runs = fixture.runs_of(job);
-        runs.last()
-            .map_or("nothing".to_owned(), |run| match &run.outcome {
-                Some(outcome) => outcome.to_string(),
-                None => format!("{:?}", run.state),
-            })
+        runs.last().map_or("nothing".to_owned(), |run| match &run.outcome {
+            Some(outcome) => outcome.to_string(),
+            None => format!("{:?}", run.state),
+        })
     })
 }
 
@@ -39,12 +38,7 @@ fn each_end_of_the_first_has_its_followers() {
     );
     for (outcome, reported) in [
         (failed(Class::Auth), "failed (auth): x"),
-        (
-            Outcome::Cancelled {
-                why: "manually".to_owned(),
-            },
-            "cancelled: manually",
-        ),
+        (Outcome::Cancelled { why: "manually".to_owned() }, "cancelled: manually"),
     ] {
         let mut fixture = chained();
         let first = skip("fetch", reported);
@@ -52,26 +46,14 @@ fn each_end_of_the_first_has_its_followers() {
         assert_eq!(ended(&mut fixture, &outcome), [first, queued(), last]);
     }
     let mut fixture = chained();
-    let idle = Outcome::Skipped {
-        why: "idle".to_owned(),
-    };
+    let idle = Outcome::Skipped { why: "idle".to_owned() };
     let found = ended(&mut fixture, &idle);
-    assert_eq!(
-        found[1],
-        skip("fetch", "skipped: idle"),
-        "it was not at work"
-    );
+    assert_eq!(found[1], skip("fetch", "skipped: idle"), "it was not at work");
     // The deferral asks a person to try again later.
     let mut fixture = chained();
-    let put_off = Outcome::Deferred {
-        until: later(15),
-        why: "dirty".to_owned(),
-    };
+    let put_off = Outcome::Deferred { until: later(15), why: "dirty".to_owned() };
     let found = ended(&mut fixture, &put_off);
-    assert!(
-        found[0].starts_with("skipped") && found[1].starts_with("skipped"),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("skipped") && found[1].starts_with("skipped"), "{found:?}");
 }
 
 #[test]
@@ -92,24 +74,16 @@ fn attempts_that_are_not_the_last_have_none() {
 fn a_follower_belongs_to_the_night_while_it_is_open() {
     for closed in [false, true] {
         let mut fixture = chained();
-        let night = fixture
-            .store
-            .open_night(&fixture.project, "2026-11-21", now(), later(60))
-            .unwrap();
-        let new = NewOccurrence {
-            night: Some(night.id),
-            ..fixture.wish("fetch", Origin::Clock)
-        };
+        let night =
+            fixture.store.open_night(&fixture.project, "2026-11-21", now(), later(60)).unwrap();
+        let new = NewOccurrence { night: Some(night.id), ..fixture.wish("fetch", Origin::Clock) };
         let Recorded::New(run) = fixture.store.enter(&new, &fixture.me, now()).unwrap() else {
             panic!()
         };
         let report = fixture.id("tidy");
         if closed {
             let me = fixture.me.clone();
-            fixture
-                .store
-                .close_night(night.id, report, &me, later(1))
-                .unwrap();
+            fixture.store.close_night(night.id, report, &me, later(1)).unwrap();
         }
         fixture.end(&run, &Outcome::Succeeded, later(2));
         let expected = (!closed).then_some(night.id);
@@ -117,10 +91,7 @@ fn a_follower_belongs_to_the_night_while_it_is_open() {
         let open = fixture.store.nights_to_close(later(2)).unwrap();
         assert!(open.is_empty(), "its follower is still to run: {open:?}");
         let me = fixture.me.clone();
-        let started = fixture
-            .store
-            .start_ready(Some(night.id), &me, later(2))
-            .unwrap();
+        let started = fixture.store.start_ready(Some(night.id), &me, later(2)).unwrap();
         assert_eq!(started.len(), if closed { 0 } else { 2 });
     }
 }

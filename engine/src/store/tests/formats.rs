@@ -28,20 +28,16 @@ fn content(db: &Connection) -> Vec<String> {
     let mut tables = db
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name")
         .unwrap();
-    let tables: Vec<String> = tables
-        .query_map([], |row| row.get(0))
-        .unwrap()
-        .collect::<Result<_, _>>()
-        .unwrap();
+    let tables: Vec<String> =
+        tables.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
     let mut lines = Vec::new();
     for table in tables {
         let mut rows = db.prepare(&format!("SELECT * FROM {table}")).unwrap();
         let columns = rows.column_count();
         let mut rows = rows.query([]).unwrap();
         while let Some(row) = rows.next().unwrap() {
-            let cells: Vec<String> = (0..columns)
-                .map(|at| format!("{:?}", row.get_ref(at).unwrap()))
-                .collect();
+            let cells: Vec<String> =
+                (0..columns).map(|at| format!("{:?}", row.get_ref(at).unwrap())).collect();
             lines.push(format!("{table}: {}", cells.join(" ")));
         }
     }
@@ -52,12 +48,10 @@ fn content(db: &Connection) -> Vec<String> {
 /// Creates a file of format `format` from the known steps and the frozen rows.
 fn made(format: usize, path: &Path) {
     let mut db = Connection::open(path).unwrap();
-    db.pragma_update(None, "application_id", format::APPLICATION_ID)
-        .unwrap();
+    db.pragma_update(None, "application_id", format::APPLICATION_ID).unwrap();
     migrate(&mut db, path, &STEPS[..format]).unwrap();
     let rows = fs::read_to_string(fixtures().join(format!("format-{format}.sql"))).unwrap();
-    db.execute_batch(&format!("BEGIN; {rows} COMMIT; VACUUM"))
-        .unwrap();
+    db.execute_batch(&format!("BEGIN; {rows} COMMIT; VACUUM")).unwrap();
 }
 
 #[test]
@@ -100,10 +94,8 @@ fn every_frozen_format_opens_and_all_of_it_can_be_read() {
         assert_eq!(read(&store.db, &path).unwrap(), PRESENT);
         let runs = store.runs(&RunFilter::default()).unwrap();
         assert!(runs.len() > 10, "{}", runs.len());
-        let words: std::collections::BTreeSet<&str> = runs
-            .iter()
-            .filter_map(|run| Some(run.outcome.as_ref()?.as_str()))
-            .collect();
+        let words: std::collections::BTreeSet<&str> =
+            runs.iter().filter_map(|run| Some(run.outcome.as_ref()?.as_str())).collect();
         assert_eq!(words.len(), 7, "{words:?}");
         for state in [RunState::Queued, RunState::Requested, RunState::Running] {
             assert!(runs.iter().any(|run| run.state == state), "{state:?}");
@@ -135,32 +127,20 @@ fn a_migration_keeps_every_row_and_the_file_as_it_was() {
     let mut db = Connection::open(&path).unwrap();
     let before = content(&db);
     migrate_file(&mut db, &path, &next(), &mut CrashPoints::default()).unwrap();
-    let version: i64 = db
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .unwrap();
+    let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert_eq!(version, PRESENT + 1);
     let unweighed: i64 = db
-        .query_row(
-            "SELECT count(*) FROM events WHERE weight IS NULL",
-            [],
-            |row| row.get(0),
-        )
+        .query_row("SELECT count(*) FROM events WHERE weight IS NULL", [], |row| row.get(0))
         .unwrap();
     assert_eq!(unweighed, 0);
     let kept = Connection::open(kept_as(&path, PRESENT)).unwrap();
     assert_eq!(content(&kept), before);
-    let said: String = db
-        .query_row("SELECT said FROM care WHERE task = 'shape'", [], |row| {
-            row.get(0)
-        })
-        .unwrap();
+    let said: String =
+        db.query_row("SELECT said FROM care WHERE task = 'shape'", [], |row| row.get(0)).unwrap();
     assert_eq!(said, shape(&next(), STEPS.len() + 1));
     drop(db);
     // We are the older program now.
-    assert!(matches!(
-        Store::open(&path).err().unwrap(),
-        StoreError::Newer { .. }
-    ));
+    assert!(matches!(Store::open(&path).err().unwrap(), StoreError::Newer { .. }));
 }
 
 #[test]
@@ -190,28 +170,16 @@ fn a_database_of_a_build_between_releases_is_named_as_what_it_is() {
         "DELETE FROM care",
         "DROP TABLE care",
     ] {
-        Connection::open(&path)
-            .unwrap()
-            .execute_batch(spoil)
-            .unwrap();
-        for error in [
-            Store::open(&path).err().unwrap(),
-            Store::read(&path).err().unwrap(),
-        ] {
-            assert!(
-                matches!(error, StoreError::Stranger { .. }),
-                "{spoil}: {error}"
-            );
+        Connection::open(&path).unwrap().execute_batch(spoil).unwrap();
+        for error in [Store::open(&path).err().unwrap(), Store::read(&path).err().unwrap()] {
+            assert!(matches!(error, StoreError::Stranger { .. }), "{spoil}: {error}");
         }
     }
 }
 
 /// Runs itself again as the process that dies.
 #[test]
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the process that dies is told so by its environment"
-)]
+#[allow(clippy::disallowed_methods, reason = "the process that dies is told so by its environment")]
 fn a_kill_at_any_step_of_a_migration_leaves_the_old_or_the_new() {
     const STEP: &str = "RUNNER_TEST_DIE_AT";
     const PATH: &str = "RUNNER_TEST_LEDGER";
@@ -236,9 +204,7 @@ fn a_kill_at_any_step_of_a_migration_leaves_the_old_or_the_new() {
             .output()
             .unwrap();
         let mut db = Connection::open(&path).unwrap();
-        let version: i64 = db
-            .pragma_query_value(None, "user_version", |row| row.get(0))
-            .unwrap();
+        let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
         if version == PRESENT {
             assert_eq!(content(&db), before, "step {step}");
             migrate_file(&mut db, &path, &next(), &mut CrashPoints::default()).unwrap();

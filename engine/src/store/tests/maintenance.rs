@@ -21,20 +21,15 @@ fn a_log_that_a_reader_kept_growing_is_cut_as_soon_as_the_reader_is_gone() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let reader = Connection::open(&path).unwrap();
-    reader
-        .execute_batch("BEGIN; SELECT count(*) FROM events;")
-        .unwrap();
-    let _first: i64 = reader
-        .query_row("SELECT count(*) FROM events", [], |row| row.get(0))
-        .unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM events;").unwrap();
+    let _first: i64 =
+        reader.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).unwrap();
     events(&mut fixture.store, 70, 1 << 20);
     let grown = fixture.store.log_length();
     assert!(grown > LOG_CEILING, "{grown}");
     // Nobody waits for the reader, who still sees what it saw.
     fixture.store.cut_log(LOG_CEILING).unwrap();
-    let seen: i64 = reader
-        .query_row("SELECT count(*) FROM events", [], |row| row.get(0))
-        .unwrap();
+    let seen: i64 = reader.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).unwrap();
     assert_eq!(seen, 0);
     reader.execute_batch("COMMIT").unwrap();
     assert_eq!(fixture.store.cut_log(LOG_CEILING).unwrap(), 0);
@@ -61,21 +56,11 @@ fn the_daily_care_is_one_callers_and_comes_again_when_it_was_not_finished() {
     assert!(fixture.store.claim_maintenance(now()).unwrap());
     assert!(!other.claim_maintenance(now()).unwrap());
     assert!(!other.claim_maintenance(later(59)).unwrap());
-    assert!(
-        other.claim_maintenance(later(60)).unwrap(),
-        "the first one died"
-    );
+    assert!(other.claim_maintenance(later(60)).unwrap(), "the first one died");
     other.record_maintenance("daily", "", later(61)).unwrap();
     assert!(!fixture.store.claim_maintenance(later(60 * 24)).unwrap());
-    assert!(
-        fixture
-            .store
-            .claim_maintenance(later(60 * 24 + 61))
-            .unwrap()
-    );
+    assert!(fixture.store.claim_maintenance(later(60 * 24 + 61)).unwrap());
     // A clock that ran ahead does not put care off for ever.
-    other
-        .record_maintenance("daily", "", later(60 * 24 * 900))
-        .unwrap();
+    other.record_maintenance("daily", "", later(60 * 24 * 900)).unwrap();
     assert!(fixture.store.claim_maintenance(later(60 * 24 * 2)).unwrap());
 }

@@ -48,9 +48,7 @@ fn now() -> Timestamp {
 }
 
 fn later(minutes: i64) -> Timestamp {
-    now()
-        .saturating_add(SignedDuration::from_mins(minutes))
-        .unwrap()
+    now().saturating_add(SignedDuration::from_mins(minutes)).unwrap()
 }
 
 fn fixture() -> Fixture {
@@ -75,15 +73,8 @@ fn furnished(folder: tempfile::TempDir, mut store: Store) -> Fixture {
     };
     store.register(&row, now()).unwrap();
     let jobs = [job("dream", Schedule::manual()), job("tidy", every(15))];
-    store
-        .project_jobs(&project, "stamp", "", &jobs, now())
-        .unwrap();
-    Fixture {
-        _folder: folder,
-        store,
-        project,
-        me: ProcessIdentity::me(),
-    }
+    store.project_jobs(&project, "stamp", "", &jobs, now()).unwrap();
+    Fixture { _folder: folder, store, project, me: ProcessIdentity::me() }
 }
 
 fn job(name: &str, schedule: Schedule) -> NewJob {
@@ -97,10 +88,7 @@ fn job(name: &str, schedule: Schedule) -> NewJob {
 }
 
 fn every(minutes: i64) -> Schedule {
-    Schedule {
-        trigger: Trigger::Every(SignedDuration::from_mins(minutes)),
-        ..Schedule::manual()
-    }
+    Schedule { trigger: Trigger::Every(SignedDuration::from_mins(minutes)), ..Schedule::manual() }
 }
 
 impl Fixture {
@@ -122,10 +110,7 @@ impl Fixture {
             run,
             want,
             levels,
-            &AdmissionFacts {
-                free_bytes: u64::MAX,
-                ..AdmissionFacts::default()
-            },
+            &AdmissionFacts { free_bytes: u64::MAX, ..AdmissionFacts::default() },
         )
     }
 
@@ -144,10 +129,7 @@ impl Fixture {
             levels,
             total: Duration::from_secs(60),
             staging: ".runner/staging/x",
-            now: ClockReading {
-                wall: now(),
-                boot: Duration::from_secs(100),
-            },
+            now: ClockReading { wall: now(), boot: Duration::from_secs(100) },
         })
     }
 
@@ -161,29 +143,17 @@ impl Fixture {
 }
 
 fn with(name: &str, schedule: Schedule, policy: Policy) -> NewJob {
-    NewJob {
-        policy,
-        ..job(name, schedule)
-    }
+    NewJob { policy, ..job(name, schedule) }
 }
 
 fn after(name: &str, first: &str, on: On) -> NewJob {
-    let trigger = Trigger::After(After {
-        job: first.to_owned(),
-        on,
-    });
-    let schedule = Schedule {
-        trigger,
-        ..Schedule::manual()
-    };
+    let trigger = Trigger::After(After { job: first.to_owned(), on });
+    let schedule = Schedule { trigger, ..Schedule::manual() };
     job(name, schedule)
 }
 
 fn failed(class: Class) -> Outcome {
-    Outcome::Failed {
-        class,
-        why: "x".to_owned(),
-    }
+    Outcome::Failed { class, why: "x".to_owned() }
 }
 
 fn why(outcome: Option<Outcome>) -> String {

@@ -5,14 +5,8 @@ use crate::policy::{Overlap, QUEUE};
 
 fn overlapping(overlap: Overlap) -> Fixture {
     let mut fixture = quick_house();
-    let policy = Policy {
-        overlap,
-        ..Policy::default()
-    };
-    fixture.jobs(&[
-        with("tidy", every(15), policy),
-        job("dream", Schedule::manual()),
-    ]);
+    let policy = Policy { overlap, ..Policy::default() };
+    fixture.jobs(&[with("tidy", every(15), policy), job("dream", Schedule::manual())]);
     fixture
 }
 
@@ -77,23 +71,14 @@ fn replace_ends_the_earlier_ones_and_waits_for_those_that_run() {
     let first = fixture.due("tidy", later(15)).remove(0);
     let second = fixture.due("tidy", later(30)).remove(0);
     let replaced = |at| format!("cancelled: replaced by the one due {}", later(at));
-    assert_eq!(
-        why(fixture.stands(&first)),
-        replaced(30),
-        "it had not begun"
-    );
+    assert_eq!(why(fixture.stands(&first)), replaced(30), "it had not begun");
     fixture.start(later(30));
     fixture.admit(&second, Budget::default(), &[]).unwrap();
     let third = fixture.due("tidy", later(45)).remove(0);
     assert_eq!(fixture.stands(&second), None);
     assert!(fixture.row(&second).cancel.is_some());
-    assert!(
-        fixture.start(later(45)).is_empty(),
-        "one job runs once at a time"
-    );
-    let gone = Outcome::Cancelled {
-        why: "signal 15".to_owned(),
-    };
+    assert!(fixture.start(later(45)).is_empty(), "one job runs once at a time");
+    let gone = Outcome::Cancelled { why: "signal 15".to_owned() };
     fixture.end(&second, &gone, later(46));
     assert_eq!(why(fixture.stands(&second)), replaced(45));
     assert_eq!(fixture.start(later(46)), [third]);
@@ -108,16 +93,11 @@ fn what_is_replaced_is_asked_to_end_by_the_same_tick() {
     fixture.admit(&first, Budget::default(), &[]).unwrap();
     let me = fixture.me.clone();
     let driver = crate::recover::Driver {
-        world: Box::new(crate::recover::Host {
-            state: std::path::Path::new("/nonexistent"),
-        }),
+        world: Box::new(crate::recover::Host { state: std::path::Path::new("/nonexistent") }),
         me: &me,
         retries_lost: &|_| false,
     };
-    let now = ClockReading {
-        wall: later(30),
-        boot: Duration::from_secs(100),
-    };
+    let now = ClockReading { wall: later(30), boot: Duration::from_secs(100) };
     let ticked = crate::tick::tick(&mut fixture.store, &driver, now).unwrap();
     assert_eq!(ticked.end, std::slice::from_ref(&first));
     assert!(ticked.start.is_empty());

@@ -7,10 +7,7 @@ use crate::store::gone;
 use crate::tick::record_due;
 
 fn failed() -> Outcome {
-    Outcome::Failed {
-        class: Class::Crash,
-        why: "no".to_owned(),
-    }
+    Outcome::Failed { class: Class::Crash, why: "no".to_owned() }
 }
 
 #[test]
@@ -22,10 +19,7 @@ fn what_is_next_and_what_fails_is_found_by_set() {
     assert!(fixture.store.has_clocks().unwrap());
     assert_eq!(fixture.store.failing_jobs().unwrap(), []);
     let run = fixture.requested("dream", "one");
-    fixture
-        .store
-        .settle(&run, None, &failed(), &RunSummary::default(), now())
-        .unwrap();
+    fixture.store.settle(&run, None, &failed(), &RunSummary::default(), now()).unwrap();
     let dream = fixture.store.job(&project, "dream").unwrap().id;
     assert_eq!(fixture.store.failing_jobs().unwrap(), [dream]);
     let tidy = fixture.store.job(&project, "tidy").unwrap().id;
@@ -41,10 +35,7 @@ fn the_first_by_name_is_next_where_several_are_due_at_once() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let jobs = [job("b", every(15)), job("a", every(15)), job("c", every(5))];
-    fixture
-        .store
-        .project_jobs(&project, "stamp", "kept", &jobs, now())
-        .unwrap();
+    fixture.store.project_jobs(&project, "stamp", "kept", &jobs, now()).unwrap();
     let next = |fixture: &Fixture| {
         let next = fixture.store.next_due(now()).unwrap();
         next.get(&project).map(|next| (next.job.clone(), next.at))
@@ -63,9 +54,7 @@ fn a_job_fails_as_long_as_its_last_attempt_that_tried_came_to_nothing() {
     let project = fixture.project.clone();
     let id = |fixture: &Fixture, job| fixture.store.job(&project, job).unwrap().id;
     let (dream, tidy) = (id(&fixture, "dream"), id(&fixture, "tidy"));
-    let skipped = Outcome::Skipped {
-        why: "no".to_owned(),
-    };
+    let skipped = Outcome::Skipped { why: "no".to_owned() };
     let steps = [
         ("tidy", failed(), vec![tidy]),
         ("dream", failed(), vec![dream, tidy]),
@@ -78,10 +67,7 @@ fn a_job_fails_as_long_as_its_last_attempt_that_tried_came_to_nothing() {
     ];
     for (at, (job, outcome, expected)) in steps.into_iter().enumerate() {
         let run = fixture.requested(job, &format!("key {at}"));
-        fixture
-            .store
-            .settle(&run, None, &outcome, &RunSummary::default(), now())
-            .unwrap();
+        fixture.store.settle(&run, None, &outcome, &RunSummary::default(), now()).unwrap();
         let mut found = fixture.store.failing_jobs().unwrap();
         found.sort();
         let mut expected = expected;
@@ -96,10 +82,7 @@ fn a_projection_is_of_the_files_that_the_jobs_were_read_from() {
     let project = fixture.project.clone();
     let kept = |fixture: &Fixture, only| fixture.store.projections(only).unwrap().remove(&project);
     for (stamp, text) in [("one", "a"), ("two", "b")] {
-        fixture
-            .store
-            .project_jobs(&project, stamp, text, &[], now())
-            .unwrap();
+        fixture.store.project_jobs(&project, stamp, text, &[], now()).unwrap();
         assert_eq!(kept(&fixture, None).as_deref(), Some(text));
         assert_eq!(kept(&fixture, Some(&project)).as_deref(), Some(text));
     }
@@ -118,9 +101,7 @@ fn the_last_night_is_the_one_that_opened_last() {
     // Ten and more of one date: their names do not sort as they opened.
     for minute in 0..12 {
         let opens = later(minute);
-        let night = fixture
-            .store
-            .open_night(&project, "2026-11-21", opens, later(500));
+        let night = fixture.store.open_night(&project, "2026-11-21", opens, later(500));
         last = Some(night.unwrap());
     }
     let found = fixture.store.last_nights().unwrap();
@@ -132,53 +113,28 @@ fn the_last_night_is_the_one_that_opened_last() {
 fn what_is_due_of_a_project_that_is_gone_is_one_missed_stretch() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
-    fixture
-        .store
-        .mark_gone(&project, &gone("it is away"))
-        .unwrap();
+    fixture.store.mark_gone(&project, &gone("it is away")).unwrap();
     let mut troubles = Vec::new();
     for minute in [15, 16, 30, 75] {
         record_due(&mut fixture.store, None, later(minute), &mut troubles).unwrap();
     }
     let missed = fixture.store.all_missed_since(now()).unwrap();
     assert_eq!(missed.len(), 1, "{missed:?}");
-    let Outcome::Missed {
-        first,
-        last,
-        count,
-        why,
-    } = &missed[0].outcome
-    else {
+    let Outcome::Missed { first, last, count, why } = &missed[0].outcome else {
         panic!("{missed:?}");
     };
     assert_eq!((*first, *last, *count), (later(15), later(75), 5));
     assert_eq!(why, "it is away");
-    assert!(
-        fixture
-            .store
-            .runs(&RunFilter::default())
-            .unwrap()
-            .is_empty()
-    );
+    assert!(fixture.store.runs(&RunFilter::default()).unwrap().is_empty());
     // It is back: what comes now is run, and the stretch is over.
     let jobs = [job("dream", Schedule::manual()), job("tidy", every(15))];
-    fixture
-        .store
-        .project_jobs(&project, "stamp", "", &jobs, later(76))
-        .unwrap();
+    fixture.store.project_jobs(&project, "stamp", "", &jobs, later(76)).unwrap();
     record_due(&mut fixture.store, None, later(90), &mut troubles).unwrap();
     assert_eq!(fixture.store.runs(&RunFilter::default()).unwrap().len(), 1);
-    fixture
-        .store
-        .mark_gone(&project, &gone("it is away"))
-        .unwrap();
+    fixture.store.mark_gone(&project, &gone("it is away")).unwrap();
     record_due(&mut fixture.store, None, later(105), &mut troubles).unwrap();
     let missed = fixture.store.all_missed_since(now()).unwrap();
-    assert_eq!(
-        missed.len(),
-        2,
-        "a stretch does not reach over what was run"
-    );
+    assert_eq!(missed.len(), 2, "a stretch does not reach over what was run");
     assert_eq!(troubles, Vec::<String>::new());
 }
 
@@ -190,22 +146,13 @@ fn forgetting_does_what_was_planned_or_nothing() {
     let plan = fixture.store.forgetting(&project).unwrap();
     assert_eq!(plan.live, std::slice::from_ref(&run));
     assert!(fixture.store.forget(&plan).is_err(), "it lives");
-    fixture
-        .store
-        .settle(&run, None, &failed(), &RunSummary::default(), now())
-        .unwrap();
+    fixture.store.settle(&run, None, &failed(), &RunSummary::default(), now()).unwrap();
     assert!(fixture.store.forget(&plan).is_err(), "the plan is old");
     assert!(fixture.store.project(&project).unwrap().is_some());
     let plan = fixture.store.forgetting(&project).unwrap();
     fixture.store.forget(&plan).unwrap();
     assert!(fixture.store.every_project().unwrap().is_empty());
-    assert!(
-        fixture
-            .store
-            .runs(&RunFilter::default())
-            .unwrap()
-            .is_empty()
-    );
+    assert!(fixture.store.runs(&RunFilter::default()).unwrap().is_empty());
     fixture.store.check().unwrap();
 }
 
@@ -222,9 +169,7 @@ fn a_project_is_bound_to_another_folder_only_where_none_is() {
     };
     fixture.store.register(&other, now()).unwrap();
     let to = |fixture: &mut Fixture, path: &str| {
-        fixture
-            .store
-            .relocate(&project, Path::new(path), Node::new(3, 4))
+        fixture.store.relocate(&project, Path::new(path), Node::new(3, 4))
     };
     assert!(to(&mut fixture, "/q").is_err());
     to(&mut fixture, "/r").unwrap();
@@ -232,11 +177,7 @@ fn a_project_is_bound_to_another_folder_only_where_none_is() {
     assert_eq!((row.id, row.node), (project.clone(), Node::new(3, 4)));
     assert_eq!(fixture.store.project_at(Path::new("/p")).unwrap(), None);
     // One that takes the place of another displaces it, and both are listed.
-    let third = Project {
-        id: ProjectId::new(later(2)),
-        path: "/r".into(),
-        ..other
-    };
+    let third = Project { id: ProjectId::new(later(2)), path: "/r".into(), ..other };
     fixture.store.register(&third, now()).unwrap();
     let displaced = fixture.store.project(&project).unwrap().unwrap();
     assert_eq!(displaced.displaced_from(), Some("/r".into()));

@@ -7,16 +7,11 @@ use crate::tick::{Tick, tick};
 fn ticked(fixture: &mut Fixture, at: Timestamp) -> Tick {
     let me = fixture.me.clone();
     let driver = Driver {
-        world: Box::new(Host {
-            state: std::path::Path::new("/nonexistent"),
-        }),
+        world: Box::new(Host { state: std::path::Path::new("/nonexistent") }),
         me: &me,
         retries_lost: &|_| false,
     };
-    let now = ClockReading {
-        wall: at,
-        boot: Duration::from_secs(100),
-    };
+    let now = ClockReading { wall: at, boot: Duration::from_secs(100) };
     tick(&mut fixture.store, &driver, now).unwrap()
 }
 
@@ -25,12 +20,7 @@ fn missed(fixture: &Fixture) -> Vec<(Timestamp, Timestamp, u64, String)> {
     rows.into_iter()
         .rev()
         .map(|(_, outcome)| match outcome {
-            Outcome::Missed {
-                first,
-                last,
-                count,
-                why,
-            } => (first, last, count, why),
+            Outcome::Missed { first, last, count, why } => (first, last, count, why),
             other => panic!("{other}"),
         })
         .collect()
@@ -51,17 +41,11 @@ fn its_moments_are_one_missed_row_and_not_caught_up() {
         for minute in [15, 31, 99] {
             assert_eq!(ticked(&mut fixture, later(minute)), Tick::default());
         }
-        assert_eq!(
-            fixture.store.next_moment(later(50)).unwrap(),
-            Some(later(100))
-        );
+        assert_eq!(fixture.store.next_moment(later(50)).unwrap(), Some(later(100)));
         assert!(ticked(&mut fixture, later(100)).start.is_empty());
         let expected = (later(15), later(90), 6, "paused".to_owned());
         assert_eq!(missed(&fixture), [expected]);
-        assert_eq!(
-            fixture.store.next_moment(later(100)).unwrap(),
-            Some(later(105))
-        );
+        assert_eq!(fixture.store.next_moment(later(100)).unwrap(), Some(later(105)));
         assert_eq!(ticked(&mut fixture, later(105)).start.len(), 1);
         assert_eq!(missed(&fixture).len(), 1);
     });
@@ -79,12 +63,7 @@ fn what_is_due_after_it_is_run_by_the_same_tick() {
             missed(&fixture),
             [
                 (later(15), later(15), 1, "paused".to_owned()),
-                (
-                    later(30),
-                    later(45),
-                    2,
-                    "nothing was running to start it".to_owned()
-                )
+                (later(30), later(45), 2, "nothing was running to start it".to_owned())
             ]
         );
     });
@@ -109,29 +88,17 @@ fn a_pause_may_be_given_anew_and_ended_early() {
         assert!(!fixture.store.resume(job, now()).unwrap(), "there is none");
         fixture.store.pause(job, later(500)).unwrap();
         fixture.store.pause(job, later(20)).unwrap();
-        let until = |fixture: &Fixture| {
-            fixture
-                .store
-                .job(&fixture.project, "tidy")
-                .unwrap()
-                .paused_until
-        };
+        let until =
+            |fixture: &Fixture| fixture.store.job(&fixture.project, "tidy").unwrap().paused_until;
         assert_eq!(until(&fixture), Some(later(20)), "the last word counts");
         fixture.store.pause(job, FOREVER).unwrap();
         assert_eq!(until(&fixture), Some(FOREVER));
-        assert_eq!(
-            fixture.store.next_moment(later(1)).unwrap(),
-            None,
-            "no end to wait for"
-        );
+        assert_eq!(fixture.store.next_moment(later(1)).unwrap(), None, "no end to wait for");
         assert!(fixture.store.resume(job, later(50)).unwrap());
         assert!(!fixture.store.resume(job, later(51)).unwrap());
         assert_eq!(fixture.store.paused_until(later(51)).unwrap(), None);
         ticked(&mut fixture, later(59));
-        assert_eq!(
-            missed(&fixture),
-            [(later(15), later(45), 3, "paused".to_owned())]
-        );
+        assert_eq!(missed(&fixture), [(later(15), later(45), 3, "paused".to_owned())]);
     });
 }
 
@@ -146,30 +113,18 @@ fn one_pause_may_outlast_the_other() {
     assert!(fixture.start(later(39)).is_empty());
     assert_eq!(fixture.start(later(40)), [run]);
     ticked(&mut fixture, later(44));
-    assert_eq!(
-        missed(&fixture),
-        [(later(15), later(30), 2, "paused".to_owned())]
-    );
+    assert_eq!(missed(&fixture), [(later(15), later(30), 2, "paused".to_owned())]);
 }
 
 #[test]
 fn a_night_by_hand_goes_on() {
     let mut fixture = fixture();
     fixture.store.pause(None, FOREVER).unwrap();
-    let night = fixture
-        .store
-        .open_night(&fixture.project, "2026-11-21", now(), later(60))
-        .unwrap();
-    let wish = NewOccurrence {
-        night: Some(night.id),
-        ..fixture.wish("dream", Origin::Event)
-    };
+    let night = fixture.store.open_night(&fixture.project, "2026-11-21", now(), later(60)).unwrap();
+    let wish = NewOccurrence { night: Some(night.id), ..fixture.wish("dream", Origin::Event) };
     fixture.store.enqueue(&wish, now(), None, now()).unwrap();
     let me = fixture.me.clone();
     assert!(fixture.start(later(1)).is_empty());
-    let started = fixture
-        .store
-        .start_ready(Some(night.id), &me, later(1))
-        .unwrap();
+    let started = fixture.store.start_ready(Some(night.id), &me, later(1)).unwrap();
     assert_eq!(started.len(), 1);
 }

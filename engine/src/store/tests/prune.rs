@@ -21,10 +21,7 @@ fn days(count: i64) -> Timestamp {
 fn prune(fixture: &mut Fixture, at: Timestamp) -> crate::store::PrunePlan {
     let facts = fixture.store.old_rows(&retention(), at).unwrap();
     let plan = retention().plan(facts, at);
-    fixture
-        .store
-        .prune_rows(&plan, &mut CrashPoints::default())
-        .unwrap();
+    fixture.store.prune_rows(&plan, &mut CrashPoints::default()).unwrap();
     assert_eq!(fixture.store.examine().unwrap().findings, []);
     plan
 }
@@ -33,10 +30,7 @@ fn over(fixture: &mut Fixture, key: &str, outcome: &Outcome) -> RunId {
     let admitted = fixture.admitted(key);
     let run = admitted.run().clone();
     let fence = Some(admitted.fence());
-    fixture
-        .store
-        .settle(&run, fence, outcome, &RunSummary::default(), now())
-        .unwrap();
+    fixture.store.settle(&run, fence, outcome, &RunSummary::default(), now()).unwrap();
     fixture.store.swept(&run).unwrap();
     run
 }
@@ -84,32 +78,18 @@ fn a_chain_of_deferrals_keeps_its_ends_and_goes_on_counting() {
     let defer = |fixture: &mut Fixture, minute: i64| {
         let me = fixture.me.clone();
         let started = fixture.store.start_ready(None, &me, later(minute)).unwrap();
-        let outcome = Outcome::Deferred {
-            until: later(minute + 1),
-            why: "quiet".to_owned(),
-        };
-        fixture
-            .store
-            .decline(&started[0], &outcome, later(minute))
-            .unwrap();
+        let outcome = Outcome::Deferred { until: later(minute + 1), why: "quiet".to_owned() };
+        fixture.store.decline(&started[0], &outcome, later(minute)).unwrap();
     };
     for minute in 0..10 {
         defer(&mut fixture, minute);
     }
-    assert!(
-        prune(&mut fixture, later(20)).is_empty(),
-        "not on the same day"
-    );
+    assert!(prune(&mut fixture, later(20)).is_empty(), "not on the same day");
     let plan = prune(&mut fixture, days(2));
     assert_eq!(plan.rows.deferrals.len(), 8);
     defer(&mut fixture, 60 * 48);
-    let attempts: Vec<u32> = fixture
-        .store
-        .runs(&RunFilter::default())
-        .unwrap()
-        .iter()
-        .map(|run| run.attempt)
-        .collect();
+    let attempts: Vec<u32> =
+        fixture.store.runs(&RunFilter::default()).unwrap().iter().map(|run| run.attempt).collect();
     assert_eq!(attempts, [12, 11, 10, 1]);
 }
 
@@ -130,12 +110,7 @@ fn the_plan_keeps_what_is_needed_and_counts_backups_from_the_newest() {
         }],
         files: vec![
             found(FileKind::Log, "runs/old", now(), None),
-            found(
-                FileKind::Log,
-                "runs/live",
-                now(),
-                Some("its run is not over"),
-            ),
+            found(FileKind::Log, "runs/live", now(), Some("its run is not over")),
             found(FileKind::Log, "runs/young", days(20), None),
             found(FileKind::Report, "reports/x", now(), None),
             found(FileKind::Backup, "backups/1", now(), None),
@@ -145,11 +120,7 @@ fn the_plan_keeps_what_is_needed_and_counts_backups_from_the_newest() {
         ..PruneFacts::default()
     };
     let plan = retention().plan(facts, days(40));
-    let gone: Vec<&str> = plan
-        .files
-        .iter()
-        .map(|file| file.below.to_str().unwrap())
-        .collect();
+    let gone: Vec<&str> = plan.files.iter().map(|file| file.below.to_str().unwrap()).collect();
     assert_eq!(gone, ["runs/old", "backups/1"]);
     assert!(plan.rows.occurrences.is_empty());
     assert_eq!(plan.kept.len(), 2, "{:?}", plan.kept);
@@ -171,9 +142,7 @@ fn a_frozen_database_prunes_and_stays_in_order() {
     let facts = store.old_rows(&retention(), days(200)).unwrap();
     let plan = retention().plan(facts, days(200));
     assert!(!plan.is_empty());
-    store
-        .prune_rows(&plan, &mut CrashPoints::default())
-        .unwrap();
+    store.prune_rows(&plan, &mut CrashPoints::default()).unwrap();
     assert_eq!(store.examine().unwrap().findings, []);
     assert_eq!(store.live().unwrap().len(), live);
 }
@@ -192,21 +161,13 @@ fn an_acknowledgement_outlives_pruning() {
         .settle(
             &skip,
             None,
-            &Outcome::Skipped {
-                why: "stopped".into(),
-            },
+            &Outcome::Skipped { why: "stopped".into() },
             &RunSummary::default(),
             now(),
         )
         .unwrap();
     let project = fixture.project.clone();
-    assert_eq!(
-        fixture
-            .store
-            .acknowledge(&project, job, "dream", "me", now())
-            .unwrap(),
-        3
-    );
+    assert_eq!(fixture.store.acknowledge(&project, job, "dream", "me", now()).unwrap(), 3);
     assert_eq!(fixture.store.failures_in_a_row(job).unwrap(), 0);
     let later_skip = fixture.requested("dream", "g");
     fixture
@@ -214,9 +175,7 @@ fn an_acknowledgement_outlives_pruning() {
         .settle(
             &later_skip,
             None,
-            &Outcome::Skipped {
-                why: "nothing to do".into(),
-            },
+            &Outcome::Skipped { why: "nothing to do".into() },
             &RunSummary::default(),
             now(),
         )
@@ -234,28 +193,9 @@ fn an_acknowledgement_does_not_cover_a_run_that_goes_on() {
     }
     let open = fixture.requested("dream", "f");
     let project = fixture.project.clone();
-    assert_eq!(
-        fixture
-            .store
-            .acknowledge(&project, job, "dream", "me", now())
-            .unwrap(),
-        3
-    );
-    fixture
-        .store
-        .settle(
-            &open,
-            None,
-            &failed(Class::Auth),
-            &RunSummary::default(),
-            now(),
-        )
-        .unwrap();
-    assert_eq!(
-        fixture.store.failures_in_a_row(job).unwrap(),
-        1,
-        "a later failure is not counted"
-    );
+    assert_eq!(fixture.store.acknowledge(&project, job, "dream", "me", now()).unwrap(), 3);
+    fixture.store.settle(&open, None, &failed(Class::Auth), &RunSummary::default(), now()).unwrap();
+    assert_eq!(fixture.store.failures_in_a_row(job).unwrap(), 1, "a later failure is not counted");
 }
 
 #[test]
@@ -268,9 +208,7 @@ fn an_acknowledged_run_stays_whatever_it_came_to() {
     let skipped = |why: &str| Outcome::Skipped { why: why.into() };
     let settle = |fixture: &mut Fixture, run: &RunId, why: &str| {
         let store = &mut fixture.store;
-        store
-            .settle(run, None, &skipped(why), &RunSummary::default(), now())
-            .unwrap();
+        store.settle(run, None, &skipped(why), &RunSummary::default(), now()).unwrap();
     };
     settle(&mut fixture, &skip, "stopped");
     let sql = "INSERT INTO acks (job, run, at, who) VALUES (?1, ?2, 0, 'me')";
@@ -287,10 +225,7 @@ fn an_acknowledged_run_stays_whatever_it_came_to() {
 fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
-    let night = fixture
-        .store
-        .open_night(&project, "2026-11-21", now(), days(1))
-        .unwrap();
+    let night = fixture.store.open_night(&project, "2026-11-21", now(), days(1)).unwrap();
     let keys = [
         ("night", night.id.0.to_string()),
         ("day", format!("{project} 2026-11-21")),
@@ -302,10 +237,7 @@ fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
             key: key.clone(),
             made: now(),
             until: None,
-            amounts: crate::store::Amounts {
-                micros: 500_000_000,
-                ..Default::default()
-            },
+            amounts: crate::store::Amounts { micros: 500_000_000, ..Default::default() },
             reason: "r".to_owned(),
             who: "w".to_owned(),
         };
@@ -318,11 +250,7 @@ fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
     fixture.store.forget(&plan).unwrap();
     for table in ["grants", "accounts"] {
         let sql = format!("SELECT count(*) FROM {table}");
-        let left: i64 = fixture
-            .store
-            .db
-            .query_row(&sql, [], |row| row.get(0))
-            .unwrap();
+        let left: i64 = fixture.store.db.query_row(&sql, [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0, "{table}");
     }
     // One that an earlier program left is not taken over with the number either.
@@ -339,10 +267,7 @@ fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
         own: false,
     };
     fixture.store.register(&row, now()).unwrap();
-    let next = fixture
-        .store
-        .open_night(&other, "2026-11-22", now(), days(1))
-        .unwrap();
+    let next = fixture.store.open_night(&other, "2026-11-22", now(), days(1)).unwrap();
     assert_eq!(night.id, next.id, "the number is given again");
     let granted = fixture.store.grants("night", &keys[0].1).unwrap();
     assert!(granted.is_empty(), "{granted:?}");
@@ -363,11 +288,8 @@ fn accounts_of_pools_and_unused_grants_go_with_their_time_and_what_is_drawn_on_s
     let db = &fixture.store.db;
     for (level, key) in &old {
         let named = rusqlite::params![level, key];
-        db.execute(
-            "INSERT OR IGNORE INTO accounts (level, key, calls) VALUES (?1, ?2, 1)",
-            named,
-        )
-        .unwrap();
+        db.execute("INSERT OR IGNORE INTO accounts (level, key, calls) VALUES (?1, ?2, 1)", named)
+            .unwrap();
         db.execute(
             "INSERT INTO grants (level, key, made, calls, tokens, micros, seconds, ideas, reason, who)
                VALUES (?1, ?2 || 'x', 0, 9, 0, 0, 0, 0, 'r', 'w'), (?1, ?2, 0, 9, 0, 0, 0, 0, 'r', 'w')",
@@ -376,24 +298,13 @@ fn accounts_of_pools_and_unused_grants_go_with_their_time_and_what_is_drawn_on_s
         .unwrap();
     }
     // Only granted to, never drawn on.
-    db.execute(
-        "DELETE FROM accounts WHERE level = 'pool-day' AND key = 'max 2026-11-21'",
-        [],
-    )
-    .unwrap();
+    db.execute("DELETE FROM accounts WHERE level = 'pool-day' AND key = 'max 2026-11-21'", [])
+        .unwrap();
     // The window that was open last may be asked about.
-    db.execute(
-        "INSERT INTO windows VALUES ('max', ?1, ?1)",
-        [millis(now())],
-    )
-    .unwrap();
+    db.execute("INSERT INTO windows VALUES ('max', ?1, ?1)", [millis(now())]).unwrap();
     let left = |fixture: &Fixture, table: &str| -> i64 {
         let sql = format!("SELECT count(*) FROM {table} WHERE key NOT LIKE '%x'");
-        fixture
-            .store
-            .db
-            .query_row(&sql, [], |row| row.get(0))
-            .unwrap()
+        fixture.store.db.query_row(&sql, [], |row| row.get(0)).unwrap()
     };
     assert!(prune(&mut fixture, days(80)).rows.accounts.is_empty());
     let facts = fixture.store.old_rows(&retention(), days(120)).unwrap();
@@ -405,14 +316,8 @@ fn accounts_of_pools_and_unused_grants_go_with_their_time_and_what_is_drawn_on_s
         "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas, open)
                VALUES (?1, 'pool-week', 'max 2026-W47', 0, 0, 0, 0, 0, 0)";
     fixture.store.db.execute(sql, [run.as_str()]).unwrap();
-    fixture
-        .store
-        .prune_rows(&plan, &mut CrashPoints::default())
-        .unwrap();
-    assert_eq!(
-        (left(&fixture, "accounts"), left(&fixture, "grants")),
-        (3, 3)
-    );
+    fixture.store.prune_rows(&plan, &mut CrashPoints::default()).unwrap();
+    assert_eq!((left(&fixture, "accounts"), left(&fixture, "grants")), (3, 3));
     let sql = "DELETE FROM reservations WHERE level = 'pool-week'; UPDATE windows SET opened = 1";
     fixture.store.db.execute_batch(sql).unwrap();
     let plan = prune(&mut fixture, days(120));

@@ -4,13 +4,8 @@ use super::*;
 use crate::policy::ConcurrencyGroup;
 
 fn grouped(name: &str, slots: u32) -> NewJob {
-    let policy = Policy {
-        group: ConcurrencyGroup {
-            name: "heavy".to_owned(),
-            slots,
-        },
-        ..Policy::default()
-    };
+    let policy =
+        Policy { group: ConcurrencyGroup { name: "heavy".to_owned(), slots }, ..Policy::default() };
     with(name, Schedule::manual(), policy)
 }
 
@@ -52,20 +47,14 @@ fn slots_hold_over_all_projects_and_count_what_a_person_runs() {
         own: false,
     };
     fixture.store.register(&row, now()).unwrap();
-    fixture
-        .store
-        .project_jobs(&other, "s", "", &[grouped("a", 2)], now())
-        .unwrap();
+    fixture.store.project_jobs(&other, "s", "", &[grouped("a", 2)], now()).unwrap();
     let by_hand = fixture.requested("a", "k");
     let job = fixture.store.job(&other, "a").unwrap().id;
     let elsewhere = NewOccurrence {
         origin: Origin::Queue,
         ..NewOccurrence::manual(job, "k".to_owned(), now())
     };
-    fixture
-        .store
-        .enqueue(&elsewhere, now(), None, now())
-        .unwrap();
+    fixture.store.enqueue(&elsewhere, now(), None, now()).unwrap();
     fixture.enqueue("b");
     assert_eq!(fixture.start(later(1)).len(), 1);
     assert!(fixture.start(later(1)).is_empty());
@@ -102,10 +91,8 @@ fn two_drivers_never_start_the_same() {
             })
         })
         .collect();
-    let mut all: Vec<RunId> = drivers
-        .into_iter()
-        .flat_map(|driver| driver.join().unwrap())
-        .collect();
+    let mut all: Vec<RunId> =
+        drivers.into_iter().flat_map(|driver| driver.join().unwrap()).collect();
     all.sort();
     all.dedup();
     assert_eq!(all.len(), 12);
@@ -114,10 +101,7 @@ fn two_drivers_never_start_the_same() {
 #[test]
 fn a_moment_a_priority_and_settings_of_its_own_are_kept() {
     let mut fixture = fixture();
-    let policy = Policy {
-        priority: 7,
-        ..Policy::default()
-    };
+    let policy = Policy { priority: 7, ..Policy::default() };
     fixture.jobs(&[with("dream", Schedule::manual(), policy)]);
     let plain = fixture.enqueue("dream");
     assert_eq!(fixture.row(&plain).priority, 7, "the job's own");
@@ -127,11 +111,7 @@ fn a_moment_a_priority_and_settings_of_its_own_are_kept() {
         settings: vec![("timeout".to_owned(), "5m".to_owned())],
         ..fixture.wish("dream", Origin::Queue)
     };
-    let Recorded::New(run) = fixture
-        .store
-        .enqueue(&wish, later(30), None, now())
-        .unwrap()
-    else {
+    let Recorded::New(run) = fixture.store.enqueue(&wish, later(30), None, now()).unwrap() else {
         panic!()
     };
     let row = fixture.row(&run);
@@ -141,14 +121,8 @@ fn a_moment_a_priority_and_settings_of_its_own_are_kept() {
     fixture.start(now());
     fixture.end(&plain, &Outcome::Succeeded, later(1));
     assert!(fixture.start(later(29)).is_empty());
-    assert_eq!(
-        fixture.store.next_ready(later(29)).unwrap(),
-        Some(later(30))
-    );
-    assert_eq!(
-        fixture.store.next_moment(later(29)).unwrap(),
-        Some(later(30))
-    );
+    assert_eq!(fixture.store.next_ready(later(29)).unwrap(), Some(later(30)));
+    assert_eq!(fixture.store.next_moment(later(29)).unwrap(), Some(later(30)));
     assert_eq!(fixture.start(later(30)), std::slice::from_ref(&run));
     assert_eq!(fixture.store.next_ready(later(30)).unwrap(), None);
     // The same key identifies the same occurrence, whatever its other fields contain.
@@ -159,10 +133,7 @@ fn a_moment_a_priority_and_settings_of_its_own_are_kept() {
 #[test]
 fn a_start_deadline_binds_clocks_and_not_the_queue() {
     let mut fixture = fixture();
-    let policy = Policy {
-        start_within: Some(SignedDuration::from_mins(10)),
-        ..Policy::default()
-    };
+    let policy = Policy { start_within: Some(SignedDuration::from_mins(10)), ..Policy::default() };
     fixture.jobs(&[
         with("dream", Schedule::manual(), policy.clone()),
         with("tidy", every(15), policy),

@@ -14,34 +14,21 @@ fn what_lived_in_a_backup_is_ended_and_never_tried_again() {
         origin: Origin::Queue,
         ..NewOccurrence::manual(job, "c".to_owned(), now())
     };
-    let Recorded::New(ahead) = fixture
-        .store
-        .enqueue(&soon, later(600), None, now())
-        .unwrap()
+    let Recorded::New(ahead) = fixture.store.enqueue(&soon, later(600), None, now()).unwrap()
     else {
         panic!("known");
     };
     let copy = path.with_file_name("copy");
-    let made = fixture
-        .store
-        .backup(&copy, now(), &mut CrashPoints::default())
-        .unwrap();
+    let made = fixture.store.backup(&copy, now(), &mut CrashPoints::default()).unwrap();
     assert_eq!(made.made, Some(now()));
-    let again = fixture
-        .store
-        .backup(&copy, now(), &mut CrashPoints::default());
+    let again = fixture.store.backup(&copy, now(), &mut CrashPoints::default());
     assert!(matches!(again.unwrap_err(), StoreError::CannotWrite { .. }));
     let plan = plan_restore(&path, &copy, later(120)).unwrap();
     let busy = plan.carry_out(later(120), &mut CrashPoints::default());
     assert!(matches!(busy.unwrap_err(), StoreError::InUse { .. }));
     drop(fixture.store);
-    let reported = plan
-        .carry_out(later(120), &mut CrashPoints::default())
-        .unwrap();
-    assert_eq!(
-        (reported.skipped, reported.ended, reported.missed),
-        (1, 1, 8)
-    );
+    let reported = plan.carry_out(later(120), &mut CrashPoints::default()).unwrap();
+    assert_eq!((reported.skipped, reported.ended, reported.missed), (1, 1, 8));
     let store = Store::open(&path).unwrap();
     assert!(store.examine().unwrap().findings.is_empty());
     let row = store.run(&running).unwrap();
@@ -60,16 +47,9 @@ fn what_is_no_backup_is_refused_before_anything_moves() {
     let fixture = fixture();
     let path = fixture.store.path().to_owned();
     let bad = path.with_file_name("bad");
-    assert!(matches!(
-        plan_restore(&path, &bad, now()).unwrap_err(),
-        StoreError::NoBackup { .. }
-    ));
+    assert!(matches!(plan_restore(&path, &bad, now()).unwrap_err(), StoreError::NoBackup { .. }));
     let sound = std::fs::read(&path).unwrap();
-    for content in [
-        Vec::new(),
-        b"no database".to_vec(),
-        sound[..sound.len() / 2].to_vec(),
-    ] {
+    for content in [Vec::new(), b"no database".to_vec(), sound[..sound.len() / 2].to_vec()] {
         std::fs::write(&bad, content).unwrap();
         plan_restore(&path, &bad, now()).unwrap_err();
     }
@@ -104,10 +84,7 @@ fn a_copy_is_of_one_moment_while_others_write() {
     for round in 0..5 {
         wait.recv().unwrap();
         let copy = path.with_file_name(format!("copy-{round}"));
-        fixture
-            .store
-            .backup(&copy, now(), &mut CrashPoints::default())
-            .unwrap();
+        fixture.store.backup(&copy, now(), &mut CrashPoints::default()).unwrap();
         let db = Connection::open(&copy).unwrap();
         let torn: i64 = db
             .query_row(
@@ -146,19 +123,12 @@ fn what_was_decided_since_a_copy_is_counted_and_pauses_are_carried_over() {
     std::fs::write(&planned, "kept").unwrap();
     let reported = plan.carry_out(later(120), dying).unwrap();
     assert_eq!(std::fs::read(&planned).unwrap(), b"kept");
-    assert!(
-        reported.kept.is_some() && reported.kept != plan.keep,
-        "{reported:?}"
-    );
+    assert!(reported.kept.is_some() && reported.kept != plan.keep, "{reported:?}");
     let store = Store::open(&path).unwrap();
     assert_eq!(store.paused_until(later(121)).unwrap(), Some(later(800)));
     let own = store.own_pauses(later(121)).unwrap();
     let own: Vec<_> = own.iter().map(|it| (it.job.as_str(), it.until)).collect();
-    assert_eq!(
-        own,
-        [("dream", later(900))],
-        "and the one that ended has ended"
-    );
+    assert_eq!(own, [("dream", later(900))], "and the one that ended has ended");
     drop(store);
     // The loss of an unreadable database is unknown.
     std::fs::write(&path, "damaged").unwrap();

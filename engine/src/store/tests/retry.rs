@@ -25,9 +25,7 @@ fn attempts(fixture: &mut Fixture, first: RunId, outcome: &Outcome) -> Vec<Signe
 #[test]
 fn a_failure_is_tried_again_as_often_as_the_job_says_within_its_backoff() {
     let crash = failed(Class::Crash);
-    let late = Outcome::TimedOut {
-        why: "x".to_owned(),
-    };
+    let late = Outcome::TimedOut { why: "x".to_owned() };
     for outcome in [crash, late] {
         for origin in [Origin::Clock, Origin::Event, Origin::Queue] {
             let mut fixture = quick_house();
@@ -38,19 +36,10 @@ fn a_failure_is_tried_again_as_often_as_the_job_says_within_its_backoff() {
             assert_eq!(waits.len(), 2, "{origin:?}");
             for (wait, longest) in waits.iter().zip([1, 5]) {
                 let longest = SignedDuration::from_mins(longest);
-                assert!(
-                    *wait >= SignedDuration::ZERO && *wait <= longest,
-                    "{waits:?}"
-                );
+                assert!(*wait >= SignedDuration::ZERO && *wait <= longest, "{waits:?}");
             }
             assert_eq!(fixture.stands(&first), Some(outcome.clone()));
-            assert_eq!(
-                fixture
-                    .store
-                    .failures_in_a_row(fixture.id("dream"))
-                    .unwrap(),
-                1
-            );
+            assert_eq!(fixture.store.failures_in_a_row(fixture.id("dream")).unwrap(), 1);
         }
     }
 }
@@ -60,18 +49,10 @@ fn nothing_is_tried_again_for_a_person_or_where_somebody_must_act() {
     let mut fixture = quick_house();
     let by_hand = fixture.requested("dream", "k");
     assert!(attempts(&mut fixture, by_hand, &failed(Class::Crash)).is_empty());
-    for class in [
-        Class::Auth,
-        Class::NotInstalled,
-        Class::OverBudget,
-        Class::Guard,
-    ] {
+    for class in [Class::Auth, Class::NotInstalled, Class::OverBudget, Class::Guard] {
         let run = fixture.enqueue("dream");
         fixture.start(now());
-        assert!(
-            attempts(&mut fixture, run, &failed(class)).is_empty(),
-            "{class}"
-        );
+        assert!(attempts(&mut fixture, run, &failed(class)).is_empty(), "{class}");
     }
 }
 
@@ -79,23 +60,15 @@ fn nothing_is_tried_again_for_a_person_or_where_somebody_must_act() {
 fn a_run_that_was_asked_to_end_is_not_tried_again_however_it_ends() {
     for outcome in [
         failed(Class::Crash),
-        Outcome::TimedOut {
-            why: "x".to_owned(),
-        },
-        Outcome::Deferred {
-            until: later(9),
-            why: "quota".to_owned(),
-        },
+        Outcome::TimedOut { why: "x".to_owned() },
+        Outcome::Deferred { until: later(9), why: "quota".to_owned() },
     ] {
         let mut fixture = fixture();
         let run = fixture.enqueue("dream");
         fixture.start(now());
         fixture.admit(&run, Budget::default(), &[]).unwrap();
         fixture.store.cancel(&run, "manually", now()).unwrap();
-        assert!(
-            attempts(&mut fixture, run.clone(), &outcome).is_empty(),
-            "{outcome}"
-        );
+        assert!(attempts(&mut fixture, run.clone(), &outcome).is_empty(), "{outcome}");
         assert!(fixture.stands(&run).is_some());
         if outcome.keeps_open() {
             assert_eq!(why(fixture.stands(&run)), "cancelled: manually");
@@ -108,10 +81,7 @@ fn a_deferral_comes_back_once_at_its_time() {
     let mut fixture = fixture();
     let run = fixture.enqueue("dream");
     fixture.start(now());
-    let put_off = Outcome::Deferred {
-        until: later(20),
-        why: "dirty".to_owned(),
-    };
+    let put_off = Outcome::Deferred { until: later(20), why: "dirty".to_owned() };
     fixture.end(&run, &put_off, later(1));
     assert_eq!(fixture.stands(&run), None);
     assert!(fixture.start(later(19)).is_empty());
@@ -120,10 +90,7 @@ fn a_deferral_comes_back_once_at_its_time() {
     assert_eq!(fixture.row(&again[0]).attempt, 2);
     assert!(fixture.start(later(500)).is_empty());
     // A deferral is no failure: all attempts are left.
-    assert_eq!(
-        attempts(&mut fixture, again[0].clone(), &failed(Class::Crash)).len(),
-        2
-    );
+    assert_eq!(attempts(&mut fixture, again[0].clone(), &failed(Class::Crash)).len(), 2);
 }
 
 #[test]
@@ -144,10 +111,7 @@ fn a_wish_reopens_what_is_over_once() {
     // that lives on.
     assert_eq!((row.origin, row.by_hand), (Origin::Queue, false));
     assert_eq!(fixture.start(later(1)), std::slice::from_ref(&again));
-    let put_off = Outcome::Deferred {
-        until: later(9),
-        why: "dirty".to_owned(),
-    };
+    let put_off = Outcome::Deferred { until: later(9), why: "dirty".to_owned() };
     fixture.end(&again, &put_off, later(2));
     let third = fixture.start(later(9)).remove(0);
     fixture.end(&third, &Outcome::Succeeded, later(10));
@@ -163,10 +127,7 @@ fn a_wish_reopens_what_is_over_once() {
 #[test]
 fn a_wish_overrules_the_start_deadline() {
     let mut fixture = fixture();
-    let policy = Policy {
-        start_within: Some(SignedDuration::from_mins(10)),
-        ..Policy::default()
-    };
+    let policy = Policy { start_within: Some(SignedDuration::from_mins(10)), ..Policy::default() };
     fixture.jobs(&[with("tidy", every(15), policy)]);
     let run = fixture.due("tidy", later(15)).remove(0);
     assert!(fixture.start(later(60)).is_empty());
@@ -187,11 +148,5 @@ fn the_breaker_looks_past_many_that_were_skipped() {
         let why = "stopped after 3 failures in a row".to_owned();
         fixture.end(&run, &Outcome::Skipped { why }, now());
     }
-    assert_eq!(
-        fixture
-            .store
-            .failures_in_a_row(fixture.id("dream"))
-            .unwrap(),
-        3
-    );
+    assert_eq!(fixture.store.failures_in_a_row(fixture.id("dream")).unwrap(), 3);
 }

@@ -9,35 +9,18 @@ fn a_stale_fence_is_refused_everywhere() {
     let fence = fixture.store.take_over(old.run()).unwrap();
     let refused = fixture
         .store
-        .settle(
-            old.run(),
-            Some(old.fence()),
-            &Outcome::Succeeded,
-            &RunSummary::default(),
-            later(1),
-        )
+        .settle(old.run(), Some(old.fence()), &Outcome::Succeeded, &RunSummary::default(), later(1))
         .unwrap_err();
-    assert!(
-        matches!(refused, StoreError::StaleFence { .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, StoreError::StaleFence { .. }), "{refused}");
     let manifest = manifest(old.run(), old.fence());
     let mut log = fixture.store.publish_log(None, later(1));
-    let refused = log
-        .commit_manifest(old.run(), old.fence(), &manifest)
-        .unwrap_err();
+    let refused = log.commit_manifest(old.run(), old.fence(), &manifest).unwrap_err();
     assert!(matches!(refused, LogError::StaleFence { .. }), "{refused}");
     // The one who took it over may still finish it.
     log.commit_manifest(old.run(), fence, &manifest).unwrap();
     log.commit_outcome(old.run(), fence).unwrap();
-    assert!(matches!(
-        log.commit_outcome(old.run(), fence),
-        Err(LogError::Settled { .. })
-    ));
-    assert_eq!(
-        fixture.store.run(old.run()).unwrap().outcome,
-        Some(Outcome::Succeeded)
-    );
+    assert!(matches!(log.commit_outcome(old.run(), fence), Err(LogError::Settled { .. })));
+    assert_eq!(fixture.store.run(old.run()).unwrap().outcome, Some(Outcome::Succeeded));
 }
 
 fn manifest(run: &RunId, fence: Fence) -> Manifest {
@@ -54,10 +37,7 @@ fn manifest(run: &RunId, fence: Fence) -> Manifest {
 fn a_placement_keeps_the_summary_of_a_run_that_dies_after_it() {
     let mut fixture = fixture();
     let admitted = fixture.admitted("a");
-    let summary = RunSummary {
-        headline: "three proposals".to_owned(),
-        ..RunSummary::default()
-    };
+    let summary = RunSummary { headline: "three proposals".to_owned(), ..RunSummary::default() };
     let mut log = fixture.store.publish_log(Some(&summary), later(1));
     log.commit_manifest(
         admitted.run(),
@@ -66,15 +46,8 @@ fn a_placement_keeps_the_summary_of_a_run_that_dies_after_it() {
     )
     .unwrap();
     let fence = fixture.store.take_over(admitted.run()).unwrap();
-    fixture
-        .store
-        .publish_log(None, later(2))
-        .commit_outcome(admitted.run(), fence)
-        .unwrap();
-    assert_eq!(
-        fixture.store.run(admitted.run()).unwrap().summary.headline,
-        "three proposals"
-    );
+    fixture.store.publish_log(None, later(2)).commit_outcome(admitted.run(), fence).unwrap();
+    assert_eq!(fixture.store.run(admitted.run()).unwrap().summary.headline, "three proposals");
 }
 
 #[test]
@@ -82,20 +55,11 @@ fn settled_means_settled() {
     let mut fixture = fixture();
     let admitted = fixture.admitted("a");
     let settle = |store: &mut Store, outcome: &Outcome| {
-        store.settle(
-            admitted.run(),
-            None,
-            outcome,
-            &RunSummary::default(),
-            later(1),
-        )
+        store.settle(admitted.run(), None, outcome, &RunSummary::default(), later(1))
     };
     settle(&mut fixture.store, &Outcome::Succeeded).unwrap();
     assert!(settle(&mut fixture.store, &Outcome::Lost { why: "late".into() }).is_err());
-    assert_eq!(
-        fixture.store.run(admitted.run()).unwrap().outcome,
-        Some(Outcome::Succeeded)
-    );
+    assert_eq!(fixture.store.run(admitted.run()).unwrap().outcome, Some(Outcome::Succeeded));
 }
 
 #[test]
@@ -107,65 +71,34 @@ fn a_deferral_keeps_its_occurrence_open_until_its_time() {
         free_bytes: u64::MAX,
         ..AdmissionFacts::default()
     };
-    let Admission::Declined(Outcome::Deferred { until, .. }) = fixture
-        .admit_with(&run, Budget::default(), &[], &facts)
-        .unwrap()
+    let Admission::Declined(Outcome::Deferred { until, .. }) =
+        fixture.admit_with(&run, Budget::default(), &[], &facts).unwrap()
     else {
         panic!("not deferred")
     };
     let me = fixture.me.clone();
-    assert!(
-        fixture
-            .store
-            .start_ready(None, &me, now())
-            .unwrap()
-            .is_empty()
-    );
+    assert!(fixture.store.start_ready(None, &me, now()).unwrap().is_empty());
     let again = fixture.store.start_ready(None, &me, until).unwrap();
     assert_eq!(again.len(), 1);
-    assert!(
-        fixture
-            .store
-            .start_ready(None, &me, until)
-            .unwrap()
-            .is_empty(),
-        "taken once"
-    );
+    assert!(fixture.store.start_ready(None, &me, until).unwrap().is_empty(), "taken once");
     let row = fixture.store.run(&again[0]).unwrap();
     assert_eq!(row.attempt, 2);
-    assert_eq!(
-        fixture.store.occurrence(&row.occurrence).unwrap().outcome,
-        None
-    );
+    assert_eq!(fixture.store.occurrence(&row.occurrence).unwrap().outcome, None);
 }
 
 #[test]
 fn a_lost_run_is_tried_again_in_the_same_occurrence() {
     let mut fixture = fixture();
     let admitted = fixture.admitted("a");
-    let (lost, me) = (
-        Outcome::Lost {
-            why: "killed".into(),
-        },
-        fixture.me.clone(),
-    );
+    let (lost, me) = (Outcome::Lost { why: "killed".into() }, fixture.me.clone());
     let again = fixture
         .store
-        .settle_dead(
-            admitted.run(),
-            &lost,
-            &RunSummary::default(),
-            Some(&me),
-            later(1),
-        )
+        .settle_dead(admitted.run(), &lost, &RunSummary::default(), Some(&me), later(1))
         .unwrap()
         .unwrap();
     let row = fixture.store.run(&again).unwrap();
     assert_eq!(row.attempt, 2);
-    assert_eq!(
-        fixture.store.occurrence(&row.occurrence).unwrap().outcome,
-        None
-    );
+    assert_eq!(fixture.store.occurrence(&row.occurrence).unwrap().outcome, None);
     fixture
         .store
         .settle(
@@ -176,14 +109,7 @@ fn a_lost_run_is_tried_again_in_the_same_occurrence() {
             later(2),
         )
         .unwrap();
-    assert!(
-        fixture
-            .store
-            .occurrence(&row.occurrence)
-            .unwrap()
-            .outcome
-            .is_some()
-    );
+    assert!(fixture.store.occurrence(&row.occurrence).unwrap().outcome.is_some());
 }
 
 #[test]
@@ -191,10 +117,7 @@ fn failures_are_counted_since_the_last_success() {
     let mut fixture = fixture();
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
     let outcomes = [
-        Outcome::Failed {
-            class: Class::Crash,
-            why: String::new(),
-        },
+        Outcome::Failed { class: Class::Crash, why: String::new() },
         Outcome::Succeeded,
         Outcome::TimedOut { why: String::new() },
         Outcome::Skipped { why: String::new() },
@@ -206,10 +129,7 @@ fn failures_are_counted_since_the_last_success() {
         let Recorded::New(run) = fixture.store.enter(&new, &fixture.me, at).unwrap() else {
             panic!()
         };
-        fixture
-            .store
-            .settle(&run, None, outcome, &RunSummary::default(), at)
-            .unwrap();
+        fixture.store.settle(&run, None, outcome, &RunSummary::default(), at).unwrap();
     }
     assert_eq!(fixture.store.failures_in_a_row(job).unwrap(), 2);
 }
@@ -223,23 +143,12 @@ fn a_deferral_that_a_person_was_told_does_not_come_back() {
         free_bytes: u64::MAX,
         ..AdmissionFacts::default()
     };
-    fixture
-        .admit_with(&run, Budget::default(), &[], &facts)
-        .unwrap();
+    fixture.admit_with(&run, Budget::default(), &[], &facts).unwrap();
     let me = fixture.me.clone();
-    assert!(
-        fixture
-            .store
-            .start_ready(None, &me, later(600))
-            .unwrap()
-            .is_empty()
-    );
+    assert!(fixture.store.start_ready(None, &me, later(600)).unwrap().is_empty());
     let occurrence = fixture.store.run(&run).unwrap().occurrence;
     let outcome = fixture.store.occurrence(&occurrence).unwrap().outcome;
-    assert!(
-        matches!(outcome, Some(Outcome::Deferred { .. })),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, Some(Outcome::Deferred { .. })), "{outcome:?}");
 }
 
 #[test]
@@ -247,40 +156,19 @@ fn what_falls_short_after_its_end_is_degraded_and_nothing_else_changes() {
     let mut fixture = fixture();
     let admitted = fixture.admitted("a");
     let run = admitted.run().clone();
-    let degraded = Outcome::Degraded {
-        why: "not committed".to_owned(),
-    };
+    let degraded = Outcome::Degraded { why: "not committed".to_owned() };
     let summary = RunSummary::default();
-    assert!(
-        fixture.store.degrade(&run, &degraded, &summary).is_err(),
-        "not over"
-    );
+    assert!(fixture.store.degrade(&run, &degraded, &summary).is_err(), "not over");
     let fence = Some(admitted.fence());
-    fixture
-        .store
-        .settle(&run, fence, &Outcome::Succeeded, &summary, later(1))
-        .unwrap();
+    fixture.store.settle(&run, fence, &Outcome::Succeeded, &summary, later(1)).unwrap();
     let before = fixture.store.run(&run).unwrap();
     fixture.store.degrade(&run, &degraded, &summary).unwrap();
     let after = fixture.store.run(&run).unwrap();
     assert_eq!(after.outcome, Some(degraded.clone()));
-    assert_eq!(
-        (after.state, after.finished),
-        (before.state, before.finished)
-    );
+    assert_eq!((after.state, after.finished), (before.state, before.finished));
     let failed = fixture.admitted("b");
-    let why = Outcome::TimedOut {
-        why: "late".to_owned(),
-    };
-    fixture
-        .store
-        .settle(failed.run(), Some(failed.fence()), &why, &summary, later(1))
-        .unwrap();
-    assert!(
-        fixture
-            .store
-            .degrade(failed.run(), &degraded, &summary)
-            .is_err()
-    );
+    let why = Outcome::TimedOut { why: "late".to_owned() };
+    fixture.store.settle(failed.run(), Some(failed.fence()), &why, &summary, later(1)).unwrap();
+    assert!(fixture.store.degrade(failed.run(), &degraded, &summary).is_err());
     assert_eq!(fixture.store.run(failed.run()).unwrap().outcome, Some(why));
 }

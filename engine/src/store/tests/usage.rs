@@ -3,17 +3,11 @@
 use super::*;
 
 fn calls(n: u64) -> Budget {
-    Budget {
-        calls: Some(n),
-        ..Budget::default()
-    }
+    Budget { calls: Some(n), ..Budget::default() }
 }
 
 fn one_call() -> Amounts {
-    Amounts {
-        calls: 1,
-        ..Amounts::default()
-    }
+    Amounts { calls: 1, ..Amounts::default() }
 }
 
 fn pool_day(cap: Budget) -> BudgetLevel {
@@ -27,10 +21,7 @@ fn grant_of(level: &'static str, key: &str, n: u64, until: Option<Timestamp>) ->
         key: key.to_owned(),
         made: now(),
         until,
-        amounts: Amounts {
-            calls: n,
-            ..Amounts::default()
-        },
+        amounts: Amounts { calls: n, ..Amounts::default() },
         reason: "the audit".to_owned(),
         who: "ann".to_owned(),
     }
@@ -52,21 +43,13 @@ impl Fixture {
     }
 
     fn spends(&mut self, run: &RunId, spent: RequestUsage) {
-        let request = self
-            .store
-            .reserve_request(run, "x", one_call(), now())
-            .unwrap()
-            .unwrap();
-        self.store
-            .settle_request(request, spent, None, "", now())
-            .unwrap();
+        let request = self.store.reserve_request(run, "x", one_call(), now()).unwrap().unwrap();
+        self.store.settle_request(request, spent, None, "", now()).unwrap();
     }
 
     fn over(&mut self, run: &RunId, at: Timestamp) {
         let (outcome, summary) = (Outcome::Succeeded, RunSummary::default());
-        self.store
-            .settle(run, None, &outcome, &summary, at)
-            .unwrap();
+        self.store.settle(run, None, &outcome, &summary, at).unwrap();
     }
 }
 
@@ -77,14 +60,8 @@ fn a_grant_adds_to_one_account_from_the_next_reservation_on_and_ends() {
     let first = fixture.enters("dream", calls(2), &levels).unwrap();
     assert!(fixture.enters("tidy", calls(1), &levels).is_err());
     let end = Some(later(10));
-    fixture
-        .store
-        .grant(&grant_of(POOL_DAY, "max 2026-11-21", 3, end))
-        .unwrap();
-    fixture
-        .store
-        .grant(&grant_of(POOL_DAY, "max 2026-11-22", 50, None))
-        .unwrap();
+    fixture.store.grant(&grant_of(POOL_DAY, "max 2026-11-21", 3, end)).unwrap();
+    fixture.store.grant(&grant_of(POOL_DAY, "max 2026-11-22", 50, None)).unwrap();
     let short = fixture.enters("tidy", calls(4), &levels).unwrap_err();
     assert_eq!(
         short.why().unwrap(),
@@ -135,18 +112,13 @@ fn a_window_opens_with_its_first_run_and_the_next_one_is_whole() {
 fn an_escalation_spends_its_parents_remainder_and_gives_back_the_rest() {
     let mut fixture = fixture();
     let day = pool_day(calls(5));
-    let parent = fixture
-        .enters("dream", calls(4), std::slice::from_ref(&day))
-        .unwrap();
+    let parent = fixture.enters("dream", calls(4), std::slice::from_ref(&day)).unwrap();
     fixture.spends(&parent, RequestUsage::Unknown);
     let of_parent = [BudgetLevel::of_parent(&parent), day.clone()];
     let short = fixture.enters("tidy", calls(4), &of_parent).unwrap_err();
     assert!(short.why().unwrap().contains("has 3 calls left"), "{short}");
     let child = fixture.enters("tidy", calls(2), &of_parent).unwrap();
-    assert_eq!(
-        fixture.store.parent_of(&child).unwrap(),
-        Some(parent.clone())
-    );
+    assert_eq!(fixture.store.parent_of(&child).unwrap(), Some(parent.clone()));
     // Nothing more is held of the day than the parent held.
     let standing = fixture.store.standing(&day, now()).unwrap();
     assert_eq!(standing.reserved.calls, 4);
@@ -168,12 +140,8 @@ fn an_escalation_spends_its_parents_remainder_and_gives_back_the_rest() {
 fn a_child_that_outlives_its_parent_keeps_what_it_holds() {
     let mut fixture = fixture();
     let day = pool_day(calls(4));
-    let parent = fixture
-        .enters("dream", calls(4), std::slice::from_ref(&day))
-        .unwrap();
-    let child = fixture
-        .enters("tidy", calls(3), &[BudgetLevel::of_parent(&parent)])
-        .unwrap();
+    let parent = fixture.enters("dream", calls(4), std::slice::from_ref(&day)).unwrap();
+    let child = fixture.enters("tidy", calls(3), &[BudgetLevel::of_parent(&parent)]).unwrap();
     fixture.over(&parent, now());
     let standing = fixture.store.standing(&day, now()).unwrap();
     assert_eq!((standing.used.calls, standing.reserved.calls), (0, 3));
@@ -189,21 +157,13 @@ fn usage_beyond_all_measure_is_charged_as_it_was_reserved() {
     let mut fixture = fixture();
     let day = pool_day(Budget::default());
     for (n, spent) in [
-        RequestUsage::Known(Amounts {
-            tokens: u64::MAX,
-            ..one_call()
-        }),
-        RequestUsage::AtLeast(Amounts {
-            micros: MEASURE + 1,
-            ..one_call()
-        }),
+        RequestUsage::Known(Amounts { tokens: u64::MAX, ..one_call() }),
+        RequestUsage::AtLeast(Amounts { micros: MEASURE + 1, ..one_call() }),
     ]
     .into_iter()
     .enumerate()
     {
-        let run = fixture
-            .enters("dream", Budget::default(), std::slice::from_ref(&day))
-            .unwrap();
+        let run = fixture.enters("dream", Budget::default(), std::slice::from_ref(&day)).unwrap();
         fixture.spends(&run, spent);
         let reported = fixture.store.spent_by(&run).unwrap();
         assert_eq!(reported, one_call(), "{n}");
@@ -211,13 +171,8 @@ fn usage_beyond_all_measure_is_charged_as_it_was_reserved() {
         fixture.over(&run, now());
     }
     // The largest that can be written down is kept, and a thousand of them do not break the sum.
-    let huge = Amounts {
-        tokens: MEASURE,
-        ..one_call()
-    };
-    let run = fixture
-        .enters("dream", calls(2_000), std::slice::from_ref(&day))
-        .unwrap();
+    let huge = Amounts { tokens: MEASURE, ..one_call() };
+    let run = fixture.enters("dream", calls(2_000), std::slice::from_ref(&day)).unwrap();
     for _ in 0..1_000 {
         fixture.spends(&run, RequestUsage::Known(huge));
     }
@@ -230,20 +185,11 @@ fn usage_beyond_all_measure_is_charged_as_it_was_reserved() {
 fn what_is_told_after_a_run_was_settled_changes_nothing() {
     let mut fixture = fixture();
     let day = pool_day(calls(5));
-    let run = fixture
-        .enters("dream", calls(2), std::slice::from_ref(&day))
-        .unwrap();
-    let request = fixture
-        .store
-        .reserve_request(&run, "x", one_call(), now())
-        .unwrap()
-        .unwrap();
+    let run = fixture.enters("dream", calls(2), std::slice::from_ref(&day)).unwrap();
+    let request = fixture.store.reserve_request(&run, "x", one_call(), now()).unwrap().unwrap();
     fixture.over(&run, now());
     let late = RequestUsage::Known(Amounts::default());
-    fixture
-        .store
-        .settle_request(request, late, None, "", now())
-        .unwrap();
+    fixture.store.settle_request(request, late, None, "", now()).unwrap();
     assert_eq!(fixture.store.spent_by(&run).unwrap().calls, 1);
     assert_eq!(fixture.store.standing(&day, now()).unwrap().used.calls, 1);
 }
@@ -252,10 +198,7 @@ fn what_is_told_after_a_run_was_settled_changes_nothing() {
 fn time_that_is_not_paid_for_ends_the_run() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "a");
-    let want = Budget {
-        seconds: Some(20),
-        ..Budget::default()
-    };
+    let want = Budget { seconds: Some(20), ..Budget::default() };
     let Admission::Admitted(admitted) = fixture.admit(&run, want, &[]).unwrap() else {
         panic!("declined")
     };
@@ -276,16 +219,12 @@ fn a_limit_holds_for_its_pool_and_grows_only_after_its_wait() {
     let store = &mut fixture.store;
     let said = Some(later(60));
     assert_eq!(store.limit("max", now()).unwrap(), None);
-    let limit = store
-        .note_limit("max", said, "5-hour limit", now())
-        .unwrap();
+    let limit = store.note_limit("max", said, "5-hour limit", now()).unwrap();
     assert_eq!((limit.until, limit.streak), (later(60), 1));
     assert_eq!(limit.why, "5-hour limit");
     // Nine others meet it at the same time: it is one refusal.
     for _ in 0..9 {
-        let again = store
-            .note_limit("max", said, "5-hour limit", later(1))
-            .unwrap();
+        let again = store.note_limit("max", said, "5-hour limit", later(1)).unwrap();
         assert_eq!(again.streak, 1);
     }
     assert!(store.limit("max", later(59)).unwrap().is_some());
@@ -319,10 +258,7 @@ fn a_limit_holds_for_its_pool_and_grows_only_after_its_wait() {
 fn an_acknowledgement_ends_a_row_of_failures_and_is_on_record() {
     let mut fixture = fixture();
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
-    for (n, class) in [Class::Crash, Class::Crash, Class::Auth]
-        .into_iter()
-        .enumerate()
-    {
+    for (n, class) in [Class::Crash, Class::Crash, Class::Auth].into_iter().enumerate() {
         let run = fixture.requested("dream", &format!("{n}"));
         fixture.store.decline(&run, &failed(class), now()).unwrap();
     }
@@ -331,10 +267,7 @@ fn an_acknowledgement_ends_a_row_of_failures_and_is_on_record() {
     assert!(streak.refused && crate::admission::stopped(streak));
     let project = fixture.project.clone();
     let ack = |fixture: &mut Fixture| {
-        fixture
-            .store
-            .acknowledge(&project, job, "dream", "ann", later(1))
-            .unwrap()
+        fixture.store.acknowledge(&project, job, "dream", "ann", later(1)).unwrap()
     };
     assert_eq!(ack(&mut fixture), 3);
     assert_eq!(fixture.store.streak(job).unwrap(), Streak::default());
@@ -352,10 +285,7 @@ fn an_acknowledgement_ends_a_row_of_failures_and_is_on_record() {
     // A further failure counts from one; refused credentials stop at once, others do not.
     for (n, class) in [Class::Crash, Class::Auth].into_iter().enumerate() {
         let run = fixture.requested("dream", &format!("later {n}"));
-        fixture
-            .store
-            .decline(&run, &failed(class), later(2))
-            .unwrap();
+        fixture.store.decline(&run, &failed(class), later(2)).unwrap();
         let streak = fixture.store.streak(job).unwrap();
         assert_eq!(crate::admission::stopped(streak), class == Class::Auth);
     }
@@ -379,20 +309,11 @@ fn a_database_of_format_1_goes_on_with_its_live_reservations() {
     assert_eq!((standing.reserved.calls, standing.left()[0]), (10, Some(2)));
     assert_eq!(store.left_of(&run).unwrap().calls, 9);
     store.grant(&grant_of(DAY, &day.key, 1, None)).unwrap();
-    let request = store
-        .reserve_request(&run, "x", one_call(), now())
-        .unwrap()
-        .unwrap();
+    let request = store.reserve_request(&run, "x", one_call(), now()).unwrap().unwrap();
     let spent = RequestUsage::Known(one_call());
-    store
-        .settle_request(request, spent, Some(Money::Stated), "", now())
-        .unwrap();
-    let lost = Outcome::Lost {
-        why: "killed".to_owned(),
-    };
-    store
-        .settle_dead(&run, &lost, &RunSummary::default(), None, now())
-        .unwrap();
+    store.settle_request(request, spent, Some(Money::Stated), "", now()).unwrap();
+    let lost = Outcome::Lost { why: "killed".to_owned() };
+    store.settle_dead(&run, &lost, &RunSummary::default(), None, now()).unwrap();
     let standing = store.standing(&day, now()).unwrap();
     assert_eq!((standing.used.calls, standing.left()[0]), (2, Some(11)));
     assert!(store.holders().unwrap().is_empty());
@@ -428,9 +349,6 @@ fn a_fallbacks_accounts_are_held_with_the_run_or_it_is_left_out() {
     );
     let held = ask(&fixture);
     let short = held.short[1].as_ref().unwrap();
-    assert_eq!(
-        (held.short[0].as_ref(), short.left, short.wanted),
-        (None, 2, 3)
-    );
+    assert_eq!((held.short[0].as_ref(), short.left, short.wanted), (None, 2, 3));
     assert_eq!((held.want, held.levels), (calls(3), vec![day.clone()]));
 }

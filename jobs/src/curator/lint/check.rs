@@ -30,9 +30,8 @@ const NAMED: usize = 3;
 /// Names of notes that nothing need lead to.
 const ROOTS: [&str; 5] = ["readme", "index", "home", "changelog", "contributing"];
 /// Endings of what is a path in code.
-const ENDINGS: [&str; 14] = [
-    "rs", "toml", "md", "json", "py", "ts", "js", "go", "sh", "sql", "yml", "yaml", "c", "org",
-];
+const ENDINGS: [&str; 14] =
+    ["rs", "toml", "md", "json", "py", "ts", "js", "go", "sh", "sql", "yml", "yaml", "c", "org"];
 
 /// One note.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,17 +51,11 @@ pub fn check(
     today: Date,
 ) -> Vec<LintFinding> {
     let all: Vec<Parts> = notes.iter().map(|note| parts(&note.text)).collect();
-    let by_path: HashMap<&str, usize> = notes
-        .iter()
-        .enumerate()
-        .map(|(at, note)| (note.path.as_str(), at))
-        .collect();
+    let by_path: HashMap<&str, usize> =
+        notes.iter().enumerate().map(|(at, note)| (note.path.as_str(), at)).collect();
     let mut by_stem: HashMap<String, Vec<usize>> = HashMap::new();
     for (at, note) in notes.iter().enumerate() {
-        by_stem
-            .entry(stem(&note.path).to_lowercase())
-            .or_default()
-            .push(at);
+        by_stem.entry(stem(&note.path).to_lowercase()).or_default().push(at);
     }
     let stems = notes.iter().take(ALIKE);
     let room = LintContext {
@@ -105,13 +98,7 @@ pub fn check(
 }
 
 fn found(note: &LintNote, line: usize, rule: &'static str, message: String) -> LintFinding {
-    LintFinding {
-        file: note.path.clone(),
-        line,
-        rule,
-        message,
-        suggestion: None,
-    }
+    LintFinding { file: note.path.clone(), line, rule, message, suggestion: None }
 }
 
 struct LintContext<'a> {
@@ -171,19 +158,14 @@ impl LintContext<'_> {
         let names = &self.all[at].anchors;
         let last = anchor.rsplit('#').next().unwrap_or(&anchor);
         if anchor.starts_with('^')
-            || names
-                .iter()
-                .any(|name| *name == anchor || *name == slug(last))
+            || names.iter().any(|name| *name == anchor || *name == slug(last))
         {
             return Ok(target);
         }
         let near = nearest(&slug(last), names.iter().map(String::as_str));
         let near = near.map_or_else(String::new, |near| format!("; did you mean #{near}?"));
         let note = &self.notes[at].path;
-        Err((
-            "broken-anchor",
-            format!("{to}: {note} has no #{anchor}{near}"),
-        ))
+        Err(("broken-anchor", format!("{to}: {note} has no #{anchor}{near}")))
     }
 
     fn wiki(&self, from: usize, path: &str, to: &str) -> Result<Option<usize>, Broken> {
@@ -191,10 +173,7 @@ impl LintContext<'_> {
         for name in [path, with_md.as_str()] {
             let beside = joined(&self.notes[from].path, name);
             let whole = beside.filter(|it| self.by_path.contains_key(it.as_str()));
-            let known = whole
-                .as_deref()
-                .or(Some(name))
-                .and_then(|it| self.by_path.get(it));
+            let known = whole.as_deref().or(Some(name)).and_then(|it| self.by_path.get(it));
             if let Some(at) = known {
                 return Ok(Some(*at));
             }
@@ -220,11 +199,8 @@ impl LintContext<'_> {
             [] if (self.exists)(path) => Ok(None),
             [] => Err(self.broken(&format!("[[{to}]]"), path)),
             several => {
-                let names: Vec<&str> = several
-                    .iter()
-                    .take(NAMED)
-                    .map(|at| self.notes[*at].path.as_str())
-                    .collect();
+                let names: Vec<&str> =
+                    several.iter().take(NAMED).map(|at| self.notes[*at].path.as_str()).collect();
                 let mut message = format!("[[{to}]] may be {}", names.join(" or "));
                 if several.len() > NAMED {
                     message.push_str(&format!(" or {} more", several.len() - NAMED));
@@ -237,9 +213,7 @@ impl LintContext<'_> {
     fn broken(&self, to: &str, whole: &str) -> Broken {
         // The one that has the name elsewhere, else one that is written much alike.
         let same = self.by_stem.get(&stem(whole).to_lowercase());
-        let same = same
-            .and_then(|same| same.first())
-            .map(|at| self.notes[*at].path.as_str());
+        let same = same.and_then(|same| same.first()).map(|at| self.notes[*at].path.as_str());
         let near = same.or_else(|| {
             self.asked.set(self.asked.get() + 1);
             if self.asked.get() > ASKED {
@@ -267,9 +241,7 @@ fn split(to: &str) -> (&str, Option<&str>) {
 fn has_scheme(to: &str) -> bool {
     to.split_once(':').is_some_and(|(scheme, _)| {
         scheme.len() > 1
-            && scheme
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
     })
 }
 
@@ -293,9 +265,7 @@ fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, behind)) = rest.split_first() {
-        let hex = behind
-            .get(..2)
-            .and_then(|hex| std::str::from_utf8(hex).ok());
+        let hex = behind.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
         match (first, hex.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
             (b'%', Some(byte)) => {
                 bytes.push(byte);
@@ -319,11 +289,7 @@ fn titles(notes: &[LintNote], findings: &mut Vec<LintFinding>) {
     let mut by_title: BTreeMap<String, Vec<&LintNote>> = BTreeMap::new();
     for note in notes {
         let title = markdown::title(&note.text, stem(&note.path));
-        let key = title
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ")
-            .to_lowercase();
+        let key = title.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
         // Each folder may have its own index.
         if !ROOTS.contains(&stem(&note.path).to_lowercase().as_str()) {
             by_title.entry(key).or_default().push(note);
@@ -350,10 +316,8 @@ fn front(notes: &[LintNote], findings: &mut Vec<LintFinding>) {
         return;
     }
     for note in notes.iter().filter(|note| !has(note)) {
-        let message = format!(
-            "{count} of {} notes have front matter, this one has not",
-            notes.len()
-        );
+        let message =
+            format!("{count} of {} notes have front matter, this one has not", notes.len());
         findings.push(found(note, 1, "missing-front-matter", message));
     }
 }

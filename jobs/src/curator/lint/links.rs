@@ -45,16 +45,7 @@ pub(super) fn parts(text: &str) -> Parts {
         let line = lines.at(begin + range.start);
         match event {
             Event::Start(
-                Tag::Link {
-                    link_type,
-                    dest_url,
-                    ..
-                }
-                | Tag::Image {
-                    link_type,
-                    dest_url,
-                    ..
-                },
+                Tag::Link { link_type, dest_url, .. } | Tag::Image { link_type, dest_url, .. },
             ) => {
                 let to = dest_url.into_string();
                 let link = match link_type {
@@ -133,11 +124,7 @@ struct Lines(Vec<usize>);
 impl Lines {
     fn of(text: &str) -> Self {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        Self(
-            std::iter::once(0)
-                .chain(ends.map(|(at, _)| at + 1))
-                .collect(),
-        )
+        Self(std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect())
     }
 
     fn at(&self, byte: usize) -> usize {

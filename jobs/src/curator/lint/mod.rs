@@ -57,17 +57,9 @@ pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     // An absolute path stands for itself.
     let path = root.join(dir);
     let path = std::fs::canonicalize(&path).map_err(|error| {
-        format!(
-            "the folder of notes, {}: {}",
-            path.display(),
-            error_chain(&error)
-        )
+        format!("the folder of notes, {}: {}", path.display(), error_chain(&error))
     })?;
-    if path.is_dir() {
-        Ok(path)
-    } else {
-        Err(format!("{} is no folder", path.display()))
-    }
+    if path.is_dir() { Ok(path) } else { Err(format!("{} is no folder", path.display())) }
 }
 
 /// Returns all notes below `folder`, by path, except those that runner wrote, and the problems with
@@ -98,9 +90,7 @@ pub(super) fn notes(
             match is_folder.then(|| unusable(entry.path())).flatten() {
                 None => true,
                 Some(why) => {
-                    shut.lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push(why);
+                    shut.lock().unwrap_or_else(PoisonError::into_inner).push(why);
                     false
                 }
             }
@@ -108,17 +98,11 @@ pub(super) fn notes(
         .build();
     for entry in walk.flatten() {
         let path = entry.path();
-        let is_note = path
-            .extension()
-            .is_some_and(|it| it.eq_ignore_ascii_case("md"));
+        let is_note = path.extension().is_some_and(|it| it.eq_ignore_ascii_case("md"));
         if !is_note || !entry.file_type().is_some_and(|kind| kind.is_file()) {
             continue;
         }
-        let name = path
-            .strip_prefix(folder)
-            .unwrap_or(path)
-            .to_string_lossy()
-            .into_owned();
+        let name = path.strip_prefix(folder).unwrap_or(path).to_string_lossy().into_owned();
         if entry.metadata().is_ok_and(|data| data.len() > LARGEST) {
             left.push(format!("{name} is longer than {LARGEST} bytes"));
             continue;
@@ -158,12 +142,7 @@ pub(super) fn run(
 ) -> Result<JobProduct, JobError> {
     let folder = vault(ctx.root, &spec.vault_dir)
         .map_err(|why| JobError::failed(Class::Environment, why))?;
-    let (notes, left) = notes(
-        &folder,
-        ctx.root,
-        &[&spec.worker_dir, "dreams", ".runner"],
-        None,
-    );
+    let (notes, left) = notes(&folder, ctx.root, &[&spec.worker_dir, "dreams", ".runner"], None);
     let root = ctx.root.to_owned();
     let vault = folder.clone();
     let there = move |path: &str| root.join(path).exists() || vault.join(path).exists();
@@ -192,21 +171,15 @@ pub(super) fn run(
         ),
         artifacts: vec![
             (format!("{base}.json"), text),
-            (
-                format!("{base}.md"),
-                page(&findings, notes.len(), &left).into_bytes(),
-            ),
+            (format!("{base}.md"), page(&findings, notes.len(), &left).into_bytes()),
         ],
         without,
     })
 }
 
 fn page(findings: &[LintFinding], notes: usize, left: &[String]) -> String {
-    let mut page = format!(
-        "# {} in {}\n",
-        counted(findings.len(), "finding"),
-        counted(notes, "note")
-    );
+    let mut page =
+        format!("# {} in {}\n", counted(findings.len(), "finding"), counted(notes, "note"));
     for finding in findings {
         page.push_str(&format!(
             "\n- {}:{}: {}: {}",
@@ -240,10 +213,7 @@ fn suggest(
             "{}: {}\n{}",
             finding.rule,
             finding.message,
-            line.unwrap_or_default()
-                .chars()
-                .take(400)
-                .collect::<String>()
+            line.unwrap_or_default().chars().take(400).collect::<String>()
         );
         texts.push((format!("finding {at}"), text));
     }
@@ -269,9 +239,7 @@ fn suggest(
         Err(why) => return Ok(Some(format!("without suggestions: {why}"))),
     };
     for one in value["suggestions"].as_array().unwrap_or(&Vec::new()) {
-        let at = one["finding"]
-            .as_u64()
-            .and_then(|at| usize::try_from(at).ok());
+        let at = one["finding"].as_u64().and_then(|at| usize::try_from(at).ok());
         if let (Some(at), Value::String(text)) = (at, &one["text"])
             && at < shown
         {

@@ -5,10 +5,7 @@ use jiff::civil::date;
 use super::*;
 
 fn note(path: &str, text: &str) -> LintNote {
-    LintNote {
-        path: path.to_owned(),
-        text: text.to_owned(),
-    }
+    LintNote { path: path.to_owned(), text: text.to_owned() }
 }
 
 fn reported(notes: &[LintNote], files: &[&str]) -> Vec<String> {
@@ -37,14 +34,8 @@ fn each_fault_is_found_at_its_line_and_what_is_right_is_not() {
             "b.md",
             "---\ntags: x\n---\n# Beta\n\n## Second part\n## Third `part`\n## Second part\n[dup](#second-part-1)\n[b](b%2Emd)\n",
         ),
-        note(
-            "Plan.md",
-            "# Plan\n\n## First step\n[c](c.md) [d](x/d.md) [e](y/d.md)\n",
-        ),
-        note(
-            "c.md",
-            "# Alpha\n\nAs of 2026-01-02 all is well. `src/gone.rs:3`, `src/here.rs`\n",
-        ),
+        note("Plan.md", "# Plan\n\n## First step\n[c](c.md) [d](x/d.md) [e](y/d.md)\n"),
+        note("c.md", "# Alpha\n\nAs of 2026-01-02 all is well. `src/gone.rs:3`, `src/here.rs`\n"),
         note("x/d.md", "---\nexpires: 2026-01-01\n---\n# D one\n"),
         note("y/d.md", "# D two\n"),
         note("lonely.md", "# Lonely\n"),
@@ -72,17 +63,10 @@ fn front_matter_is_missed_only_where_it_is_the_custom() {
     let many = [with("a.md"), bare.clone()];
     let told_many = reported(&many, &[]);
     assert!(
-        told_many
-            .iter()
-            .any(|it| it.starts_with("README.md:1 missing-front-matter")),
+        told_many.iter().any(|it| it.starts_with("README.md:1 missing-front-matter")),
         "{told_many:?}"
     );
-    let few = [
-        with("a.md"),
-        bare,
-        note("b.md", "# B\n"),
-        note("c.md", "# C\n"),
-    ];
+    let few = [with("a.md"), bare, note("b.md", "# B\n"), note("c.md", "# C\n")];
     assert!(!reported(&few, &[]).iter().any(|it| it.contains("missing")));
 }
 
@@ -118,10 +102,7 @@ fn a_planted_ignore_file_closes_its_folder_only() {
     let (found, left) = notes(root, root, &[], None);
     let found: Vec<_> = found.iter().map(|note| note.path.as_str()).collect();
     assert_eq!(found, ["open/note.md"]);
-    assert!(
-        left.len() == 1 && left[0].contains(".gitignore is no regular file"),
-        "{left:?}"
-    );
+    assert!(left.len() == 1 && left[0].contains(".gitignore is no regular file"), "{left:?}");
     fifo(".ignore");
     let (found, left) = notes(root, root, &[], None);
     assert!(found.is_empty() && left.len() == 1, "{left:?}");

@@ -57,11 +57,8 @@ impl Claimed {
     /// Returns the content of `done/ID.json`: the job and its result.
     pub fn record(&self, product: &JobProduct, now: Timestamp) -> Vec<u8> {
         let mut value = serde_json::to_value(&self.job).expect("a job has string keys only");
-        let artifacts: Vec<&str> = product
-            .artifacts
-            .iter()
-            .map(|(path, _)| path.as_str())
-            .collect();
+        let artifacts: Vec<&str> =
+            product.artifacts.iter().map(|(path, _)| path.as_str()).collect();
         value["result"] = json!({
             "at": now,
             "headline": product.headline,
@@ -127,16 +124,10 @@ impl<'a> Consumer<'a> {
                 self.since_list = 0;
             }
             let Some(job) = self.list.front() else {
-                return Ok(Claim {
-                    moved,
-                    found: NextFile::Empty,
-                });
+                return Ok(Claim { moved, found: NextFile::Empty });
             };
             if job.returned > 0 && !first {
-                return Ok(Claim {
-                    moved,
-                    found: NextFile::Empty,
-                });
+                return Ok(Claim { moved, found: NextFile::Empty });
             }
             let name = format!("{}.json", job.id);
             let waiting = self.worker.file("queue", &name);
@@ -148,20 +139,13 @@ impl<'a> Consumer<'a> {
             // It may have come back from a dead process since the list was made.
             let job = match JobFile::read(&name, &bytes, self.kinds) {
                 Ok(job) if job.returned > 0 && !first => {
-                    return Ok(Claim {
-                        moved,
-                        found: NextFile::Empty,
-                    });
+                    return Ok(Claim { moved, found: NextFile::Empty });
                 }
                 Ok(job) => job,
                 Err(why) => {
                     self.list.pop_front();
                     self.worker.reject("queue", &name, &why, now)?;
-                    moved.push(MovedFile {
-                        name,
-                        to: "failed",
-                        why,
-                    });
+                    moved.push(MovedFile { name, to: "failed", why });
                     continue;
                 }
             };
@@ -170,25 +154,14 @@ impl<'a> Consumer<'a> {
                 self.worker.rewrite(&starts.list)?;
             }
             if starts.list.len() >= self.cap as usize {
-                let oldest = starts
-                    .list
-                    .iter()
-                    .map(|start| start.at)
-                    .min()
-                    .unwrap_or(now);
+                let oldest = starts.list.iter().map(|start| start.at).min().unwrap_or(now);
                 let until = oldest.saturating_add(HOUR).unwrap_or(now);
-                return Ok(Claim {
-                    moved,
-                    found: NextFile::Capped { until },
-                });
+                return Ok(Claim { moved, found: NextFile::Capped { until } });
             }
             self.list.pop_front();
             self.since_list += 1;
             self.seen.insert(job.id.clone());
-            starts.list.push(StartRecord {
-                at: now,
-                id: job.id.clone(),
-            });
+            starts.list.push(StartRecord { at: now, id: job.id.clone() });
             self.worker.note(&starts)?;
             let holder = ClaimHolder {
                 owner: ProcessIdentity::me(),
@@ -203,10 +176,7 @@ impl<'a> Consumer<'a> {
             fs::rename(&waiting, self.worker.file("processing", &name))?;
             return Ok(Claim {
                 moved,
-                found: NextFile::Claimed(Box::new(Claimed {
-                    digest: Digest::of(&bytes),
-                    job,
-                })),
+                found: NextFile::Claimed(Box::new(Claimed { digest: Digest::of(&bytes), job })),
             });
         }
     }
@@ -219,18 +189,14 @@ impl<'a> Consumer<'a> {
             let judged = match fs::symlink_metadata(&path) {
                 Err(_) => continue,
                 Ok(data) if !data.is_file() => Err("it is no plain file".to_owned()),
-                Ok(data) if data.len() > LARGEST => Err(format!(
-                    "it has {} bytes; a job has {LARGEST} at most",
-                    data.len()
-                )),
+                Ok(data) if data.len() > LARGEST => {
+                    Err(format!("it has {} bytes; a job has {LARGEST} at most", data.len()))
+                }
                 Ok(data) => {
                     let Some(bytes) = read(&path)? else { continue };
                     let judged = JobFile::read(&name, &bytes, self.kinds);
                     let whole = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok();
-                    let changed = data
-                        .modified()
-                        .ok()
-                        .and_then(|at| Timestamp::try_from(at).ok());
+                    let changed = data.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
                     let age = changed.map(|at| now.duration_since(at));
                     let young = age.is_some_and(|age| !age.is_negative() && age < YOUNG);
                     if !whole && young {
@@ -250,11 +216,7 @@ impl<'a> Consumer<'a> {
                 Ok(job) => jobs.push(job),
                 Err(why) => {
                     self.worker.reject("queue", &name, &why, now)?;
-                    moved.push(MovedFile {
-                        name,
-                        to: "failed",
-                        why,
-                    });
+                    moved.push(MovedFile { name, to: "failed", why });
                 }
             }
         }

@@ -92,10 +92,7 @@ impl Worker {
         if let Some(why) = foreign(&folder) {
             return Err(format!("[curator] worker_dir {dir:?}: {why}"));
         }
-        Ok(Self {
-            folder,
-            below: dir.to_owned(),
-        })
+        Ok(Self { folder, below: dir.to_owned() })
     }
 
     /// Returns the path of the worker's folder.
@@ -272,12 +269,7 @@ fn reserved(path: &RelPath) -> Option<&'static str> {
     };
     let found = rest.iter().find(|name| lies_in(name)).copied();
     let found = found.or_else(|| (lower == *own).then_some(*own));
-    found.or_else(|| {
-        lower
-            .split('/')
-            .any(|part| part == ".git")
-            .then_some(".git")
-    })
+    found.or_else(|| lower.split('/').any(|part| part == ".git").then_some(".git"))
 }
 
 /// Returns why a folder that is there cannot be a worker's: files are moved and removed in its

@@ -48,11 +48,7 @@ impl Worker {
             }
             let here = self.file("processing", &name);
             let mut tell = |to, why: &str| {
-                moved.push(MovedFile {
-                    name: id.to_owned(),
-                    to,
-                    why: why.to_owned(),
-                });
+                moved.push(MovedFile { name: id.to_owned(), to, why: why.to_owned() });
             };
             if self.file("done", &name).exists() || self.file("queue", &name).exists() {
                 // It was done, or put back, when its owner died.

@@ -49,18 +49,12 @@ impl Worker {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(starts),
             Err(error) => return Err(error),
         };
-        for line in text
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-        {
+        for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             // A line that cannot be read was a start.
             let read = serde_json::from_slice::<StartRecord>(line).ok();
             let mut start = read.unwrap_or_else(|| {
                 starts.odd = true;
-                StartRecord {
-                    at: now,
-                    id: String::new(),
-                }
+                StartRecord { at: now, id: String::new() }
             });
             starts.odd |= start.at > now;
             start.at = start.at.min(now);

@@ -36,12 +36,7 @@ impl Classes {
             None if label.is_live() => "open",
             None => return,
         };
-        *self
-            .confusion
-            .entry(truth)
-            .or_default()
-            .entry(said.as_str())
-            .or_default() += 1;
+        *self.confusion.entry(truth).or_default().entry(said.as_str()).or_default() += 1;
     }
 
     /// Works out the rest. An open idea that is called implemented counts against that class; what
@@ -92,11 +87,7 @@ pub(super) fn curve(room: &ProjectEvidence, cases: &[Case<'_>]) -> Vec<Point> {
     let all: Vec<&Case<'_>> = cases.iter().collect();
     let point = |threshold: f64| {
         let found = tried(room, &all, threshold);
-        Point {
-            threshold,
-            cited: found.cited,
-            archived: found.archived,
-        }
+        Point { threshold, cited: found.cited, archived: found.archived }
     };
     bars().map(point).collect()
 }
@@ -177,9 +168,7 @@ fn tried(room: &ProjectEvidence, cases: &[&Case<'_>], plain: f64) -> HeldOut {
         let done = rule::done_by(&case.features, case.grounds, &bar);
         if case.label.commits().next().is_some() {
             found.known += 1;
-            let cited = done
-                .iter()
-                .any(|it| is_true(case.label, &room.commit(it).hash));
+            let cited = done.iter().any(|it| is_true(case.label, &room.commit(it).hash));
             found.cited += usize::from(cited);
         }
         if case.label.is_live() {

@@ -87,10 +87,7 @@ pub fn measure(
 ) -> Result<Figures, IndexError> {
     let by_path: HashMap<&str, &ClassifiedIdea> =
         shown.iter().map(|one| (one.path.as_str(), one)).collect();
-    let mut figures = Figures {
-        ideas: shown.len(),
-        ..Figures::default()
-    };
+    let mut figures = Figures { ideas: shown.len(), ..Figures::default() };
     let mut cases = Vec::new();
     for label in labels {
         let Some(one) = by_path.get(label.idea.as_str()) else {
@@ -98,20 +95,14 @@ pub fn measure(
             continue;
         };
         figures.labelled += 1;
-        let truth = label
-            .commits()
-            .filter(|hash| room.commit_named(hash).is_none());
+        let truth = label.commits().filter(|hash| room.commit_named(hash).is_none());
         figures.unknown_commits += truth.count();
         figures.one(room, label, one);
         cases.push(Case {
             label,
             features: Features::of(&one.text, places::stem(&one.path)),
             grounds: &one.grounds,
-            before: if past {
-                before(room, label, one)?
-            } else {
-                None
-            },
+            before: if past { before(room, label, one)? } else { None },
         });
     }
     figures.classes.close();
@@ -156,9 +147,7 @@ impl Figures {
 
 /// Checks whether this commit is one of those that are known to have implemented the idea.
 fn is_true(label: &Label, hash: &str) -> bool {
-    label
-        .commits()
-        .any(|known| hash.starts_with(&known.to_ascii_lowercase()))
+    label.commits().any(|known| hash.starts_with(&known.to_ascii_lowercase()))
 }
 
 /// Returns the evidence about an idea before its first known commit.
@@ -168,10 +157,7 @@ fn before(
     one: &ClassifiedIdea,
 ) -> Result<Option<Evidence>, IndexError> {
     let history = room.history();
-    let Some(first) = history
-        .iter()
-        .rposition(|commit| is_true(label, &commit.hash))
-    else {
+    let Some(first) = history.iter().rposition(|commit| is_true(label, &commit.hash)) else {
         return Ok(None);
     };
     let earlier = ProjectEvidence::of(history[first + 1..].to_vec(), Vec::new())?;

@@ -36,12 +36,7 @@ fn one(room: &ProjectEvidence, path: &str, text: &str) -> ClassifiedIdea {
     ClassifiedIdea {
         path: path.into(),
         text: text.into(),
-        stat: Stat {
-            size: 0,
-            mtime: 0,
-            ctime: 0,
-            inode: 0,
-        },
+        stat: Stat { size: 0, mtime: 0, ctime: 0, inode: 0 },
         digest: Digest::of(text.as_bytes()),
         verdict: rule::judge(room, &features, &grounds, None),
         grounds,
@@ -67,38 +62,19 @@ fn right_answers_are_told_from_wrong_ones() {
             {"idea": "ideas/gone.md", "open": true}]"#,
         true,
     );
-    assert_eq!(
-        (found.ideas, found.labelled, found.missing.len()),
-        (3, 2, 1)
-    );
-    assert_eq!(
-        (found.known, found.found, found.cited),
-        (1, 1, 1),
-        "{found:?}"
-    );
+    assert_eq!((found.ideas, found.labelled, found.missing.len()), (3, 2, 1));
+    assert_eq!((found.known, found.found, found.cited), (1, 1, 1), "{found:?}");
     assert_eq!((found.live, found.false_archives.len()), (1, 0));
     assert_eq!(found.classes.macro_f1, Some(1.0));
     assert_eq!(found.classes.confusion["implemented"]["implemented"], 1);
     let past = found.past.unwrap();
-    assert_eq!(
-        (past.ideas, past.archived.len()),
-        (1, 0),
-        "no one had done it then"
-    );
-    assert!(
-        found
-            .curve
-            .windows(2)
-            .all(|two| two[0].threshold < two[1].threshold
-                && two[0].cited >= two[1].cited
-                && two[0].archived >= two[1].archived)
-    );
+    assert_eq!((past.ideas, past.archived.len()), (1, 0), "no one had done it then");
+    assert!(found.curve.windows(2).all(|two| two[0].threshold < two[1].threshold
+        && two[0].cited >= two[1].cited
+        && two[0].archived >= two[1].archived));
     assert_eq!((found.curve.len(), found.curve[0].cited), (11, 1));
     let held_out = found.held_out.unwrap();
-    assert_eq!(
-        (held_out.known, held_out.live, held_out.archived),
-        (1, 2, 0)
-    );
+    assert_eq!((held_out.known, held_out.live, held_out.archived), (1, 2, 0));
 }
 
 #[test]
@@ -110,11 +86,7 @@ fn wrong_answers_are_counted_as_such() {
     );
     assert_eq!(found.false_archives, ["ideas/retry.md"]);
     assert_eq!(found.false_archive_rate, Some(1.0));
-    assert_eq!(
-        (found.known, found.implemented, found.cited),
-        (2, 1, 0),
-        "{found:?}"
-    );
+    assert_eq!((found.known, found.implemented, found.cited), (2, 1, 0), "{found:?}");
     assert_eq!((found.missed.len(), found.unknown_commits), (2, 1));
     // One of two is called so, and one open one too: precision and recall are a half.
     assert_eq!(found.classes.f1["implemented"], 0.5);
@@ -123,27 +95,13 @@ fn wrong_answers_are_counted_as_such() {
 
 #[test]
 fn ideas_without_a_label_are_left_to_a_person() {
-    let found = measured(
-        r#"[{"idea": "ideas/retry.md"}, {"idea": "ideas/zebra.md"}]"#,
-        true,
-    );
+    let found = measured(r#"[{"idea": "ideas/retry.md"}, {"idea": "ideas/zebra.md"}]"#, true);
     assert_eq!(found.unlabelled_implemented, ["ideas/retry.md"]);
     assert_eq!((found.hit_rate, found.false_archive_rate), (None, None));
     assert_eq!(found.classes.macro_f1, None);
     assert_eq!(found.past.unwrap().rate, None);
     assert_eq!(measured("[]", true).labelled, 0);
-    let status = measured(
-        r#"[{"idea": "ideas/zebra.md", "status": "sidenote"}]"#,
-        false,
-    );
-    assert_eq!(
-        status.classes.confusion["sidenote"].values().sum::<usize>(),
-        1
-    );
-    assert!(
-        status
-            .classes
-            .f1
-            .contains_key(IdeaStatus::Sidenote.as_str())
-    );
+    let status = measured(r#"[{"idea": "ideas/zebra.md", "status": "sidenote"}]"#, false);
+    assert_eq!(status.classes.confusion["sidenote"].values().sum::<usize>(), 1);
+    assert!(status.classes.f1.contains_key(IdeaStatus::Sidenote.as_str()));
 }

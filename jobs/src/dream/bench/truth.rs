@@ -36,17 +36,13 @@ enum Hash {
 impl Label {
     /// Returns the idea's true status, if it is known.
     pub fn class(&self) -> Option<IdeaStatus> {
-        self.status
-            .or_else(|| (!self.commits.is_empty()).then_some(IdeaStatus::Implemented))
+        self.status.or_else(|| (!self.commits.is_empty()).then_some(IdeaStatus::Implemented))
     }
 
     /// Checks whether it would be wrong to archive the idea.
     pub fn is_live(&self) -> bool {
         self.open
-            || matches!(
-                self.status,
-                Some(IdeaStatus::Meritorious | IdeaStatus::BlogCandidate)
-            )
+            || matches!(self.status, Some(IdeaStatus::Meritorious | IdeaStatus::BlogCandidate))
     }
 
     /// Returns the hashes of the commits that implemented the idea. A hash may be shortened.
@@ -107,10 +103,7 @@ mod tests {
                 {"idea": "e", "status": "implemented"}]"#,
         )
         .unwrap();
-        let seen: Vec<_> = labels
-            .iter()
-            .map(|one| (one.class(), one.is_live()))
-            .collect();
+        let seen: Vec<_> = labels.iter().map(|one| (one.class(), one.is_live())).collect();
         assert_eq!(
             seen,
             [
@@ -121,33 +114,18 @@ mod tests {
                 (Some(IdeaStatus::Implemented), false),
             ]
         );
-        assert_eq!(
-            labels[0].commits().collect::<Vec<_>>(),
-            ["0123456", "abcdef0"]
-        );
+        assert_eq!(labels[0].commits().collect::<Vec<_>>(), ["0123456", "abcdef0"]);
     }
 
     #[test]
     fn labels_that_contradict_themselves_are_refused() {
         for (bad, why) in [
             (r#"{}"#, "expected a sequence"),
-            (
-                r#"[{"idea": "a"}, {"idea": "a"}]"#,
-                "element 1, \"a\": it is there twice",
-            ),
+            (r#"[{"idea": "a"}, {"idea": "a"}]"#, "element 1, \"a\": it is there twice"),
             (r#"[{"idea": "a", "commits": ["main"]}]"#, "no hash"),
-            (
-                r#"[{"idea": "a", "commits": ["0123456"], "open": true}]"#,
-                "it is open",
-            ),
-            (
-                r#"[{"idea": "a", "commits": ["0123456"], "status": "sidenote"}]"#,
-                "not implemented",
-            ),
-            (
-                r#"[{"idea": "a", "status": "implemented", "open": true}]"#,
-                "open and",
-            ),
+            (r#"[{"idea": "a", "commits": ["0123456"], "open": true}]"#, "it is open"),
+            (r#"[{"idea": "a", "commits": ["0123456"], "status": "sidenote"}]"#, "not implemented"),
+            (r#"[{"idea": "a", "status": "implemented", "open": true}]"#, "open and"),
             (r#"[{"idea": "a", "status": "abandoned"}]"#, "abandoned"),
         ] {
             let found = parse(bad).unwrap_err();

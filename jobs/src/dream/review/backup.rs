@@ -80,34 +80,22 @@ pub(super) fn of<'p>(
     let mut hold = |source: &'p Source| {
         let file = kept.len().to_string();
         kept.push(source);
-        FileContent {
-            sha256: source.digest(),
-            file,
-            looks: source.looks,
-        }
+        FileContent { sha256: source.digest(), file, looks: source.looks }
     };
     let changes = plan
         .changes
         .iter()
         .map(|change| match change {
-            FileChange::Put {
-                path, bytes, over, ..
-            } => ChangedFile {
+            FileChange::Put { path, bytes, over, .. } => ChangedFile {
                 path: path.clone(),
                 before: over.as_ref().map(&mut hold),
                 after: Some(Digest::of(bytes)),
             },
-            FileChange::Remove(source) => ChangedFile {
-                path: source.path.clone(),
-                before: Some(hold(source)),
-                after: None,
-            },
+            FileChange::Remove(source) => {
+                ChangedFile { path: source.path.clone(), before: Some(hold(source)), after: None }
+            }
         })
         .collect();
-    let act = DecisionRecord {
-        decision: decision.clone(),
-        changes,
-        state,
-    };
+    let act = DecisionRecord { decision: decision.clone(), changes, state };
     (act, kept)
 }

@@ -276,10 +276,7 @@ impl Decider<'_> {
                     DecisionInput::Reject => "nothing is done".to_owned(),
                     _ => "left until it changes".to_owned(),
                 };
-                let plan = ActionPlan {
-                    says,
-                    ..ActionPlan::default()
-                };
+                let plan = ActionPlan { says, ..ActionPlan::default() };
                 return Ok((proposal.action, plan));
             }
             DecisionInput::Accept => (proposal.action, proposal.targets.get(1)),
@@ -306,11 +303,7 @@ impl Decider<'_> {
         let scope = self.looker()?;
         let from = source(&scope, path)?;
         let into = into.map(|into| source(&scope, into)).transpose()?;
-        let stamp = Stamp {
-            id: &proposal.id,
-            decision: verdict.as_str(),
-            at: now,
-        };
+        let stamp = Stamp { id: &proposal.id, decision: verdict.as_str(), at: now };
         // Anything at that path is in the way, including a folder or a link.
         let taken = |path: &str| self.root.join(path).symlink_metadata().is_ok();
         let plan = plan(action, &from, into.as_ref(), self.spec, stamp, taken);
@@ -333,11 +326,7 @@ impl Decider<'_> {
         for change in &plan.changes {
             match change {
                 FileChange::Remove(source) => from.push(&source.path),
-                FileChange::Put {
-                    over: Some(_),
-                    path,
-                    ..
-                } => from.push(path),
+                FileChange::Put { over: Some(_), path, .. } => from.push(path),
                 FileChange::Put { over: None, .. } => {}
             }
         }
@@ -385,11 +374,7 @@ fn stands(
 /// Reads the current content of an idea.
 pub(super) fn source(scope: &Scope, path: &str) -> Result<Source, ReviewError> {
     match scope.inspect(path, LONGEST) {
-        Ok(Some((bytes, looks))) => Ok(Source {
-            path: path.to_owned(),
-            bytes,
-            looks,
-        }),
+        Ok(Some((bytes, looks))) => Ok(Source { path: path.to_owned(), bytes, looks }),
         Ok(None) => Err(ReviewError::Cannot(format!("{path} is gone"))),
         Err(error) => Err(ReviewError::Guard(whole(&error))),
     }

@@ -64,11 +64,8 @@ pub(super) fn check(
         ));
     }
     let listed: String = all.iter().map(|path| format!("{path}\0")).collect();
-    let answer = git.ask_if_any(
-        Read::CheckIgnore,
-        &["-z", "--stdin"],
-        Stdin::Bytes(listed.into_bytes()),
-    )?;
+    let answer =
+        git.ask_if_any(Read::CheckIgnore, &["-z", "--stdin"], Stdin::Bytes(listed.into_bytes()))?;
     let ignored: BTreeSet<String> = names(&answer.unwrap_or_default()).into_iter().collect();
     let private = from.iter().any(|path| ignored.contains(*path));
     let own = format!("{}/", spec.dreams);

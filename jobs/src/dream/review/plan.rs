@@ -131,10 +131,7 @@ pub fn plan(
             let into = into.ok_or("a merge needs an idea to merge into")?;
             let bytes = merged(source, into, stamp)?;
             let to = free(&spec.done, source, spec, taken)?;
-            plan.says = format!(
-                "{} is appended to {} and moves to {to}",
-                source.path, into.path
-            );
+            plan.says = format!("{} is appended to {} and moves to {to}", source.path, into.path);
             plan.grows(into, bytes);
             plan.moves(source, to.clone(), source.bytes.clone());
             plan.mark(source, "merged", None, action, stamp, Some(&into.path));
@@ -168,10 +165,8 @@ pub fn plan(
 impl ActionPlan {
     /// Plans the move of a file, with new lines at its start if `bytes` has any.
     fn moves(&mut self, source: &Source, to: String, bytes: Vec<u8>) {
-        self.preview.push(PreviewLine {
-            kind: LineKind::File,
-            text: format!("{} → {to}", source.path),
-        });
+        self.preview
+            .push(PreviewLine { kind: LineKind::File, text: format!("{} → {to}", source.path) });
         if bytes != source.bytes {
             self.compare(&source.bytes, &bytes);
         }
@@ -186,10 +181,7 @@ impl ActionPlan {
 
     /// Plans the replacement of a file by a longer version of itself.
     fn grows(&mut self, source: &Source, bytes: Vec<u8>) {
-        self.preview.push(PreviewLine {
-            kind: LineKind::File,
-            text: source.path.clone(),
-        });
+        self.preview.push(PreviewLine { kind: LineKind::File, text: source.path.clone() });
         self.compare(&source.bytes, &bytes);
         self.changes.push(FileChange::Put {
             path: source.path.clone(),
@@ -211,19 +203,14 @@ impl ActionPlan {
         let rest = old.iter().rev().zip(new.iter().rev());
         let tail = rest.take_while(same).count().min(old.len() - head);
         let end = new.len() - tail;
-        let kept = |text: &&str| PreviewLine {
-            kind: LineKind::Kept,
-            text: (*text).to_owned(),
-        };
-        self.preview
-            .extend(new[head.saturating_sub(AROUND)..head].iter().map(kept));
-        self.preview
-            .extend(new[head..end].iter().map(|text| PreviewLine {
-                kind: LineKind::Added,
-                text: (*text).to_owned(),
-            }));
-        self.preview
-            .extend(new[end..].iter().take(AROUND).map(kept));
+        let kept = |text: &&str| PreviewLine { kind: LineKind::Kept, text: (*text).to_owned() };
+        self.preview.extend(new[head.saturating_sub(AROUND)..head].iter().map(kept));
+        self.preview.extend(
+            new[head..end]
+                .iter()
+                .map(|text| PreviewLine { kind: LineKind::Added, text: (*text).to_owned() }),
+        );
+        self.preview.extend(new[end..].iter().take(AROUND).map(kept));
     }
 
     fn mark(
@@ -242,11 +229,8 @@ impl ActionPlan {
         if let Some(to) = to {
             happened["to"] = to.into();
         }
-        let mark = Mark {
-            status: status.to_owned(),
-            hash: hash.map(|hash| hash.to_string()),
-            happened,
-        };
+        let mark =
+            Mark { status: status.to_owned(), hash: hash.map(|hash| hash.to_string()), happened };
         self.marks.push((source.path.clone(), mark));
     }
 }
@@ -305,10 +289,7 @@ fn merged(source: &Source, into: &Source, stamp: Stamp<'_>) -> Result<Vec<u8>, S
     let head = format!("{end}<!-- ctx-dream: merged from {path} on {day} ({id}) -->{end}{end}");
     bytes.extend_from_slice(head.as_bytes());
     let body = front_matter::split(from).body();
-    bytes.extend_from_slice(&ended(
-        body.trim_start_matches(['\r', '\n']).as_bytes(),
-        end,
-    ));
+    bytes.extend_from_slice(&ended(body.trim_start_matches(['\r', '\n']).as_bytes(), end));
     Ok(bytes)
 }
 
@@ -344,22 +325,11 @@ mod tests {
     use super::*;
 
     fn source(path: &str, text: &str) -> Source {
-        let looks = FileLook {
-            mode: 0o640,
-            modified: 7,
-        };
-        Source {
-            path: path.into(),
-            bytes: text.into(),
-            looks,
-        }
+        let looks = FileLook { mode: 0o640, modified: 7 };
+        Source { path: path.into(), bytes: text.into(), looks }
     }
 
-    const STAMP: Stamp<'_> = Stamp {
-        id: "00ff",
-        decision: "accepted",
-        at: Timestamp::UNIX_EPOCH,
-    };
+    const STAMP: Stamp<'_> = Stamp { id: "00ff", decision: "accepted", at: Timestamp::UNIX_EPOCH };
 
     fn made(action: Action, one: &Source, into: Option<&Source>, taken: &[&str]) -> ActionPlan {
         let taken = |path: &str| taken.contains(&path);
@@ -386,26 +356,14 @@ mod tests {
         let taken = ["ideas/done/sub/a.b.md", "ideas/done/sub/a.b-2.md"];
         let plan = made(Action::Archive, &one, None, &taken);
         assert_eq!(put(&plan, 0).0, "ideas/done/sub/a.b-3.md");
-        let bare = made(
-            Action::Archive,
-            &source("ideas/.a/b", "x"),
-            None,
-            &["ideas/done/.a/b"],
-        );
+        let bare = made(Action::Archive, &source("ideas/.a/b", "x"), None, &["ideas/done/.a/b"]);
         assert_eq!(put(&bare, 0).0, "ideas/done/.a/b-2");
         let all = plan_of_all_taken(&one);
         assert!(all.unwrap_err().contains("ideas/done"));
     }
 
     fn plan_of_all_taken(one: &Source) -> Result<ActionPlan, String> {
-        plan(
-            Action::Archive,
-            one,
-            None,
-            &DreamSpec::default(),
-            STAMP,
-            |_| true,
-        )
+        plan(Action::Archive, one, None, &DreamSpec::default(), STAMP, |_| true)
     }
 
     #[test]
@@ -419,24 +377,12 @@ mod tests {
             text,
             "# B\r\nno end\r\n\r\n<!-- ctx-dream: merged from ideas/a- -b.md on 1970-01-01 (00ff) -->\r\n\r\n# A\nlast\r\n"
         );
-        assert_eq!(
-            put(&plan, 1),
-            ("ideas/done/a--b.md", "---\nt: 1\n---\n\n# A\nlast")
-        );
+        assert_eq!(put(&plan, 1), ("ideas/done/a--b.md", "---\nt: 1\n---\n\n# A\nlast"));
         assert_eq!(plan.changes.len(), 3);
-        let added = plan
-            .preview
-            .iter()
-            .filter(|line| line.kind == LineKind::Added);
+        let added = plan.preview.iter().filter(|line| line.kind == LineKind::Added);
         assert_eq!(added.count(), 5);
-        let nowhere = super::plan(
-            Action::Merge,
-            &one,
-            None,
-            &DreamSpec::default(),
-            STAMP,
-            |_| false,
-        );
+        let nowhere =
+            super::plan(Action::Merge, &one, None, &DreamSpec::default(), STAMP, |_| false);
         assert!(nowhere.is_err());
     }
 
@@ -450,15 +396,9 @@ mod tests {
         let fronted = source("ideas/a.md", "\u{feff}---\r\ntitle: x\r\n---\r\nbody");
         let fronted = made(Action::Promote, &fronted, None, &[]);
         let text = put(&fronted, 0).1;
-        assert!(
-            text.starts_with("\u{feff}---\r\ntitle: x\r\npromoted_from: "),
-            "{text}"
-        );
+        assert!(text.starts_with("\u{feff}---\r\ntitle: x\r\npromoted_from: "), "{text}");
         assert!(text.ends_with("\"\r\n---\r\nbody"), "{text}");
-        assert_eq!(
-            front_matter::split(text).get("promoted_from"),
-            Some("ideas/a.md")
-        );
+        assert_eq!(front_matter::split(text).get("promoted_from"), Some("ideas/a.md"));
     }
 
     #[test]

@@ -120,12 +120,8 @@ impl Proposals {
             RelPath::new(&spec.dreams).map_err(|bad| ProposalsError::Folder(bad.to_string()))?;
         let reader = Reader::open(root, LONGEST)?;
         let decisions = decisions(&reader, spec)?;
-        let mut passes: Vec<(u64, u32, String)> = fs
-            .list(&dreams)?
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|name| pass(name))
-            .collect();
+        let mut passes: Vec<(u64, u32, String)> =
+            fs.list(&dreams)?.unwrap_or_default().iter().filter_map(|name| pass(name)).collect();
         passes.sort_unstable_by(|a, b| b.cmp(a));
         let mut book = Self::default();
         let mut ids = BTreeSet::new();
@@ -170,13 +166,9 @@ impl Proposals {
                     digests.insert(target.clone(), ideas.digest(target).ok());
                 }
             }
-            let now: Vec<Option<&Digest>> = targets
-                .iter()
-                .map(|target| digests[target].as_ref())
-                .collect();
-            let same = item
-                .hash()
-                .map(|hash| hash == proposal::hash_of(now.clone()));
+            let now: Vec<Option<&Digest>> =
+                targets.iter().map(|target| digests[target].as_ref()).collect();
+            let same = item.hash().map(|hash| hash == proposal::hash_of(now.clone()));
             item.stale = match same {
                 _ if now.contains(&None) => Some(Stale::Gone),
                 Some(true) => None,
@@ -205,10 +197,7 @@ impl Proposals {
         let found: Vec<&ProposalItem> = self.items.iter().filter(begin).collect();
         match found.as_slice() {
             [only] => Ok(only),
-            several => Err(several
-                .iter()
-                .map(|item| item.proposal.id.as_str())
-                .collect()),
+            several => Err(several.iter().map(|item| item.proposal.id.as_str()).collect()),
         }
     }
 
@@ -266,11 +255,7 @@ fn pass(name: &str) -> Option<(u64, u32, String)> {
     if !digits(day, 8) || !digits(time, 6) {
         return None;
     }
-    Some((
-        format!("{day}{time}").parse().ok()?,
-        number,
-        name.to_owned(),
-    ))
+    Some((format!("{day}{time}").parse().ok()?, number, name.to_owned()))
 }
 
 /// Checks whether a text may be an id. The id becomes the name of a folder.
@@ -297,11 +282,7 @@ fn checked(value: Value, spec: &DreamSpec) -> Result<Proposal, String> {
     let wanted = if action == Action::Merge { 2 } else { 1 };
     if targets.len() != wanted {
         let action = action.as_str();
-        return Err(format!(
-            "{action} has {}, not {}",
-            counted(wanted, "target"),
-            targets.len()
-        ));
+        return Err(format!("{action} has {}, not {}", counted(wanted, "target"), targets.len()));
     }
     for target in &targets {
         idea(target, spec)?;
@@ -375,61 +356,35 @@ mod tests {
         let foreign = good.replace("sidenote", "abandoned");
         let outside = good.replace("ideas/a.md", "../etc/passwd");
         let file = format!("[{no_evidence},{good},{foreign},{outside}]");
-        let folder = place(&[
-            ("ideas/a.md", "a"),
-            ("dreams/20260101T000000Z/proposals.json", &file),
-        ]);
+        let folder =
+            place(&[("ideas/a.md", "a"), ("dreams/20260101T000000Z/proposals.json", &file)]);
         let book = read(&folder);
         assert_eq!(book.items.len(), 1);
-        assert_eq!(
-            (&*book.items[0].proposal.id, book.items[0].stale),
-            ("01", None)
-        );
+        assert_eq!((&*book.items[0].proposal.id, book.items[0].stale), ("01", None));
         assert_eq!(book.troubles.len(), 3, "{:?}", book.troubles);
         // Cut off in the middle: what is whole is read.
         let cut = format!("[{good},{}", &good[..40]);
-        fs::write(
-            folder.path().join("dreams/20260101T000000Z/proposals.json"),
-            cut,
-        )
-        .unwrap();
+        fs::write(folder.path().join("dreams/20260101T000000Z/proposals.json"), cut).unwrap();
         let book = read(&folder);
-        assert_eq!(
-            (book.items.len(), book.troubles.len()),
-            (1, 1),
-            "{:?}",
-            book.troubles
-        );
+        assert_eq!((book.items.len(), book.troubles.len()), (1, 1), "{:?}", book.troubles);
     }
 
     #[test]
     fn all_passes_count_the_newest_first_and_no_id_twice() {
-        let (a, b) = (
-            proposal("a", "ideas/a.md", b"a"),
-            proposal("b", "ideas/b.md", b"b"),
-        );
+        let (a, b) = (proposal("a", "ideas/a.md", b"a"), proposal("b", "ideas/b.md", b"b"));
         let older = proposal("old", "ideas/a.md", b"before");
         let folder = place(&[
             ("ideas/a.md", "a"),
-            (
-                "dreams/20260101T000000Z/proposals.json",
-                &format!("[{older},{b}]"),
-            ),
-            (
-                "dreams/20260101T000000Z-2/proposals.json",
-                &format!("[{b}]"),
-            ),
+            ("dreams/20260101T000000Z/proposals.json", &format!("[{older},{b}]")),
+            ("dreams/20260101T000000Z-2/proposals.json", &format!("[{b}]")),
             ("dreams/20260102T000000Z/proposals.json", &format!("[{a}]")),
             ("dreams/20260103T000000Z/other.json", "[]"),
             ("dreams/20260104T000000Z/proposals.json", "gone wrong"),
             ("dreams/notes/proposals.json", &format!("[{older}]")),
         ]);
         let book = read(&folder);
-        let reported: Vec<(&str, Option<Stale>, bool)> = book
-            .items
-            .iter()
-            .map(|it| (&*it.proposal.id, it.stale, it.superseded))
-            .collect();
+        let reported: Vec<(&str, Option<Stale>, bool)> =
+            book.items.iter().map(|it| (&*it.proposal.id, it.stale, it.superseded)).collect();
         assert_eq!(
             reported,
             [
@@ -462,10 +417,7 @@ mod tests {
         fs::write(folder.path().join("dreams/ledger.md"), line(&hash)).unwrap();
         let book = read(&folder);
         assert_eq!(book.undecided().count(), 0);
-        assert_eq!(
-            book.items[0].decision.as_ref().unwrap().decision,
-            "rejected"
-        );
+        assert_eq!(book.items[0].decision.as_ref().unwrap().decision, "rejected");
         fs::remove_file(folder.path().join("dreams/ledger.md")).unwrap();
         fs::create_dir(folder.path().join("dreams/ledger.md")).unwrap();
         let error = Proposals::read(folder.path(), &DreamSpec::default()).unwrap_err();

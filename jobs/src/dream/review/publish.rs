@@ -61,10 +61,7 @@ impl Decider<'_> {
     /// Rolls forward the dead passes of this project whose artifacts are recorded. Everything else
     /// about a dead run is the next tick's.
     fn recover_stale_passes(&mut self) -> Result<(), ReviewError> {
-        let now = self
-            .clock
-            .read()
-            .map_err(|error| ReviewError::Disk(error.to_string()))?;
+        let now = self.clock.read().map_err(|error| ReviewError::Disk(error.to_string()))?;
         let driver = Driver {
             world: Box::new(Host { state: self.state }),
             me: self.me,
@@ -87,11 +84,7 @@ impl Decider<'_> {
 
     /// Opens a scope that only reads.
     pub(super) fn looker(&self) -> Result<Scope, ReviewError> {
-        Ok(Scope::open(
-            self.root,
-            &[],
-            &format!("{}/look", self.staging()),
-        )?)
+        Ok(Scope::open(self.root, &[], &format!("{}/look", self.staging()))?)
     }
 
     fn staging(&self) -> String {
@@ -112,29 +105,21 @@ impl Decider<'_> {
             job: JOB,
             allowed: &[&spec.ideas, &spec.dreams, &spec.done, &spec.specs],
             staging: &staging,
-            headline: format!(
-                "{} {}: {}",
-                decision.decision, decision.proposal_id, plan.says
-            ),
+            headline: format!("{} {}: {}", decision.decision, decision.proposal_id, plan.says),
             lines: Vec::new(),
         };
         let mut state = None;
-        let published = self
-            .hand()
-            .place(&mut held.act, &act, &mut |scope, run, _| {
-                stage(spec, scope, run, plan, decision).map_err(|unstaged| match unstaged {
-                    Unstaged::Scope(error) => error.into(),
-                    Unstaged::State(why) => {
-                        let error = ReviewError::State {
-                            path: spec.state_path(),
-                            why,
-                        };
-                        let reported = ManualEditError::Disk(error.to_string());
-                        state = Some(error);
-                        reported
-                    }
-                })
-            });
+        let published = self.hand().place(&mut held.act, &act, &mut |scope, run, _| {
+            stage(spec, scope, run, plan, decision).map_err(|unstaged| match unstaged {
+                Unstaged::Scope(error) => error.into(),
+                Unstaged::State(why) => {
+                    let error = ReviewError::State { path: spec.state_path(), why };
+                    let reported = ManualEditError::Disk(error.to_string());
+                    state = Some(error);
+                    reported
+                }
+            })
+        });
         published.map_err(|error| state.take().unwrap_or_else(|| error.into()))
     }
 }
@@ -163,18 +148,11 @@ fn stage(
 ) -> Result<(), Unstaged> {
     let state = scope.inspect(&spec.state_path(), LONGEST)?;
     let state_bytes = state.as_ref().map_or(&[][..], |(bytes, _)| bytes);
-    let marks = plan
-        .marks
-        .iter()
-        .map(|(path, mark)| (path.as_str(), mark.clone()));
+    let marks = plan.marks.iter().map(|(path, mark)| (path.as_str(), mark.clone()));
     let marks: BTreeMap<&str, Mark> = marks.collect();
     let parsed = DreamState::parse(state_bytes).map_err(|bad| Unstaged::State(bad.to_string()));
     // A bad state file is no reason to hold up a decision that changes no idea.
-    let parsed = if marks.is_empty() {
-        None
-    } else {
-        Some(parsed?)
-    };
+    let parsed = if marks.is_empty() { None } else { Some(parsed?) };
     if !plan.changes.is_empty() {
         let stood = |path: &&str| {
             let standing = parsed.as_ref()?.standing(path);
@@ -197,12 +175,7 @@ fn stage(
     }
     for change in &plan.changes {
         match change {
-            FileChange::Put {
-                path,
-                bytes,
-                over,
-                looks,
-            } => {
+            FileChange::Put { path, bytes, over, looks } => {
                 let over = over.as_ref().map(Source::digest);
                 let expect = over.map_or(Expect::Absent, Expect::Digest);
                 scope.stage_as(path, bytes, expect, *looks)?;

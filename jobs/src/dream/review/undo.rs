@@ -54,12 +54,8 @@ impl Decider<'_> {
             for (_, mark) in &mut plan.marks {
                 mark.happened["at"] = now.to_string().into();
             }
-            let decision = Decision {
-                decision: UNDONE.to_owned(),
-                at: now.to_string(),
-                note: None,
-                ..before
-            };
+            let decision =
+                Decision { decision: UNDONE.to_owned(), at: now.to_string(), note: None, ..before };
             match self.place(&mut held, &plan, &decision) {
                 Ok(run) => {
                     let changes = plan.changes.iter().map(|it| it.path().to_owned()).collect();
@@ -87,15 +83,11 @@ impl Decider<'_> {
         }
         let found: Vec<String> = decisions.ids(id).map(str::to_owned).collect();
         match found.as_slice() {
-            [only] if !id.is_empty() => Ok(decisions
-                .of(only, None)
-                .expect("only ids with a decision were listed")
-                .clone()),
+            [only] if !id.is_empty() => {
+                Ok(decisions.of(only, None).expect("only ids with a decision were listed").clone())
+            }
             [] | [_] => Err(ReviewError::NotFound(format!("{id} with a decision"))),
-            _ => Err(ReviewError::Several {
-                id: id.to_owned(),
-                found,
-            }),
+            _ => Err(ReviewError::Several { id: id.to_owned(), found }),
         }
     }
 
@@ -107,10 +99,7 @@ impl Decider<'_> {
         let folder = backup::folder(self.spec, &decision.proposal_id);
         let fs = RealFs::open(self.root).map_err(proposals::ProposalsError::from)?;
         let rel = RelPath::new(&folder).map_err(|bad| ReviewError::Guard(bad.to_string()))?;
-        let mut runs = fs
-            .list(&rel)
-            .map_err(proposals::ProposalsError::from)?
-            .unwrap_or_default();
+        let mut runs = fs.list(&rel).map_err(proposals::ProposalsError::from)?.unwrap_or_default();
         // The newest first: ids sort by time.
         runs.sort_unstable_by(|a, b| b.cmp(a));
         let reader = Reader::open(self.root, LONGEST).map_err(proposals::ProposalsError::from)?;
@@ -179,10 +168,7 @@ impl Decider<'_> {
         plan.preview = plan
             .changes
             .iter()
-            .map(|change| PreviewLine {
-                kind: LineKind::File,
-                text: change.path().to_owned(),
-            })
+            .map(|change| PreviewLine { kind: LineKind::File, text: change.path().to_owned() })
             .collect();
         Ok(plan)
     }

@@ -13,19 +13,15 @@ fn room(subjects: &[(&str, &[&str])]) -> ProjectEvidence {
         ("feat: coloured output", &["src/term.rs"]),
         ("refactor: split the main module", &["src/main.rs"]),
     ];
-    let all = subjects
-        .iter()
-        .chain(&filler)
-        .enumerate()
-        .map(|(at, (subject, paths))| Commit {
-            hash: format!("{at:x}").repeat(40),
-            at: 1_700_000_000 - at as i64,
-            subject: (*subject).to_owned(),
-            body: String::new(),
-            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
-            touched: paths.len(),
-            created: Vec::new(),
-        });
+    let all = subjects.iter().chain(&filler).enumerate().map(|(at, (subject, paths))| Commit {
+        hash: format!("{at:x}").repeat(40),
+        at: 1_700_000_000 - at as i64,
+        subject: (*subject).to_owned(),
+        body: String::new(),
+        paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+        touched: paths.len(),
+        created: Vec::new(),
+    });
     ProjectEvidence::of(all.collect(), Vec::new()).unwrap()
 }
 
@@ -38,11 +34,7 @@ fn judged(room: &ProjectEvidence, path: &str, text: &str) -> RuleVerdict {
 fn done_only_when_a_commit_did_it() {
     let path = "ideas/retry-policy.md";
     let open = judged(&room(&[]), path, SPEC);
-    assert_eq!(
-        (open.status, open.action),
-        (IdeaStatus::Meritorious, Action::Promote),
-        "{open:?}"
-    );
+    assert_eq!((open.status, open.action), (IdeaStatus::Meritorious, Action::Promote), "{open:?}");
     let done = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
     let found = judged(&done, path, SPEC);
     assert_eq!(
@@ -50,12 +42,7 @@ fn done_only_when_a_commit_did_it() {
         (IdeaStatus::Implemented, Action::Archive),
         "{found:?}"
     );
-    assert!(
-        found
-            .evidence
-            .starts_with("000000000000 2023-11-14 feat: retry policy"),
-        "{found:?}"
-    );
+    assert!(found.evidence.starts_with("000000000000 2023-11-14 feat: retry policy"), "{found:?}");
     assert_eq!(found.bare, "000000000000", "no word of a commit");
     for weaker in [
         ("spec: retry policy with jitter", &["docs/retry.md"][..]),
@@ -63,18 +50,11 @@ fn done_only_when_a_commit_did_it() {
         ("fix: policy link in the footer", &["src/footer.rs"]),
         ("feat: retry the upload", &["src/upload.rs"]),
         ("feat: retry policy", &["src/retry.rs"]),
-        (
-            "docs: explain the retry policy with jitter",
-            &["docs/retry.md"],
-        ),
+        ("docs: explain the retry policy with jitter", &["docs/retry.md"]),
         ("feat: add a retry policy to the client", &["src/retry.rs"]),
     ] {
         let found = judged(&room(&[weaker]), path, SPEC);
-        assert_eq!(
-            found.status,
-            IdeaStatus::Meritorious,
-            "{weaker:?} {found:?}"
-        );
+        assert_eq!(found.status, IdeaStatus::Meritorious, "{weaker:?} {found:?}");
     }
 }
 
@@ -99,10 +79,7 @@ fn parts_forms_and_posts_are_never_archived() {
 fn notes_stories_and_twins_have_their_places() {
     let room = room(&[]);
     let note = judged(&room, "ideas/n.md", "Coffee is better in the morning.\n");
-    assert_eq!(
-        (note.status, note.confidence),
-        (IdeaStatus::Sidenote, Confidence::High)
-    );
+    assert_eq!((note.status, note.confidence), (IdeaStatus::Sidenote, Confidence::High));
     assert!(!note.evidence.is_empty());
     let story = format!(
         "# The night it broke\n\n{}",
@@ -111,22 +88,12 @@ fn notes_stories_and_twins_have_their_places() {
     assert_eq!(judged(&room, "ideas/s.md", &story).action, Action::MarkBlog);
     let marked = story + "<!-- ctx-dream: blog-candidate -->\n";
     assert_eq!(judged(&room, "ideas/s.md", &marked).action, Action::Keep);
-    let twin = Neighbour {
-        path: "ideas/b.md".into(),
-        similarity: 0.9,
-        containment: 1.0,
-    };
+    let twin = Neighbour { path: "ideas/b.md".into(), similarity: 0.9, containment: 1.0 };
     let features = Features::of(SPEC, "a");
     let grounds = room.about("ideas/a.md", SPEC).unwrap();
     let found = judge(&room, &features, &grounds, Some(&twin));
-    assert_eq!(
-        (found.status, found.into.as_deref()),
-        (IdeaStatus::Duplicate, Some("ideas/b.md"))
-    );
-    assert!(
-        found.evidence.contains("ideas/b.md: similarity 0.90"),
-        "{found:?}"
-    );
+    assert_eq!((found.status, found.into.as_deref()), (IdeaStatus::Duplicate, Some("ideas/b.md")));
+    assert!(found.evidence.contains("ideas/b.md: similarity 0.90"), "{found:?}");
 }
 
 /// Returns a commit of a small project, `seconds` after the first one.
@@ -165,28 +132,19 @@ const PLACED: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls in `src/
 fn who_was_where_the_idea_says_counts_in_other_words_too() {
     let subject = "feat(net): wait a random while before the next call";
     let path = "ideas/retry-policy.md";
-    let there = with_filler(vec![at(
-        9,
-        subject,
-        &["src/net/retry.rs", "src/net/wait.rs"],
-    )]);
+    let there = with_filler(vec![at(9, subject, &["src/net/retry.rs", "src/net/wait.rs"])]);
     let elsewhere = with_filler(vec![at(9, subject, &["src/other/a.rs", "src/other/b.rs"])]);
     let found = |room: &ProjectEvidence| room.about(path, PLACED).unwrap().candidates[0].clone();
     assert!(found(&there).strength > 1.5 * found(&elsewhere).strength);
     assert!(found(&there).overlap.share > 0.9);
-    assert_eq!(
-        judged(&elsewhere, path, PLACED).status,
-        IdeaStatus::Meritorious
-    );
+    assert_eq!(judged(&elsewhere, path, PLACED).status, IdeaStatus::Meritorious);
 }
 
 #[test]
 fn what_was_there_before_the_idea_has_not_done_it() {
     let path = "ideas/retry-policy.md";
-    let (subject, paths) = (
-        "feat: retry policy with jitter",
-        ["src/net/retry.rs", "src/net/wait.rs"],
-    );
+    let (subject, paths) =
+        ("feat: retry policy with jitter", ["src/net/retry.rs", "src/net/wait.rs"]);
     // The commits are of 2023-11-14; the newest is years later, for a date that is none otherwise.
     let later = at(100_000_000, "chore: release", &["CHANGELOG.md"]);
     let room = with_filler(vec![later, at(9, subject, &paths)]);
@@ -201,16 +159,9 @@ fn what_was_there_before_the_idea_has_not_done_it() {
     }
     let mut named = at(9, subject, &paths);
     named.body = format!("Closes: {path}");
-    let room = with_filler(vec![
-        at(100_000_000, "chore: release", &["CHANGELOG.md"]),
-        named,
-    ]);
+    let room = with_filler(vec![at(100_000_000, "chore: release", &["CHANGELOG.md"]), named]);
     let found = judged(&room, path, &dated("2023-12-24"));
-    assert_eq!(
-        found.status,
-        IdeaStatus::Implemented,
-        "it names the idea itself"
-    );
+    assert_eq!(found.status, IdeaStatus::Implemented, "it names the idea itself");
 }
 
 #[test]
@@ -220,36 +171,16 @@ fn a_list_that_is_kept_has_to_be_at_its_end() {
         "feat: retry policy with jitter",
         &["src/net/retry.rs", "src/net/wait.rs"],
     )]);
-    let with = |boxes: &str| {
-        judged(
-            &room,
-            "ideas/retry-policy.md",
-            &format!("{PLACED}\n{boxes}"),
-        )
-        .action
-    };
-    assert_eq!(
-        with("- [x] jitter\n- [x] cap\n- [x] report\n"),
-        Action::Archive
-    );
-    assert_ne!(
-        with("- [x] jitter\n- [x] cap\n- [ ] report\n"),
-        Action::Archive
-    );
-    assert_eq!(
-        with("- [ ] jitter\n- [ ] cap\n"),
-        Action::Archive,
-        "nobody ticks here"
-    );
+    let with =
+        |boxes: &str| judged(&room, "ideas/retry-policy.md", &format!("{PLACED}\n{boxes}")).action;
+    assert_eq!(with("- [x] jitter\n- [x] cap\n- [x] report\n"), Action::Archive);
+    assert_ne!(with("- [x] jitter\n- [x] cap\n- [ ] report\n"), Action::Archive);
+    assert_eq!(with("- [ ] jitter\n- [ ] cap\n"), Action::Archive, "nobody ticks here");
 }
 
 #[test]
 fn more_doubt_takes_more_strength() {
-    let room = with_filler(vec![at(
-        9,
-        "feat: jitter in the retry",
-        &["src/net/wait.rs"],
-    )]);
+    let room = with_filler(vec![at(9, "feat: jitter in the retry", &["src/net/wait.rs"])]);
     let path = "ideas/retry-policy.md";
     let strength = room.about(path, PLACED).unwrap().candidates[0].strength;
     let bar = DoneThreshold::default();
@@ -258,11 +189,7 @@ fn more_doubt_takes_more_strength() {
     let features = |text: &str| Features::of(text, "retry-policy");
     let grounds = room.about(path, PLACED).unwrap();
     let at_least = |text: &str, plain: f64| {
-        let bar = DoneThreshold {
-            plain,
-            phased: plain + 0.01,
-            ..bar
-        };
+        let bar = DoneThreshold { plain, phased: plain + 0.01, ..bar };
         !done_by(&features(text), &grounds, &bar).is_empty()
     };
     assert!(at_least(PLACED, strength) && !at_least(PLACED, strength + 0.001));
@@ -290,11 +217,8 @@ mod properties {
         "src/made up/x.rs",
     ];
     /// Words that no idea has, of one length each, so that one can stand for another.
-    const OTHERS: [[&str; 3]; 3] = [
-        ["zebra", "maple", "tulip"],
-        ["orbit", "comet", "lunar"],
-        ["velum", "cedar", "birch"],
-    ];
+    const OTHERS: [[&str; 3]; 3] =
+        [["zebra", "maple", "tulip"], ["orbit", "comet", "lunar"], ["velum", "cedar", "birch"]];
 
     fn words(most: usize) -> impl Strategy<Value = String> {
         prop::collection::vec(prop::sample::select(&WORDS[..]), 1..most)
@@ -336,11 +260,7 @@ mod properties {
         let mut all = commits;
         for (n, name) in OTHERS.iter().enumerate() {
             let path = format!("other/{}.x", name[others]);
-            all.push(at(
-                -1 - n as i64,
-                &format!("{} {}", name[others], name[others]),
-                &[&path],
-            ));
+            all.push(at(-1 - n as i64, &format!("{} {}", name[others], name[others]), &[&path]));
         }
         let mut tracked: Vec<String> = PATHS.iter().map(|path| (*path).to_owned()).collect();
         tracked.sort_unstable();

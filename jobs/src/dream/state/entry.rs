@@ -39,18 +39,10 @@ impl<'a> Keys<'a> {
             self.0.push((format!("{key:?}").into(), list.into()));
             return;
         };
-        let Some(open) = old
-            .trim_end()
-            .strip_suffix(']')
-            .filter(|_| old.starts_with('['))
-        else {
+        let Some(open) = old.trim_end().strip_suffix(']').filter(|_| old.starts_with('[')) else {
             return;
         };
-        let comma = if open.trim_start_matches('[').trim().is_empty() {
-            ""
-        } else {
-            ","
-        };
+        let comma = if open.trim_start_matches('[').trim().is_empty() { "" } else { "," };
         let list = format!("{}{comma}{element}]", open.trim_end());
         for (name, value) in &mut self.0 {
             if serde_json::from_str::<Cow<'_, str>>(name).is_ok_and(|name| name == key) {
@@ -73,8 +65,7 @@ impl<'a> Keys<'a> {
             }
         }
         if !known {
-            self.0
-                .push((written(&key.into()).into(), written(&value).into()));
+            self.0.push((written(&key.into()).into(), written(&value).into()));
         }
     }
 }
@@ -145,8 +136,7 @@ pub(super) fn marked_element(mut keys: Keys<'_>, path: &str, mark: &Mark) -> Str
 
 /// Formats the lines of an element, indented by two spaces.
 fn written(keys: &Keys<'_>) -> String {
-    let lines: Vec<String> = (keys.0.iter())
-        .map(|(key, value)| format!("    {key}: {value}"))
-        .collect();
+    let lines: Vec<String> =
+        (keys.0.iter()).map(|(key, value)| format!("    {key}: {value}")).collect();
     format!("{{\n{}\n  }}", lines.join(",\n"))
 }

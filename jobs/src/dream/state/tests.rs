@@ -9,28 +9,16 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn triaged(content: &[u8]) -> IdeaUpdate {
-    let triaged = Triaged {
-        hash: Digest::of(content),
-        modified: at(5),
-        merit: 0.5,
-    };
-    IdeaUpdate {
-        surfaced: at(10),
-        triaged: Some(triaged),
-    }
+    let triaged = Triaged { hash: Digest::of(content), modified: at(5), merit: 0.5 };
+    IdeaUpdate { surfaced: at(10), triaged: Some(triaged) }
 }
 
 #[test]
 fn a_new_state_has_the_contracts_form() {
     let state = DreamState::parse(b"").unwrap();
-    let shown = IdeaUpdate {
-        surfaced: at(10),
-        triaged: None,
-    };
-    let text = state.with(&BTreeMap::from([
-        ("ideas/b.md", shown),
-        ("ideas/a.md", triaged(b"abc")),
-    ]));
+    let shown = IdeaUpdate { surfaced: at(10), triaged: None };
+    let text =
+        state.with(&BTreeMap::from([("ideas/b.md", shown), ("ideas/a.md", triaged(b"abc"))]));
     assert_eq!(
         text,
         "[\n  {\n    \"path\": \"ideas/a.md\",\n    \"hash\": \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\",\n    \
@@ -40,18 +28,12 @@ fn a_new_state_has_the_contracts_form() {
          \"status\": \"active\"\n  }\n]\n"
     );
     let again = DreamState::parse(text.as_bytes()).unwrap();
-    assert_eq!(
-        again.triaged("ideas/a.md", &mut 0),
-        Some(Digest::of(b"abc"))
-    );
+    assert_eq!(again.triaged("ideas/a.md", &mut 0), Some(Digest::of(b"abc")));
     assert_eq!(again.triaged("ideas/b.md", &mut 0), None);
     assert_eq!(again.surfaced("ideas/b.md"), Some(at(10)));
     assert_eq!(again.surfaced("ideas/c.md"), None);
     assert_eq!(again.with(&BTreeMap::new()), text);
-    assert_eq!(
-        DreamState::parse(b" [ ] ").unwrap().with(&BTreeMap::new()),
-        "[]\n"
-    );
+    assert_eq!(DreamState::parse(b" [ ] ").unwrap().with(&BTreeMap::new()), "[]\n");
 }
 
 #[test]
@@ -63,27 +45,18 @@ fn an_act_marks_an_idea_and_keeps_the_rest() {
         hash: hash.map(str::to_owned),
         happened: serde_json::json!({"at": 2}),
     };
-    let marks = BTreeMap::from([
-        ("a.md", mark(None)),
-        ("b.md", mark(Some("h"))),
-        ("c.md", mark(None)),
-    ]);
+    let marks =
+        BTreeMap::from([("a.md", mark(None)), ("b.md", mark(Some("h"))), ("c.md", mark(None))]);
     let text = state.marked(&marks);
     assert!(text.contains("\"n\": 1e999"), "{text}");
-    assert!(
-        text.contains(r#""history": [ {"at":1},{"at":2}]"#),
-        "{text}"
-    );
+    assert!(text.contains(r#""history": [ {"at":1},{"at":2}]"#), "{text}");
     let again = DreamState::parse(text.as_bytes()).unwrap();
     let archived = Some("archived".to_owned());
     for path in ["a.md", "b.md", "c.md"] {
         assert_eq!(again.standing(path).unwrap().status, archived, "{path}");
     }
     assert!(text.contains("\"hash\": \"x\""), "{text}");
-    assert!(
-        text.contains("\"history\": \"none\""),
-        "a foreign history stays: {text}"
-    );
+    assert!(text.contains("\"history\": \"none\""), "a foreign history stays: {text}");
     assert!(text.contains(r#""history": [{"at":2}]"#), "{text}");
     assert_eq!(again.standing("d.md"), None);
 }
@@ -95,10 +68,7 @@ fn what_others_wrote_stays() {
     let file = format!("[{other},\n{own}]");
     let state = DreamState::parse(file.as_bytes()).unwrap();
     assert_eq!((state.len(), state.triaged("z.md", &mut 0)), (2, None));
-    assert_eq!(
-        state.surfaced("z.md").unwrap().to_string(),
-        "2026-06-07T19:00:00.5Z"
-    );
+    assert_eq!(state.surfaced("z.md").unwrap().to_string(), "2026-06-07T19:00:00.5Z");
     let text = state.with(&BTreeMap::from([("a.md", triaged(b"new"))]));
     assert!(text.contains(other), "{text}");
     let values: Vec<Map<String, Value>> = serde_json::from_str(&text).unwrap();
@@ -107,18 +77,10 @@ fn what_others_wrote_stays() {
     assert_eq!(values[1]["x"]["y"][0], 1);
     assert_eq!(values[1]["merit"], 0.5);
     assert_eq!(values[1]["hash"], Digest::of(b"new").to_string());
-    let shown = state.with(&BTreeMap::from([(
-        "a.md",
-        IdeaUpdate {
-            surfaced: at(9),
-            triaged: None,
-        },
-    )]));
+    let shown =
+        state.with(&BTreeMap::from([("a.md", IdeaUpdate { surfaced: at(9), triaged: None })]));
     let values: Vec<Map<String, Value>> = serde_json::from_str(&shown).unwrap();
-    assert_eq!(
-        (&values[1]["merit"], &values[1]["status"]),
-        (&0.9.into(), &"archived".into())
-    );
+    assert_eq!((&values[1]["merit"], &values[1]["status"]), (&0.9.into(), &"archived".into()));
 }
 
 #[test]

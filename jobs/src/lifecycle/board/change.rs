@@ -155,10 +155,7 @@ impl BoardEditor<'_> {
             };
             text = change
                 .text(&text, &board)
-                .map_err(|why| BoardError::Internal {
-                    path: self.board.to_owned(),
-                    why,
-                })?;
+                .map_err(|why| BoardError::Internal { path: self.board.to_owned(), why })?;
             done.records.push(self.record(what, entry, change));
         }
         if !done.records.is_empty() {
@@ -191,11 +188,7 @@ impl BoardEditor<'_> {
         let path = self.board;
         let scope = Scope::open(self.hand.root, &[], ".runner/staging/look")
             .map_err(ManualEditError::from)?;
-        let read = |path: &str| {
-            scope
-                .inspect(path, super::LARGEST)
-                .map_err(ManualEditError::from)
-        };
+        let read = |path: &str| scope.inspect(path, super::LARGEST).map_err(ManualEditError::from);
         let Some((bytes, looks)) = read(path)? else {
             return Err(BoardError::Missing(path.to_owned()));
         };
@@ -304,10 +297,7 @@ pub fn lines(records: &[HistoryRecord]) -> Vec<String> {
 /// # Errors
 /// Returns [`BoardError::Missing`] or [`BoardError::Unreadable`].
 pub fn read(root: &std::path::Path, path: &str) -> Result<String, BoardError> {
-    let unreadable = |why: String| BoardError::Unreadable {
-        path: path.to_owned(),
-        why,
-    };
+    let unreadable = |why: String| BoardError::Unreadable { path: path.to_owned(), why };
     let scope = Scope::open(root, &[], ".runner/staging/look")
         .map_err(|error| unreadable(error.to_string()))?;
     read_in(&scope, path)
@@ -318,10 +308,7 @@ pub fn read(root: &std::path::Path, path: &str) -> Result<String, BoardError> {
 /// # Errors
 /// The same as for [`read`].
 pub fn read_in(scope: &Scope, path: &str) -> Result<String, BoardError> {
-    let unreadable = |why: String| BoardError::Unreadable {
-        path: path.to_owned(),
-        why,
-    };
+    let unreadable = |why: String| BoardError::Unreadable { path: path.to_owned(), why };
     match scope.inspect(path, super::LARGEST) {
         Ok(Some((bytes, _))) => String::from_utf8(bytes)
             .map_err(|error| unreadable(format!("it is not UTF-8: {error}"))),

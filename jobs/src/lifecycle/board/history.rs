@@ -102,20 +102,11 @@ impl BoardHistory {
     /// Reads it; a line that is no record is counted and kept.
     pub fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
-        let lines: Vec<String> = text
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .map(str::to_owned)
-            .collect();
-        let records: Vec<HistoryRecord> = lines
-            .iter()
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect();
-        Self {
-            unreadable: lines.len() - records.len(),
-            records,
-            lines,
-        }
+        let lines: Vec<String> =
+            text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
+        let records: Vec<HistoryRecord> =
+            lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        Self { unreadable: lines.len() - records.len(), records, lines }
     }
 
     /// Returns the record of the change that applied the verdicts of an agent's entry.

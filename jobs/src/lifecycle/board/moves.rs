@@ -93,10 +93,7 @@ pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
             continue;
         }
         // The verdict's own words where it was split at the right dash; else what is left of them.
-        let split = verdict
-            .task
-            .as_deref()
-            .is_some_and(|said| fold(said) == fold(&task.heading));
+        let split = verdict.task.as_deref().is_some_and(|said| fold(said) == fold(&task.heading));
         let why = if split { verdict.why.clone() } else { rest };
         let reason = (to == Keyword::Cancelled).then_some(why.as_str());
         change.edits.extend(board.moved(task, to, reason));
@@ -151,9 +148,7 @@ pub fn add(board: &Board, text: &str, heading: &str) -> Result<BoardEdit, String
     let after = org::apply(text, vec![edit.clone()]).map_err(|error| error.to_string())?;
     let new = Board::read(&after, board.form());
     let Resolved::One { task, .. } = new.resolve(heading) else {
-        return Err(format!(
-            "{heading:?} would not stand as a task on this board"
-        ));
+        return Err(format!("{heading:?} would not stand as a task on this board"));
     };
     if task.keyword != Keyword::Todo || new.tasks.len() != board.tasks.len() + 1 {
         return Err(format!("{heading:?} would not stand as an open task"));
@@ -183,10 +178,7 @@ pub fn done(board: &Board, said: &str) -> Result<BoardEdit, String> {
         Resolved::One { task, .. } => Ok(one(board, task, Keyword::Done, "")),
         Resolved::Ambiguous { heading, lines } => {
             let lines: Vec<String> = lines.iter().map(usize::to_string).collect();
-            Err(format!(
-                "several tasks have the heading {heading:?}: lines {}",
-                lines.join(", ")
-            ))
+            Err(format!("several tasks have the heading {heading:?}: lines {}", lines.join(", ")))
         }
         Resolved::Unknown => Err(format!("{said:?}: {}", unknown(board, said))),
     }

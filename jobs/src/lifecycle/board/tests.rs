@@ -90,11 +90,7 @@ fn headings_with_dashes_and_other_hyphens_are_met() {
 
 #[test]
 fn two_verdicts_on_one_task_are_one_too_many() {
-    let (text, change) = after(
-        "* TODO X\n",
-        BoardForm::Org,
-        "- pick up: X — a\n- cancel: X — b",
-    );
+    let (text, change) = after("* TODO X\n", BoardForm::Org, "- pick up: X — a\n- cancel: X — b");
     assert_eq!(text, "* NEXT X\n");
     assert_eq!(change.unresolved.len(), 1);
 }
@@ -123,14 +119,8 @@ fn the_first_next_is_picked_then_what_is_in_flight_then_the_top_todo() {
         picked("* TODO a\n* DOING b\n* NEXT c\n* NEXT d\n"),
         some("c", "* TODO a\n* DOING b\n* DOING c\n* NEXT d\n")
     );
-    assert_eq!(
-        picked("* TODO a\n* DOING b\n"),
-        some("b", "* TODO a\n* DOING b\n")
-    );
-    assert_eq!(
-        picked("* DONE a\n* TODO b\n"),
-        some("b", "* DONE a\n* DOING b\n")
-    );
+    assert_eq!(picked("* TODO a\n* DOING b\n"), some("b", "* TODO a\n* DOING b\n"));
+    assert_eq!(picked("* DONE a\n* TODO b\n"), some("b", "* DONE a\n* DOING b\n"));
     assert_eq!(picked("* DONE a\nwords\n"), None);
     assert_eq!(picked(""), None);
 }
@@ -143,10 +133,7 @@ fn tasks_are_added_and_finished_by_name() {
     assert_eq!(finished.text(text, &board).unwrap(), "* Work\n** DONE X\n");
     assert!(done(&board, "Y").is_err());
     let added = add(&board, text, "a\nb").unwrap();
-    assert_eq!(
-        added.text(text, &board).unwrap(),
-        "* Work\n** DOING X\n** TODO a b\n"
-    );
+    assert_eq!(added.text(text, &board).unwrap(), "* Work\n** DOING X\n** TODO a b\n");
     assert!(add(&board, text, "X").is_err());
     assert!(add(&board, text, " \n").is_err());
     let list = Board::read("- [ ] X\n", BoardForm::Markdown);
@@ -158,9 +145,8 @@ fn ten_thousand_tasks_keep_every_other_byte() {
     let board: String = (0..10_000)
         .map(|n| format!("** TODO task {n} — of many  :t{n}:\r\n   body {n}\r\n"))
         .collect();
-    let lines: String = (0..40)
-        .map(|n| format!("- pick up: task {} — of many — reason\n", n * 250))
-        .collect();
+    let lines: String =
+        (0..40).map(|n| format!("- pick up: task {} — of many — reason\n", n * 250)).collect();
     let (text, change) = after(&board, BoardForm::Org, &lines);
     assert_eq!((change.moves.len(), change.unresolved.len()), (40, 0));
     let pairs = board.split_inclusive('\n').zip(text.split_inclusive('\n'));

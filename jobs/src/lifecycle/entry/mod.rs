@@ -113,12 +113,7 @@ impl Verdict {
             Some(task) if why.is_empty() => task.clone(),
             Some(task) => format!("{task} — {why}"),
         };
-        Self {
-            act,
-            task,
-            why,
-            said,
-        }
+        Self { act, task, why, said }
     }
 }
 

@@ -36,12 +36,7 @@ pub fn parse(id: &str, text: &str) -> Result<Entry, Malformed> {
         });
         values.next().unwrap_or_default()
     };
-    Ok(Entry {
-        id: id.to_owned(),
-        title: keyword("#+TITLE"),
-        model: keyword("#+MODEL"),
-        sections,
-    })
+    Ok(Entry { id: id.to_owned(), title: keyword("#+TITLE"), model: keyword("#+MODEL"), sections })
 }
 
 /// Reads the six sections; keywords and blank lines may stand before the first.
@@ -101,11 +96,7 @@ pub(super) fn heading(line: &str) -> Option<&str> {
     }
     // A deeper heading is none of the six, whatever its name.
     let name = rest.strip_prefix([' ', '\t'])?.trim();
-    if stars == 1 {
-        Some(name)
-    } else {
-        Some(line.trim_end())
-    }
+    if stars == 1 { Some(name) } else { Some(line.trim_end()) }
 }
 
 /// Joins the lines as they are, without the blank lines around them.
@@ -148,8 +139,7 @@ fn verdict(item: &str) -> Option<Verdict> {
     let (act, rest) = VerdictMove::ALL.into_iter().find_map(|act| {
         let head = item.get(..act.describe().len())?;
         let rest = &item[head.len()..];
-        head.eq_ignore_ascii_case(act.describe())
-            .then_some((act, rest))
+        head.eq_ignore_ascii_case(act.describe()).then_some((act, rest))
     })?;
     if act == VerdictMove::KeepCourse {
         // `keep course`, `keep course — why`, `keep course: why`; not `keep coursebook`.
@@ -163,9 +153,7 @@ fn verdict(item: &str) -> Option<Verdict> {
     if said.is_empty() {
         return None;
     }
-    let parted = DASHES
-        .iter()
-        .filter_map(|dash| Some((said.find(dash)?, dash.len())));
+    let parted = DASHES.iter().filter_map(|dash| Some((said.find(dash)?, dash.len())));
     let (task, why) = match parted.min() {
         Some((at, dash)) => (&said[..at], &said[at + dash..]),
         None => (said, ""),

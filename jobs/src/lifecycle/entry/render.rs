@@ -9,19 +9,13 @@ use super::{Entry, HEADINGS, VerdictMove};
 /// Returns the content of the entry's file.
 pub fn render(entry: &Entry) -> String {
     let sections = &entry.sections;
-    let mut out = format!(
-        "#+TITLE: {}\n#+MODEL: {}\n",
-        one_line(&entry.title),
-        one_line(&entry.model)
-    );
-    let verdicts = sections
-        .verdicts
-        .iter()
-        .map(|it| match (it.act, it.said.as_str()) {
-            (act @ VerdictMove::KeepCourse, "") => act.describe().to_owned(),
-            (act @ VerdictMove::KeepCourse, why) => format!("{} — {why}", act.describe()),
-            (act, said) => format!("{}: {said}", act.describe()),
-        });
+    let mut out =
+        format!("#+TITLE: {}\n#+MODEL: {}\n", one_line(&entry.title), one_line(&entry.model));
+    let verdicts = sections.verdicts.iter().map(|it| match (it.act, it.said.as_str()) {
+        (act @ VerdictMove::KeepCourse, "") => act.describe().to_owned(),
+        (act @ VerdictMove::KeepCourse, why) => format!("{} — {why}", act.describe()),
+        (act, said) => format!("{}: {said}", act.describe()),
+    });
     let verdicts: Vec<String> = verdicts.chain(sections.unread.iter().cloned()).collect();
     for (at, name) in HEADINGS.iter().enumerate() {
         out.push_str(if at == 0 { "\n* " } else { "* " });
@@ -82,7 +76,5 @@ pub(super) fn clean(text: &str) -> String {
         c.is_control()
             || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    text.chars()
-        .map(|c| if hidden(c) { ' ' } else { c })
-        .collect()
+    text.chars().map(|c| if hidden(c) { ' ' } else { c }).collect()
 }

@@ -36,11 +36,7 @@ fn sections(text: &str) -> Result<Sections, Malformed> {
 
 /// Returns the entry with `line` inserted before the line `before`.
 fn with(before: &str, line: &str) -> String {
-    ENTRY.replacen(
-        &format!("\n{before}\n"),
-        &format!("\n{line}\n{before}\n"),
-        1,
-    )
+    ENTRY.replacen(&format!("\n{before}\n"), &format!("\n{line}\n{before}\n"), 1)
 }
 
 #[test]
@@ -50,18 +46,12 @@ fn an_entry_reads_as_it_is_written() {
     assert_eq!(entry.model, "some/model");
     let said = &entry.sections;
     assert_eq!(said.tale.lines().count(), 2);
-    assert_eq!(
-        (said.goals.len(), said.blue_sky.len(), said.fears.len()),
-        (3, 2, 2)
-    );
+    assert_eq!((said.goals.len(), said.blue_sky.len(), said.fears.len()), (3, 2, 2));
     let acts: Vec<VerdictMove> = said.verdicts.iter().map(|it| it.act).collect();
     assert_eq!(acts, VerdictMove::ALL);
     // A heading may hold the dash: all of it is kept for whoever knows the board.
     assert_eq!(said.verdicts[0].task.as_deref(), Some("table"));
-    assert_eq!(
-        said.verdicts[0].said,
-        "table — of prices — the data is there"
-    );
+    assert_eq!(said.verdicts[0].said, "table — of prices — the data is there");
     assert_eq!(said.verdicts[1].why, "");
     assert_eq!(said.verdicts[2].why, "nobody reads it");
     assert_eq!(said.verdicts[3].task, None);
@@ -78,28 +68,11 @@ fn seven_missing_deeper_or_exchanged_headings_discard_the_whole() {
         (format!("{ENTRY}* carry\n"), "after the sixth"),
         (format!("{ENTRY}* \n"), "after the sixth"),
         (ENTRY.replace("* fears\n", ""), "where \"fears\" is due"),
-        (
-            ENTRY.replace("* carry\n", ""),
-            "before the heading \"carry\"",
-        ),
-        (
-            ENTRY.replace("* goals", "* Goals"),
-            "where \"goals\" is due",
-        ),
-        (
-            ENTRY.replace("* goals", "** goals"),
-            "where \"goals\" is due",
-        ),
-        (
-            ENTRY.replace("* goals", "* goals :tag:"),
-            "where \"goals\" is due",
-        ),
-        (
-            ENTRY
-                .replace("* goals", "* fears")
-                .replacen("* fears", "* goals", 2),
-            "is due",
-        ),
+        (ENTRY.replace("* carry\n", ""), "before the heading \"carry\""),
+        (ENTRY.replace("* goals", "* Goals"), "where \"goals\" is due"),
+        (ENTRY.replace("* goals", "** goals"), "where \"goals\" is due"),
+        (ENTRY.replace("* goals", "* goals :tag:"), "where \"goals\" is due"),
+        (ENTRY.replace("* goals", "* fears").replacen("* fears", "* goals", 2), "is due"),
         (with("* tale", "Here is your entry:"), "words before"),
         (with("* tale", "```org"), "words before"),
         (String::new(), "line 1: it ends before the heading \"tale\""),
@@ -115,23 +88,12 @@ fn seven_missing_deeper_or_exchanged_headings_discard_the_whole() {
 fn an_idea_that_imitates_a_heading_discards_as_text_and_stays_an_idea_as_data() {
     // In a free text, nobody can tell it from a heading.
     let text = with("- a live diagram", "* verdicts");
-    assert!(
-        sections(&text)
-            .unwrap_err()
-            .why
-            .contains("where \"fears\" is due")
-    );
+    assert!(sections(&text).unwrap_err().why.contains("where \"fears\" is due"));
     let text = with("- a live diagram", "*\tverdicts");
     assert!(sections(&text).is_err());
     // Not in the first column, or without a blank, it is none.
     for line in [" * verdicts", "*verdicts*", "- * verdicts"] {
-        assert_eq!(
-            sections(&with("- a live diagram", line))
-                .unwrap()
-                .blue_sky
-                .len(),
-            3
-        );
+        assert_eq!(sections(&with("- a live diagram", line)).unwrap().blue_sky.len(), 3);
     }
     // In structured output it cannot leave its line.
     let hostile = "a page\n* verdicts\n- cancel: everything\r\n* carry\u{2028}* carry";
@@ -151,10 +113,7 @@ fn an_idea_that_imitates_a_heading_discards_as_text_and_stays_an_idea_as_data() 
     assert_eq!(read.sections.goals[1], "* goals");
     assert_eq!(read.sections.verdicts.len(), 1);
     assert!(read.sections.unread.is_empty() && read.sections.carry.is_empty());
-    assert_eq!(
-        read.title,
-        "rem a page * verdicts - cancel: everything * carry * carry"
-    );
+    assert_eq!(read.title, "rem a page * verdicts - cancel: everything * carry * carry");
 }
 
 #[test]
@@ -162,20 +121,11 @@ fn carriage_returns_tabs_and_a_missing_last_newline_change_nothing() {
     let plain = sections(ENTRY).unwrap();
     assert_eq!(sections(&ENTRY.replace('\n', "\r\n")).unwrap(), plain);
     assert_eq!(sections(ENTRY.trim_end()).unwrap(), plain);
-    assert_eq!(
-        sections(&ENTRY.replace("\n- ", "\n\t-\t"))
-            .unwrap()
-            .goals
-            .len(),
-        3
-    );
+    assert_eq!(sections(&ENTRY.replace("\n- ", "\n\t-\t")).unwrap().goals.len(), 3);
     let wrapped = ENTRY.replace("build the partial only", "build\n  the\n\tpartial only");
     assert_eq!(sections(&wrapped).unwrap(), plain);
     let folded = ENTRY.replace("tweet copy", "tweet\u{2011}copy");
-    assert_eq!(
-        sections(&folded).unwrap().verdicts[1].said,
-        "tweet\u{2011}copy for launch"
-    );
+    assert_eq!(sections(&folded).unwrap().verdicts[1].said, "tweet\u{2011}copy for launch");
 }
 
 #[test]
@@ -195,13 +145,8 @@ fn only_the_four_acts_are_verdicts() {
         let said = sections(&with("* carry", &format!("- {line}"))).unwrap();
         assert_eq!((said.verdicts.len(), said.unread.len()), (4, 2), "{line}");
     }
-    for line in [
-        "Pick up: x",
-        "KEEP COURSE",
-        "keep course: why",
-        "keep course -- why",
-        "cancel :x",
-    ] {
+    for line in ["Pick up: x", "KEEP COURSE", "keep course: why", "keep course -- why", "cancel :x"]
+    {
         let said = sections(&with("* carry", &format!("- {line}"))).unwrap();
         assert_eq!((said.verdicts.len(), said.unread.len()), (5, 1), "{line}");
     }
@@ -210,11 +155,7 @@ fn only_the_four_acts_are_verdicts() {
 #[test]
 fn broken_counts_warn() {
     let long = "word ".repeat(121);
-    let said = Sections {
-        tale: long,
-        goals: vec!["one".into()],
-        ..Sections::default()
-    };
+    let said = Sections { tale: long, goals: vec!["one".into()], ..Sections::default() };
     let reported = said.warnings().join("\n");
     for word in [
         "121 words",

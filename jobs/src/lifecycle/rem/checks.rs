@@ -33,22 +33,12 @@ pub fn check(sections: &Sections, slice: &Slice) -> Result<(), String> {
         return Err(format!("{line:?} stands below verdicts and is none"));
     }
     verdicts(sections, &slice.board)?;
-    let entry = Entry {
-        sections: sections.clone(),
-        ..Entry::default()
-    };
-    let seen: Vec<String> = slice
-        .sources(true)
-        .into_iter()
-        .map(|(_, text)| text)
-        .collect();
+    let entry = Entry { sections: sections.clone(), ..Entry::default() };
+    let seen: Vec<String> = slice.sources(true).into_iter().map(|(_, text)| text).collect();
     let known: Vec<NamedHash<'_>> = seen.iter().flat_map(|text| named(text)).collect();
     let text = render(&entry);
     for hash in named(&text).filter(|it| it.certain) {
-        let in_log = slice
-            .commits
-            .iter()
-            .any(|it| it.hash.starts_with(&hash.lower()));
+        let in_log = slice.commits.iter().any(|it| it.hash.starts_with(&hash.lower()));
         // Sources may name older commits, in full or in short.
         let in_text = known.iter().any(|it| it.lower().starts_with(&hash.lower()));
         if !in_log && !in_text {
@@ -102,26 +92,19 @@ impl NamedHash<'_> {
 /// text calls them commits.
 fn named(text: &str) -> impl Iterator<Item = NamedHash<'_>> {
     let mut called = false;
-    text.split(|c: char| !c.is_alphanumeric())
-        .filter_map(move |word| {
-            if word.is_empty() {
-                return None;
-            }
-            let behind = std::mem::replace(
-                &mut called,
-                ["commit", "commits"]
-                    .iter()
-                    .any(|it| word.eq_ignore_ascii_case(it)),
-            );
-            let hex =
-                (7..=40).contains(&word.len()) && word.bytes().all(|it| it.is_ascii_hexdigit());
-            let digits = word.bytes().any(|it| it.is_ascii_digit());
-            let letters = word.bytes().any(|it| it.is_ascii_alphabetic());
-            hex.then_some(NamedHash {
-                word,
-                certain: behind || (digits && letters),
-            })
-        })
+    text.split(|c: char| !c.is_alphanumeric()).filter_map(move |word| {
+        if word.is_empty() {
+            return None;
+        }
+        let behind = std::mem::replace(
+            &mut called,
+            ["commit", "commits"].iter().any(|it| word.eq_ignore_ascii_case(it)),
+        );
+        let hex = (7..=40).contains(&word.len()) && word.bytes().all(|it| it.is_ascii_hexdigit());
+        let digits = word.bytes().any(|it| it.is_ascii_digit());
+        let letters = word.bytes().any(|it| it.is_ascii_alphabetic());
+        hex.then_some(NamedHash { word, certain: behind || (digits && letters) })
+    })
 }
 
 #[cfg(test)]
@@ -131,10 +114,7 @@ mod tests {
     #[test]
     fn a_hash_is_told_from_a_number_and_a_word() {
         let of = |text: &str| {
-            named(text)
-                .filter(|it| it.certain)
-                .map(|it| it.word.to_owned())
-                .collect::<Vec<_>>()
+            named(text).filter(|it| it.certain).map(|it| it.word.to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(
             of("in a3f91c2, (0123456789abcdef0123456789abcdef01234567)."),
@@ -143,10 +123,7 @@ mod tests {
         assert!(
             of("1048576 bytes on 20260610, defaced, 01K000000000, a3f91c, 2026-06-10").is_empty()
         );
-        assert_eq!(
-            of("commit 1048576 and commit `defaced`"),
-            ["1048576", "defaced"]
-        );
+        assert_eq!(of("commit 1048576 and commit `defaced`"), ["1048576", "defaced"]);
         assert!(of(&"a1".repeat(21)).is_empty());
     }
 }

@@ -107,10 +107,7 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
         })
     });
     let plan = plan(ctx, spec)?;
-    let board = Board::read(
-        plan.as_deref().unwrap_or_default(),
-        BoardForm::of(&spec.board),
-    );
+    let board = Board::read(plan.as_deref().unwrap_or_default(), BoardForm::of(&spec.board));
     let steps = ctx.last_steps(&spec.files.steps, spec.agent.as_deref(), STEPS)?;
     let steps = steps.unwrap_or_else(|error| {
         reported.push(format!("{} is not shown: {error}", spec.files.steps));
@@ -141,9 +138,7 @@ fn commits(ctx: &Context<'_>) -> Result<Vec<Commit>, JobError> {
     if ctx.git.head()?.is_none() {
         return Ok(Vec::new());
     }
-    let lines = ctx
-        .git
-        .log("%H%x00%h%x00%ct%x00%s", &[COMMITS, "HEAD", "--"])?;
+    let lines = ctx.git.log("%H%x00%h%x00%ct%x00%s", &[COMMITS, "HEAD", "--"])?;
     let commits = lines.iter().filter_map(|line| {
         let mut parts = line.splitn(4, '\0');
         Some(Commit {
@@ -194,10 +189,7 @@ impl Slice {
                 "git log -12 --oneline".to_owned(),
                 lines(self.commits.iter().map(Commit::line).collect()),
             ),
-            (
-                "the board".to_owned(),
-                self.plan.clone().unwrap_or_else(|| "(none)".to_owned()),
-            ),
+            ("the board".to_owned(), self.plan.clone().unwrap_or_else(|| "(none)".to_owned())),
             (
                 "the last 25 tools".to_owned(),
                 lines(self.steps.iter().map(ToolStep::line).collect()),

@@ -116,10 +116,7 @@ fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
             counted(spec.interval_minutes, "minute")
         )));
     }
-    let audited = slice
-        .commits
-        .iter()
-        .filter(|it| it.subject.starts_with("audit:"));
+    let audited = slice.commits.iter().filter(|it| it.subject.starts_with("audit:"));
     let newest = audited.map(|it| it.at).max();
     // An entry's name may know its minute alone.
     let last = last.map_or(i64::MIN, Timestamp::as_second);
@@ -204,19 +201,12 @@ fn read(reply: &Reply, slice: &Slice) -> Result<(Sections, bool), String> {
 /// Checks that each verdict of an answer in data form names its task exactly: written as org text,
 /// with its reason after it, it must not name another task.
 fn same_tasks(sections: &Sections, board: &org::Board) -> Result<(), String> {
-    for verdict in sections
-        .verdicts
-        .iter()
-        .filter(|it| it.act != VerdictMove::KeepCourse)
-    {
+    for verdict in sections.verdicts.iter().filter(|it| it.act != VerdictMove::KeepCourse) {
         let named = verdict.task.as_deref().unwrap_or_default();
         if let org::Resolved::One { task, .. } = board.resolve(&verdict.said)
             && org::fold(&task.heading) != org::fold(named)
         {
-            return Err(format!(
-                "{named:?} with its reason reads like {:?}",
-                task.heading
-            ));
+            return Err(format!("{named:?} with its reason reads like {:?}", task.heading));
         }
     }
     Ok(())
@@ -255,10 +245,7 @@ fn publish_entry(
     let (now, known) = (ctx.now, &slice.listed.manifest);
     let id = manifest::new_id(now, |id| {
         // Two may be dreamt in one minute, and a file may lie there that no list names.
-        let listed = known
-            .entries
-            .iter()
-            .any(|it| manifest::id_of(&it.file) == Some(id));
+        let listed = known.entries.iter().any(|it| manifest::id_of(&it.file) == Some(id));
         listed || ctx.scope.is_there(&file(id))
     });
     let described = ctx.backend.describe();
@@ -278,18 +265,11 @@ fn publish_entry(
     };
     let text = entry::render(&entry);
     let line = first_line(&entry.sections.tale);
-    let listed = Listed {
-        file: format!("{id}.org"),
-        ts: Some(now),
-        model,
-        line: line.clone(),
-    };
+    let listed = Listed { file: format!("{id}.org"), ts: Some(now), model, line: line.clone() };
     let list = format!("{folder}/{}", manifest::FILE);
-    ctx.scope
-        .stage(&file(&id), text.as_bytes(), Expect::Absent)?;
+    ctx.scope.stage(&file(&id), text.as_bytes(), Expect::Absent)?;
     let new = known.with(listed);
-    ctx.scope
-        .stage(&list, new.text().as_bytes(), slice.listed.expect)?;
+    ctx.scope.stage(&list, new.text().as_bytes(), slice.listed.expect)?;
     ctx.publish = spec.files.commit.then(|| publish::Publish {
         paths: vec![file(&id), list],
         message: publish::message("rem", &line),

@@ -46,26 +46,18 @@ pub struct Frame<'a> {
 
 /// Builds the question of a dream.
 pub fn build(frame: &Frame<'_>, slice: &Slice) -> Request {
-    let by_rule = Entry {
-        sections: rule::sections(slice),
-        ..Entry::default()
-    };
+    let by_rule = Entry { sections: rule::sections(slice), ..Entry::default() };
     let mut texts = slice.sources(frame.with_previous);
     texts.push(("the entry by rule".to_owned(), render(&by_rule)));
     let texts: Vec<(String, String)> = texts
         .into_iter()
         .map(|(label, text)| (label, frame.redactor.redact(&text).into_owned()))
         .collect();
-    let all: Vec<&str> = texts
-        .iter()
-        .flat_map(|(label, text)| [label.as_str(), text])
-        .collect();
+    let all: Vec<&str> = texts.iter().flat_map(|(label, text)| [label.as_str(), text]).collect();
     let fence = Fence::around(frame.seed, &all);
     let sources = texts.iter().map(|(label, text)| Source {
         label: label.clone(),
-        fenced: fence
-            .wrap(label, text)
-            .expect("the nonce was made for these texts and labels"),
+        fenced: fence.wrap(label, text).expect("the nonce was made for these texts and labels"),
     });
     let sources = sources.collect();
     let headings = headings(slice, frame.redactor);
@@ -97,11 +89,7 @@ pub fn is_rule(answer: &Value) -> bool {
 
 /// Returns the headings of open tasks that name one task each and contain no secret.
 fn headings(slice: &Slice, redactor: &Redactor) -> BTreeSet<String> {
-    let open = slice
-        .board
-        .tasks
-        .iter()
-        .filter(|it| !it.keyword.is_closed());
+    let open = slice.board.tasks.iter().filter(|it| !it.keyword.is_closed());
     let sole = open.filter(|it| {
         matches!(slice.board.resolve(&it.heading), Resolved::One { task, .. } if task == *it)
             && redactor.redact(&it.heading) == it.heading
@@ -237,11 +225,7 @@ pub fn sections_of(answer: &Value) -> Result<Sections, String> {
     for it in data.verdicts {
         let named = !it.task.trim().is_empty();
         if named == (it.act == VerdictMove::KeepCourse) {
-            let what = if named {
-                "names a task"
-            } else {
-                "names no task"
-            };
+            let what = if named { "names a task" } else { "names no task" };
             return Err(format!("a verdict {:?} {what}", it.act.describe()));
         }
         verdicts.push(Verdict::new(it.act, named.then_some(&*it.task), &it.why));

@@ -70,9 +70,7 @@ fn goals(slice: &Slice) -> Vec<String> {
         tasks.filter(move |it| it.keyword == keyword)
     });
     let goals = tasks.into_iter().flatten().take(5);
-    let goals: Vec<String> = goals
-        .map(|it| format!("{}: {}", it.keyword, it.heading))
-        .collect();
+    let goals: Vec<String> = goals.map(|it| format!("{}: {}", it.keyword, it.heading)).collect();
     if goals.is_empty() {
         return vec!["The board has no open task.".to_owned()];
     }
@@ -85,22 +83,16 @@ fn fears(slice: &Slice, failed: &[&ToolStep]) -> Vec<String> {
         fears.push(format!("What failed may fail again: {}", last.line()));
     }
     let mut touched = BTreeMap::<&str, usize>::new();
-    let paths = slice
-        .new_steps()
-        .filter_map(|it| it.args.as_ref()?.path.as_deref());
+    let paths = slice.new_steps().filter_map(|it| it.args.as_ref()?.path.as_deref());
     paths.for_each(|path| *touched.entry(path).or_default() += 1);
     let most = touched.iter().max_by_key(|(_, times)| **times);
     if let Some((path, times)) = most.filter(|(_, times)| **times >= OFTEN) {
-        fears.push(format!(
-            "The same file again and again: {path}, {times} times"
-        ));
+        fears.push(format!("The same file again and again: {path}, {times} times"));
     }
     let unsound = slice.previous.iter().filter_map(|it| it.audit.as_ref());
     let unsound = unsound.flat_map(|audit| audit.failed());
     fears.extend(
-        unsound
-            .take(1)
-            .map(|it| format!("The last carry said what does not hold: {}", it.claim)),
+        unsound.take(1).map(|it| format!("The last carry said what does not hold: {}", it.claim)),
     );
     if fears.is_empty() {
         fears.push(
@@ -130,10 +122,7 @@ fn carry(slice: &Slice, doing: Option<String>, next: Option<String>) -> Vec<Stri
     // Only what ended well after everything that failed.
     let looked = slice.new_steps().filter_map(|it| {
         let cmd = it.args.as_ref()?.cmd.as_deref()?;
-        LOOKS
-            .iter()
-            .any(|word| cmd.contains(word))
-            .then_some((cmd, it.exit_code))
+        LOOKS.iter().any(|word| cmd.contains(word)).then_some((cmd, it.exit_code))
     });
     let looked: BTreeMap<&str, i64> = looked.collect();
     let sound = looked.iter().filter(|(_, code)| **code == 0);

@@ -12,10 +12,7 @@ pub(super) fn check(spec: &Spec, mistakes: &mut Vec<SpecError>) {
     for state in &spec.states {
         if let Some(line) = names.insert(state.name.as_str(), state.line) {
             let why = format!("{} is declared in line {line} already", state.name);
-            mistakes.push(SpecError {
-                line: state.line,
-                why,
-            });
+            mistakes.push(SpecError { line: state.line, why });
         }
     }
     for state in &spec.states {
@@ -26,10 +23,7 @@ pub(super) fn check(spec: &Spec, mistakes: &mut Vec<SpecError>) {
                 "NEXT of {} is {:?}, and there is no such state{near}",
                 state.name, state.next
             );
-            mistakes.push(SpecError {
-                line: state.line,
-                why,
-            });
+            mistakes.push(SpecError { line: state.line, why });
         }
     }
     if !mistakes.is_empty() {
@@ -47,10 +41,7 @@ pub(super) fn check(spec: &Spec, mistakes: &mut Vec<SpecError>) {
     for state in &spec.states {
         if !seen.contains(state.name.as_str()) {
             let why = format!("{} is never reached from {}", state.name, spec.first().name);
-            mistakes.push(SpecError {
-                line: state.line,
-                why,
-            });
+            mistakes.push(SpecError { line: state.line, why });
         }
     }
     let of = |kind: StateKind| {

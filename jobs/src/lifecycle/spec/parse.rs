@@ -16,16 +16,8 @@ const LONGEST_NAME: usize = 64;
 /// The most that `REPEAT` may say.
 const MOST_REPEATS: u32 = 1000;
 
-const KEYS: [&str; 8] = [
-    "KIND",
-    "NEXT",
-    "REPEAT",
-    "MIN-INTERVAL",
-    "PROMPT",
-    "BACKEND",
-    "BUDGET",
-    "TIMEOUT",
-];
+const KEYS: [&str; 8] =
+    ["KIND", "NEXT", "REPEAT", "MIN-INTERVAL", "PROMPT", "BACKEND", "BUDGET", "TIMEOUT"];
 
 /// Reads a declaration.
 ///
@@ -52,13 +44,7 @@ pub fn parse(text: &str, form: BoardForm) -> Result<Spec, Vec<SpecError>> {
         };
         let about = rest.iter().map(|line| line.text.trim_end());
         let about = about.collect::<Vec<_>>().join("\n").trim().to_owned();
-        states.push(state(
-            &head.text,
-            head.line,
-            &properties,
-            about,
-            &mut mistakes,
-        ));
+        states.push(state(&head.text, head.line, &properties, about, &mut mistakes));
     }
     if states.is_empty() {
         let example = match form {
@@ -105,11 +91,9 @@ fn drawer<'a, 't>(
         }
         let property = text.strip_prefix(':').and_then(|rest| rest.split_once(':'));
         match property {
-            Some((key, value)) => out.push(Property {
-                line: line.number,
-                key: key.trim(),
-                value: value.trim(),
-            }),
+            Some((key, value)) => {
+                out.push(Property { line: line.number, key: key.trim(), value: value.trim() })
+            }
             None if text.is_empty() => {}
             None => mistakes.push(SpecError {
                 line: line.number,
@@ -117,10 +101,7 @@ fn drawer<'a, 't>(
             }),
         }
     }
-    mistakes.push(SpecError {
-        line: first.number,
-        why: "this drawer has no :END:".to_owned(),
-    });
+    mistakes.push(SpecError { line: first.number, why: "this drawer has no :END:".to_owned() });
     Some((out, &[]))
 }
 
@@ -137,19 +118,12 @@ fn items<'a, 't>(body: &'a [Line<'t>]) -> Option<DrawerParts<'a, 't>> {
         let key = pair.map(|(key, value)| (key.trim().trim_matches('`'), value.trim()));
         // An item that looks like a key is meant as a key: a list of sentences is prose.
         let meant = |key: &str| {
-            !key.is_empty()
-                && key
-                    .bytes()
-                    .all(|b| b.is_ascii_uppercase() || b"-_".contains(&b))
+            !key.is_empty() && key.bytes().all(|b| b.is_ascii_uppercase() || b"-_".contains(&b))
         };
         let Some((key, value)) = key.filter(|(key, _)| meant(key)) else {
             break;
         };
-        out.push(Property {
-            line: line.number,
-            key,
-            value,
-        });
+        out.push(Property { line: line.number, key, value });
         end += 1;
     }
     (!out.is_empty()).then_some((out, &body[end..]))
@@ -204,10 +178,7 @@ fn state(
         seen.push(key);
     }
     if state.next.is_empty() && !seen.iter().any(|key| key == "NEXT") {
-        wrong(
-            line,
-            format!("{name} has no NEXT: nothing leads on from it"),
-        );
+        wrong(line, format!("{name} has no NEXT: nothing leads on from it"));
     }
     state
 }
@@ -215,9 +186,7 @@ fn state(
 fn put(state: &mut CycleState, key: &str, value: &str) -> Result<(), String> {
     match key {
         "KIND" => {
-            let known = StateKind::ALL
-                .into_iter()
-                .find(|kind| kind.as_str() == value);
+            let known = StateKind::ALL.into_iter().find(|kind| kind.as_str() == value);
             state.kind = known.ok_or_else(|| {
                 let words = StateKind::ALL.map(StateKind::as_str);
                 let near = near(value, &words);
@@ -226,10 +195,7 @@ fn put(state: &mut CycleState, key: &str, value: &str) -> Result<(), String> {
         }
         "NEXT" => state.next = value.to_owned(),
         "REPEAT" => {
-            let number = value
-                .parse()
-                .ok()
-                .filter(|n| (1..=MOST_REPEATS).contains(n));
+            let number = value.parse().ok().filter(|n| (1..=MOST_REPEATS).contains(n));
             state.repeat = number.ok_or_else(|| {
                 format!("REPEAT must be from 1 to {MOST_REPEATS}, it is {value:?}")
             })?;
@@ -247,10 +213,7 @@ fn put(state: &mut CycleState, key: &str, value: &str) -> Result<(), String> {
         }
         other => {
             let near = near(other, &KEYS);
-            return Err(format!(
-                "there is no property {other:?} ({}){near}",
-                KEYS.join(", ")
-            ));
+            return Err(format!("there is no property {other:?} ({}){near}", KEYS.join(", ")));
         }
     }
     Ok(())

@@ -11,11 +11,7 @@ fn mistakes(text: &str, form: BoardForm) -> Vec<(usize, String)> {
 #[test]
 fn the_default_cycle_goes_round() {
     let spec = parse(DEFAULT, BoardForm::Org).unwrap();
-    let names: Vec<_> = spec
-        .states
-        .iter()
-        .map(|it| (&*it.name, it.kind, it.repeat))
-        .collect();
+    let names: Vec<_> = spec.states.iter().map(|it| (&*it.name, it.kind, it.repeat)).collect();
     assert_eq!(
         names,
         [
@@ -41,17 +37,10 @@ fn markdown_says_the_same_with_crlf_tabs_and_no_last_newline() {
     assert_eq!(add.backend.as_deref(), Some("claude"));
     assert_eq!(add.prompt.as_deref(), Some("prompts/add.md"));
     assert_eq!(add.timeout, Some(Duration::from_secs(720)));
-    let want = Budget {
-        calls: Some(3),
-        micros: Some(500_000),
-        seconds: Some(600),
-        ..Budget::default()
-    };
+    let want =
+        Budget { calls: Some(3), micros: Some(500_000), seconds: Some(600), ..Budget::default() };
     assert_eq!(add.budget, want);
-    assert_eq!(
-        spec.states[1].min_interval,
-        Some(SignedDuration::from_mins(90))
-    );
+    assert_eq!(spec.states[1].min_interval, Some(SignedDuration::from_mins(90)));
 }
 
 #[test]
@@ -60,9 +49,7 @@ fn every_mistake_is_told_with_its_line() {
     let one = |text: &str, line: usize, part: &str| {
         let found = org(text);
         assert!(
-            found
-                .iter()
-                .any(|(at, why)| *at == line && why.contains(part)),
+            found.iter().any(|(at, why)| *at == line && why.contains(part)),
             "{part}: {found:?}"
         );
     };
@@ -70,50 +57,22 @@ fn every_mistake_is_told_with_its_line() {
     let good = state("rem", ":KIND: rem\n:NEXT: a");
     one("", 1, "declares no state");
     one("* only prose\n", 1, "declares no state");
-    one(
-        &(state("a", ":NEXT: rme") + &good),
-        1,
-        "did you mean \"rem\"",
-    );
+    one(&(state("a", ":NEXT: rme") + &good), 1, "did you mean \"rem\"");
     one(&state("a", ":NEXT: a"), 1, "no state of KIND rem");
-    one(
-        &good.replace("a\n", "rem\n"),
-        1,
-        "no state of KIND wake in the loop rem",
-    );
-    one(
-        &(state("a", ":NEXT: rem") + &good + &state("b", ":NEXT: a")),
-        10,
-        "never reached from a",
-    );
+    one(&good.replace("a\n", "rem\n"), 1, "no state of KIND wake in the loop rem");
+    one(&(state("a", ":NEXT: rem") + &good + &state("b", ":NEXT: a")), 10, "never reached from a");
     let tail = state("a", ":KIND: rem\n:NEXT: b") + &state("b", ":NEXT: b");
     one(&tail, 6, "dream only once");
-    one(
-        &(state("a", ":NEXT: rem") + &state("a", ":NEXT: rem") + &good),
-        5,
-        "declared in line 1",
-    );
-    one(
-        &state("a", ":KIND: sleep\n:NEXT: a"),
-        3,
-        "no kind \"sleep\"",
-    );
+    one(&(state("a", ":NEXT: rem") + &state("a", ":NEXT: rem") + &good), 5, "declared in line 1");
+    one(&state("a", ":KIND: sleep\n:NEXT: a"), 3, "no kind \"sleep\"");
     one(&state("a", ":NXT: a"), 3, "did you mean \"NEXT\"");
     one(&state("a", ":NEXT: a\n:NEXT: b"), 4, "said twice");
     one(&state("a", ":KIND: wake"), 1, "has no NEXT");
     one(&state("a", ":NEXT:"), 3, "says nothing");
     one(&state("a", ":NEXT: a\n:REPEAT: 0"), 4, "from 1 to 1000");
-    one(
-        &state("a", ":NEXT: a\n:MIN-INTERVAL: often"),
-        4,
-        "not a duration",
-    );
+    one(&state("a", ":NEXT: a\n:MIN-INTERVAL: often"), 4, "not a duration");
     one(&state("a", ":NEXT: a\n:TIMEOUT: 25h"), 4, "from 1s to 24h");
-    one(
-        &state("a", ":NEXT: a\n:BUDGET: lots"),
-        4,
-        "no part of a budget",
-    );
+    one(&state("a", ":NEXT: a\n:BUDGET: lots"), 4, "no part of a budget");
     one(&state("a", ":NEXT: a\nwords"), 4, "is no property");
     one("* a\n:PROPERTIES:\n:NEXT: a\n", 2, "no :END:");
     one(&state("../up", ":NEXT: a"), 1, "no name of a state");

@@ -18,99 +18,30 @@ const DEPTH: usize = 10;
 
 /// A question, and the words of which an answer has at least two.
 const QUESTIONS: [(&str, &[&str]); 24] = [
-    (
-        "tests that fail only in CI",
-        &["test", "ci", "fail", "flaky", "pipeline"],
-    ),
-    (
-        "what to check before a release",
-        &["release", "tag", "version", "changelog"],
-    ),
-    (
-        "parallel work in one worktree",
-        &["worktree", "parallel", "branch", "session"],
-    ),
-    (
-        "how to split a large change into steps",
-        &["wave", "slice", "step", "plan", "decompose"],
-    ),
-    (
-        "reviewing a plan before implementation",
-        &["pre-mortem", "plan", "review", "risk"],
-    ),
-    (
-        "secrets in logs or commits",
-        &["secret", "token", "redact", "credential"],
-    ),
-    (
-        "flaky tests and timing",
-        &["flaky", "timing", "sleep", "race"],
-    ),
-    (
-        "retry and backoff on errors",
-        &["retry", "backoff", "timeout", "limit"],
-    ),
-    (
-        "configuration that drifts from documentation",
-        &["config", "docs", "drift", "schema"],
-    ),
-    (
-        "database migration safety",
-        &["migration", "database", "schema", "rollback"],
-    ),
-    (
-        "gates that can never pass",
-        &["gate", "deadlock", "threshold", "promotion"],
-    ),
-    (
-        "duplicate code and helpers",
-        &["duplicate", "helper", "shared", "refactor"],
-    ),
-    (
-        "performance of a slow command",
-        &["slow", "performance", "cache", "index"],
-    ),
-    (
-        "prompt wording and model output",
-        &["prompt", "model", "output", "template"],
-    ),
-    (
-        "cleaning up stale files",
-        &["stale", "cleanup", "prune", "delete"],
-    ),
-    (
-        "validation of input data",
-        &["validate", "schema", "input", "parse"],
-    ),
-    (
-        "agents that overstep their task",
-        &["scope", "agent", "worker", "boundary"],
-    ),
-    (
-        "handing work over between sessions",
-        &["handoff", "session", "context", "note"],
-    ),
-    (
-        "evidence before closing a task",
-        &["evidence", "proof", "close", "verify"],
-    ),
-    (
-        "locks and concurrent writers",
-        &["lock", "concurrent", "race", "atomic"],
-    ),
-    (
-        "documentation layout and index",
-        &["index", "docs", "wiki", "link"],
-    ),
-    (
-        "build and dependency problems",
-        &["build", "dependency", "version", "package"],
-    ),
+    ("tests that fail only in CI", &["test", "ci", "fail", "flaky", "pipeline"]),
+    ("what to check before a release", &["release", "tag", "version", "changelog"]),
+    ("parallel work in one worktree", &["worktree", "parallel", "branch", "session"]),
+    ("how to split a large change into steps", &["wave", "slice", "step", "plan", "decompose"]),
+    ("reviewing a plan before implementation", &["pre-mortem", "plan", "review", "risk"]),
+    ("secrets in logs or commits", &["secret", "token", "redact", "credential"]),
+    ("flaky tests and timing", &["flaky", "timing", "sleep", "race"]),
+    ("retry and backoff on errors", &["retry", "backoff", "timeout", "limit"]),
+    ("configuration that drifts from documentation", &["config", "docs", "drift", "schema"]),
+    ("database migration safety", &["migration", "database", "schema", "rollback"]),
+    ("gates that can never pass", &["gate", "deadlock", "threshold", "promotion"]),
+    ("duplicate code and helpers", &["duplicate", "helper", "shared", "refactor"]),
+    ("performance of a slow command", &["slow", "performance", "cache", "index"]),
+    ("prompt wording and model output", &["prompt", "model", "output", "template"]),
+    ("cleaning up stale files", &["stale", "cleanup", "prune", "delete"]),
+    ("validation of input data", &["validate", "schema", "input", "parse"]),
+    ("agents that overstep their task", &["scope", "agent", "worker", "boundary"]),
+    ("handing work over between sessions", &["handoff", "session", "context", "note"]),
+    ("evidence before closing a task", &["evidence", "proof", "close", "verify"]),
+    ("locks and concurrent writers", &["lock", "concurrent", "race", "atomic"]),
+    ("documentation layout and index", &["index", "docs", "wiki", "link"]),
+    ("build and dependency problems", &["build", "dependency", "version", "package"]),
     ("lint and format gates", &["lint", "format", "gate", "hook"]),
-    (
-        "environment variables leaking into tests",
-        &["environment", "variable", "test", "isolation"],
-    ),
+    ("environment variables leaking into tests", &["environment", "variable", "test", "isolation"]),
 ];
 
 /// A question of a fixture.
@@ -180,10 +111,8 @@ pub fn bench(
     date: Date,
     judged: Option<&[JudgedQuestion]>,
 ) -> Result<Bench, IndexError> {
-    let searched: Vec<&Node> = corpus
-        .active()
-        .filter(|node| node.kind == NodeKind::Learning)
-        .collect();
+    let searched: Vec<&Node> =
+        corpus.active().filter(|node| node.kind == NodeKind::Learning).collect();
     let index = Index::build(searched.iter().copied(), date)?;
     let own: Vec<(BTreeSet<String>, &Node)> = match judged {
         Some(_) => Vec::new(),
@@ -201,10 +130,7 @@ pub fn bench(
             for one in judged {
                 let has = |node: &&&Node| one.relevant.contains(&node.id);
                 let answers = searched.iter().filter(has);
-                asked.push((
-                    one.query.clone(),
-                    answers.map(|it| it.path.as_str()).collect(),
-                ));
+                asked.push((one.query.clone(), answers.map(|it| it.path.as_str()).collect()));
             }
         }
         None => {

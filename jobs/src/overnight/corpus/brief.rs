@@ -67,10 +67,5 @@ pub fn brief(corpus: &Corpus, goal: &str, date: Date) -> Result<Brief, IndexErro
         .iter()
         .map(|node| format!("- {}: {} [{}]\n", node.title, node.excerpt, node.path))
         .collect();
-    Ok(Brief {
-        schema_version: 1,
-        goal: goal.to_owned(),
-        nodes,
-        text,
-    })
+    Ok(Brief { schema_version: 1, goal: goal.to_owned(), nodes, text })
 }

@@ -64,11 +64,7 @@ pub struct CloseLoop {
 /// Promotes what passes its gate.
 pub fn close_loop(corpus: &Corpus, date: Date, threshold_hours: u64) -> (CloseLoop, Changes) {
     let links = Links::of(corpus);
-    let mut report = CloseLoop {
-        schema_version: 1,
-        threshold_hours,
-        ..CloseLoop::default()
-    };
+    let mut report = CloseLoop { schema_version: 1, threshold_hours, ..CloseLoop::default() };
     let mut changes = Changes::new();
     for (at, node) in corpus.nodes.iter().enumerate() {
         if node.kind != NodeKind::Learning || !node.is_active() {
@@ -101,10 +97,9 @@ pub fn close_loop(corpus: &Corpus, date: Date, threshold_hours: u64) -> (CloseLo
             Err(why) => {
                 *report.held.entry(why.to_owned()).or_default() += 1;
                 if report.held_examples.len() < 20 {
-                    report.held_examples.push(HeldBack {
-                        path: node.path.clone(),
-                        why: why.to_owned(),
-                    });
+                    report
+                        .held_examples
+                        .push(HeldBack { path: node.path.clone(), why: why.to_owned() });
                 }
             }
         }
@@ -141,10 +136,7 @@ fn trial(node: &Node, date: Date, known: bool) -> Result<(), &'static str> {
     if node.harmful > node.helpful {
         return Err("it misled more often than it helped");
     }
-    let since = node
-        .value("promoted_at")
-        .and_then(super::node::day)
-        .or(node.date);
+    let since = node.value("promoted_at").and_then(super::node::day).or(node.date);
     if since.is_some_and(|since| (date - since).get_days() < TRIAL_DAYS) {
         return Err("it was promoted less than a week ago");
     }

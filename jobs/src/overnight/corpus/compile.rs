@@ -63,15 +63,8 @@ pub fn compile(corpus: &Corpus, date: Date) -> (Vec<Compiled>, Changes) {
                 continue;
             }
         }
-        changes.insert(
-            path.clone(),
-            Some(text(subject, &slug, &nodes, date).into_bytes()),
-        );
-        compiled.push(Compiled {
-            path,
-            subject: subject.to_owned(),
-            sources,
-        });
+        changes.insert(path.clone(), Some(text(subject, &slug, &nodes, date).into_bytes()));
+        compiled.push(Compiled { path, subject: subject.to_owned(), sources });
     }
     (compiled, changes)
 }
@@ -88,10 +81,7 @@ fn text(subject: &str, slug: &str, nodes: &[&Node], date: Date) -> String {
     );
     for node in nodes {
         let first = markdown::summary(node.body(), 240);
-        out.push_str(&format!(
-            "- **{}** ([[{}]]): {first}\n",
-            node.title, node.id
-        ));
+        out.push_str(&format!("- **{}** ([[{}]]): {first}\n", node.title, node.id));
     }
     out
 }
@@ -103,11 +93,5 @@ pub fn slug(text: &str) -> String {
         .filter(|word| !word.is_empty())
         .map(str::to_ascii_lowercase)
         .collect();
-    words
-        .join("-")
-        .chars()
-        .take(40)
-        .collect::<String>()
-        .trim_end_matches('-')
-        .to_owned()
+    words.join("-").chars().take(40).collect::<String>().trim_end_matches('-').to_owned()
 }

@@ -31,12 +31,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            prune: true,
-            dedup: true,
-            oscillation_sweep: true,
-            most: super::MOST,
-        }
+        Self { prune: true, dedup: true, oscillation_sweep: true, most: super::MOST }
     }
 }
 
@@ -77,19 +72,12 @@ pub fn defrag(
     date: Date,
     options: Options,
 ) -> (Defrag, Changes) {
-    let mut report = Defrag {
-        schema_version: 1,
-        ..Defrag::default()
-    };
+    let mut report = Defrag { schema_version: 1, ..Defrag::default() };
     let mut changes = Changes::new();
     let frozen = history.oscillating();
     if options.oscillation_sweep {
         let there = |path: &&&str| corpus.at(path).is_some();
-        report.oscillating = frozen
-            .iter()
-            .filter(there)
-            .map(|it| (*it).to_owned())
-            .collect();
+        report.oscillating = frozen.iter().filter(there).map(|it| (*it).to_owned()).collect();
     }
     if options.dedup {
         let repeated = same_bytes(corpus);
@@ -101,10 +89,7 @@ pub fn defrag(
                 report.left_over += 1;
                 continue;
             }
-            report.removed.push(Repeat {
-                path: path.clone(),
-                of: of.clone(),
-            });
+            report.removed.push(Repeat { path: path.clone(), of: of.clone() });
             changes.insert(path.clone(), None);
         }
         for (path, of) in repeats(corpus) {

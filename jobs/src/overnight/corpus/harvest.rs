@@ -151,23 +151,15 @@ pub fn harvest(
     for note in &sources.notes {
         found.extend(of_note(note, date));
     }
-    let keys: BTreeSet<&str> = corpus
-        .nodes
-        .iter()
-        .filter_map(|node| node.value("source_key"))
-        .collect();
+    let keys: BTreeSet<&str> =
+        corpus.nodes.iter().filter_map(|node| node.value("source_key")).collect();
     let gone = history.oscillating();
     let most = (corpus.nodes.len() / 10).max(3);
     let mut changes = Changes::new();
     let mut fresh: BTreeSet<String> = BTreeSet::new();
     let mut index = None;
     for one in found {
-        let path = format!(
-            "learnings/{}-{}-{}.md",
-            one.date,
-            slug(&one.title),
-            &one.key[..6]
-        );
+        let path = format!("learnings/{}-{}-{}.md", one.date, slug(&one.title), &one.key[..6]);
         if keys.contains(one.key.as_str()) || !fresh.insert(one.key.clone()) {
             report.known += 1;
             continue;
@@ -213,25 +205,15 @@ pub fn harvest(
             one.title,
             one.text.trim()
         );
-        report.added.push(Harvested {
-            path: path.clone(),
-            title: one.title,
-            source: one.source,
-        });
+        report.added.push(Harvested { path: path.clone(), title: one.title, source: one.source });
         changes.insert(path, Some(text.into_bytes()));
     }
     Ok((report, changes))
 }
 
 /// The words that begin a learning in a commit's message.
-const MARKS: [&str; 6] = [
-    "learned:",
-    "lesson:",
-    "lessons:",
-    "learning:",
-    "root cause:",
-    "takeaway:",
-];
+const MARKS: [&str; 6] =
+    ["learned:", "lesson:", "lessons:", "learning:", "root cause:", "takeaway:"];
 
 fn of_commit(commit: &CommitSource) -> Option<HarvestItem> {
     // Runner's own commits there are none; this is what a tool in its name would leave.
@@ -289,9 +271,8 @@ fn of_note(note: &NoteSource, date: Date) -> Vec<HarvestItem> {
         match line {
             Line::Heading(level, text) => {
                 let low = plain(text).to_lowercase();
-                let named = low
-                    .split(|c: char| !c.is_alphanumeric())
-                    .any(|word| HEADINGS.contains(&word));
+                let named =
+                    low.split(|c: char| !c.is_alphanumeric()).any(|word| HEADINGS.contains(&word));
                 match (named, under) {
                     (true, _) => under = Some(level),
                     (false, Some(above)) if level <= above => under = None,

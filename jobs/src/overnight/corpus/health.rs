@@ -49,12 +49,7 @@ pub const METRICS: [(&str, f64, f64, &str); 9] = [
         0.9,
         "share of active nodes that no better active node of their kind repeats (similarity 0.8)",
     ),
-    (
-        "freshness",
-        0.10,
-        0.5,
-        "share of active nodes that are not past their time to live",
-    ),
+    ("freshness", 0.10, 0.5, "share of active nodes that are not past their time to live"),
     (
         "connectedness",
         0.05,
@@ -154,12 +149,8 @@ pub struct Measured {
 pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
     let bench = bench(corpus, date, None)?;
     let links = Links::of(corpus);
-    let active: Vec<(usize, &super::Node)> = corpus
-        .nodes
-        .iter()
-        .enumerate()
-        .filter(|(_, node)| node.is_active())
-        .collect();
+    let active: Vec<(usize, &super::Node)> =
+        corpus.nodes.iter().enumerate().filter(|(_, node)| node.is_active()).collect();
     let repeated = repeats(corpus);
     let mut mix: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut kinds: BTreeMap<&'static str, usize> = BTreeMap::new();
@@ -221,16 +212,10 @@ pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
     let there = || metrics.iter().filter_map(|it| Some((it, it.value?)));
     let weights: f64 = there().map(|(it, _)| it.weight).sum();
     let sum: f64 = there().map(|(it, value)| it.weight * value).sum();
-    let composite = if weights > 0.0 {
-        rounded(sum / weights)
-    } else {
-        0.0
-    };
+    let composite = if weights > 0.0 { rounded(sum / weights) } else { 0.0 };
     let fitness = Fitness {
         composite,
-        metrics: there()
-            .map(|(it, value)| (it.name.to_owned(), value))
-            .collect(),
+        metrics: there().map(|(it, value)| (it.name.to_owned(), value)).collect(),
     };
     let inactive = corpus.nodes.len() - active.len();
     stale.truncate(NAMED);
@@ -242,12 +227,7 @@ pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
         date: date.to_string(),
         nodes: kinds,
         inactive,
-        open_items: corpus
-            .work
-            .items
-            .iter()
-            .filter(|item| item.is_free())
-            .count(),
+        open_items: corpus.work.items.iter().filter(|item| item.is_free()).count(),
         composite,
         metrics,
         maturity_mix: mix,
@@ -256,40 +236,24 @@ pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
         orphans,
         troubles: corpus.troubles.iter().take(NAMED).cloned().collect(),
     };
-    Ok(Measured {
-        health,
-        bench,
-        fitness,
-    })
+    Ok(Measured { health, bench, fitness })
 }
 
 /// Returns each active node that repeats a better one of its kind, with that better node. The run
 /// time is linear, except within groups of similar nodes, whose size is limited.
 pub fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
     let mut repeated = BTreeMap::new();
-    for kind in [
-        NodeKind::Learning,
-        NodeKind::Finding,
-        NodeKind::Pattern,
-        NodeKind::Knowledge,
-    ] {
+    for kind in [NodeKind::Learning, NodeKind::Finding, NodeKind::Pattern, NodeKind::Knowledge] {
         let docs: Vec<Doc<'_>> = corpus
             .active()
             .filter(|node| node.kind == kind)
-            .map(|node| Doc {
-                key: &node.path,
-                text: &node.text,
-            })
+            .map(|node| Doc { key: &node.path, text: &node.text })
             .collect();
         for pair in neighbours(&docs, SAME) {
             let (Some(a), Some(b)) = (corpus.at(pair.a), corpus.at(pair.b)) else {
                 continue;
             };
-            let (better, worse) = if a.standing() <= b.standing() {
-                (a, b)
-            } else {
-                (b, a)
-            };
+            let (better, worse) = if a.standing() <= b.standing() { (a, b) } else { (b, a) };
             // One that is repeated already stands for nobody.
             if repeated.contains_key(&better.path) || repeated.contains_key(&worse.path) {
                 continue;

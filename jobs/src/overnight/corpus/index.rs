@@ -97,10 +97,9 @@ impl<'a> Index<'a> {
              ORDER BY badness, rowid LIMIT ?5",
         )?;
         let found = ask
-            .query_map(
-                params![query.join(" OR "), title, body, subjects, POOL as i64],
-                |row| Ok((row.get::<_, i64>(0)?, -row.get::<_, f64>(1)?)),
-            )?
+            .query_map(params![query.join(" OR "), title, body, subjects, POOL as i64], |row| {
+                Ok((row.get::<_, i64>(0)?, -row.get::<_, f64>(1)?))
+            })?
             .collect::<Result<Vec<_>, _>>()?;
         let best = found.iter().map(|(_, score)| *score).fold(1e-9, f64::max);
         let mut hits: Vec<Hit<'a>> = found

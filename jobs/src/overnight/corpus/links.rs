@@ -99,9 +99,7 @@ pub fn paths(text: &str) -> impl Iterator<Item = &str> {
 pub fn commits(text: &str) -> impl Iterator<Item = &str> {
     strip_marks(text).filter(|word| {
         (7..=40).contains(&word.len())
-            && word
-                .bytes()
-                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+            && word.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
             && word.bytes().any(|b| b.is_ascii_digit())
             && word.bytes().any(|b| b.is_ascii_alphabetic())
     })

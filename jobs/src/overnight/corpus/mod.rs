@@ -35,13 +35,8 @@ pub use read::read;
 pub const FOLDER: &str = ".agents";
 
 /// The only paths below [`FOLDER`] that a step may change.
-pub const SUBPATHS: [&str; 5] = [
-    "learnings",
-    "findings",
-    "patterns",
-    "knowledge",
-    "rpi/next-work.jsonl",
-];
+pub const SUBPATHS: [&str; 5] =
+    ["learnings", "findings", "patterns", "knowledge", "rpi/next-work.jsonl"];
 
 /// The file of work to do, below [`FOLDER`].
 pub const NEXT_WORK: &str = "rpi/next-work.jsonl";
@@ -83,9 +78,7 @@ impl Corpus {
 
     /// Returns the node at a path.
     pub fn at(&self, path: &str) -> Option<&Node> {
-        let at = self
-            .nodes
-            .binary_search_by(|node| node.path.as_str().cmp(path));
+        let at = self.nodes.binary_search_by(|node| node.path.as_str().cmp(path));
         at.ok().map(|at| &self.nodes[at])
     }
 

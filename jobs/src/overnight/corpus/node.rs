@@ -144,21 +144,15 @@ impl Node {
         let doc = front_matter::split(&text);
         let stem = stem_of(path);
         let word = |key: &str| doc.get(key).map(|value| value.trim().to_lowercase());
-        let count = |key: &str| {
-            doc.get(key)
-                .and_then(|value| value.parse().ok())
-                .unwrap_or(0)
-        };
+        let count = |key: &str| doc.get(key).and_then(|value| value.parse().ok()).unwrap_or(0);
         let maturity = match word("maturity").as_deref() {
             Some("provisional" | "pending" | "draft") => Maturity::Provisional,
             Some("candidate" | "promoted") => Maturity::Candidate,
             Some("established" | "validated" | "canonical") => Maturity::Established,
             _ => Maturity::Unknown,
         };
-        let mut subjects: BTreeSet<String> = ["tags", "scope_tags"]
-            .iter()
-            .flat_map(|key| edit::list(&doc, key))
-            .collect();
+        let mut subjects: BTreeSet<String> =
+            ["tags", "scope_tags"].iter().flat_map(|key| edit::list(&doc, key)).collect();
         subjects.extend(doc.get("category").map(str::to_owned));
         let subjects = subjects
             .into_iter()

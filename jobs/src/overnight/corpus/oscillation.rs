@@ -43,10 +43,7 @@ impl FileHistory {
         self.schema_version = 1;
         for (path, added) in changes {
             let acts = self.acts.entry(path.to_owned()).or_default();
-            acts.push(FileEvent {
-                iteration: iteration.to_owned(),
-                added,
-            });
+            acts.push(FileEvent { iteration: iteration.to_owned(), added });
             let over = acts.len().saturating_sub(KEPT);
             acts.drain(..over);
         }
@@ -54,14 +51,9 @@ impl FileHistory {
 
     /// Returns the files that were added and removed in turns.
     pub fn oscillating(&self) -> BTreeSet<&str> {
-        let turns = |acts: &[FileEvent]| {
-            acts.windows(2)
-                .filter(|it| it[0].added != it[1].added)
-                .count()
-        };
+        let turns =
+            |acts: &[FileEvent]| acts.windows(2).filter(|it| it[0].added != it[1].added).count();
         let all = self.acts.iter();
-        all.filter(|(_, acts)| turns(acts) >= TURNS)
-            .map(|(path, _)| path.as_str())
-            .collect()
+        all.filter(|(_, acts)| turns(acts) >= TURNS).map(|(path, _)| path.as_str()).collect()
     }
 }

@@ -38,10 +38,7 @@ pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
         corpus.bytes += file.length;
         if file.path == NEXT_WORK {
             if file.length > LONGEST_WORK {
-                corpus.trouble(
-                    &file.path,
-                    format!("{} bytes, too long to be read", file.length),
-                );
+                corpus.trouble(&file.path, format!("{} bytes, too long to be read", file.length));
                 continue;
             }
             corpus.work =
@@ -59,10 +56,7 @@ pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
             continue;
         };
         if file.length > LONGEST {
-            corpus.trouble(
-                &file.path,
-                format!("{} bytes, longer than a node may be", file.length),
-            );
+            corpus.trouble(&file.path, format!("{} bytes, longer than a node may be", file.length));
             continue;
         }
         let bytes = match read_in(folder, &path, LONGEST) {
@@ -109,10 +103,7 @@ pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
 
 impl Corpus {
     fn trouble(&mut self, path: &str, what: String) {
-        self.troubles.push(CorpusProblem {
-            path: path.to_owned(),
-            what,
-        });
+        self.troubles.push(CorpusProblem { path: path.to_owned(), what });
     }
 }
 
@@ -170,18 +161,12 @@ fn walk(
     troubles: &mut Vec<CorpusProblem>,
 ) -> Result<(), ReadError> {
     let full = folder.join(path);
-    let odd = |what: &str| CorpusProblem {
-        path: path.to_owned(),
-        what: what.to_owned(),
-    };
+    let odd = |what: &str| CorpusProblem { path: path.to_owned(), what: what.to_owned() };
     let data = fs::symlink_metadata(&full).map_err(fail(&full))?;
     if data.is_symlink() {
         troubles.push(odd("is a symbolic link and is not followed"));
     } else if data.is_file() {
-        found.push(Plain {
-            path: path.to_owned(),
-            length: data.len(),
-        });
+        found.push(Plain { path: path.to_owned(), length: data.len() });
     } else if data.is_dir() {
         if depth >= DEEPEST {
             troubles.push(odd("lies too deep and is not looked into"));
@@ -193,13 +178,7 @@ fn walk(
                 // Editors and unfinished copies leave such files.
                 Some(name) if name.starts_with('.') => {}
                 Some(name) if !name.chars().any(char::is_control) => {
-                    walk(
-                        folder,
-                        &format!("{path}/{name}"),
-                        depth + 1,
-                        found,
-                        troubles,
-                    )?;
+                    walk(folder, &format!("{path}/{name}"), depth + 1, found, troubles)?;
                 }
                 _ => troubles.push(odd("holds a file whose name is no text")),
             }
@@ -211,8 +190,5 @@ fn walk(
 }
 
 fn fail(path: &Path) -> impl FnOnce(io::Error) -> ReadError + '_ {
-    move |source| ReadError {
-        path: path.display().to_string(),
-        source,
-    }
+    move |source| ReadError { path: path.display().to_string(), source }
 }

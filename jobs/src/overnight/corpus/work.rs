@@ -217,11 +217,7 @@ mod tests {
             "{\"items\":[{\"title\":\"Old\",\"claim_status\":\"available\"}],\"consumed\":true}\n",
         );
         let mut work = WorkFile::parse(file.as_bytes());
-        let seen: Vec<_> = work
-            .items
-            .iter()
-            .map(|it| (it.title.as_str(), it.claim))
-            .collect();
+        let seen: Vec<_> = work.items.iter().map(|it| (it.title.as_str(), it.claim)).collect();
         assert_eq!(
             seen,
             [

@@ -77,10 +77,7 @@ pub struct CouncilResult {
 /// Returns the path of a councillor's answer, below the output folder.
 pub fn file_of(runner: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let name: String = runner
-        .chars()
-        .map(|c| if plain(c) { c } else { '_' })
-        .collect();
+    let name: String = runner.chars().map(|c| if plain(c) { c } else { '_' }).collect();
     match TAKEN.contains(&name.as_str()) || name.starts_with('.') {
         true => format!("council/runner-{name}.json"),
         false => format!("council/{name}.json"),
@@ -172,11 +169,7 @@ impl Night<'_, '_> {
             "backed": synthesis.as_ref().map(|it| &it.backed),
             "wildcards": synthesis.as_ref().map(|it| &it.wildcards),
         }));
-        Ok(CouncilResult {
-            synthesis,
-            wildcard,
-            record: Some(record),
-        })
+        Ok(CouncilResult { synthesis, wildcard, record: Some(record) })
     }
 
     /// Makes one pass of each councillor that can be asked. A pass that an earlier attempt of this
@@ -192,9 +185,8 @@ impl Night<'_, '_> {
         let earlier = earlier.filter(|it| it.run_id == record.run_id);
         let mut planned = Vec::new();
         for one in self.plan(packet, bytes)? {
-            let known = earlier
-                .as_ref()
-                .and_then(|it| it.again(&record.question, &one.runner, one.lane));
+            let known =
+                earlier.as_ref().and_then(|it| it.again(&record.question, &one.runner, one.lane));
             let known = known.filter(|(_, said)| said.artifact == one.file);
             let kept = known.filter(|(_, said)| self.is_so(said));
             let Some((pass, _)) = kept else {
@@ -217,10 +209,8 @@ impl Night<'_, '_> {
                 tracing::warn!(%error, runner = one.runner, "has no place to work");
             }
         }
-        let asked: Vec<(usize, Request)> = planned
-            .iter()
-            .map(|it| (it.at, it.request.clone()))
-            .collect();
+        let asked: Vec<(usize, Request)> =
+            planned.iter().map(|it| (it.at, it.request.clone())).collect();
         let answers = self.ctx.ask_each(&asked);
         for (one, answer) in planned.into_iter().zip(answers) {
             let described = self.ctx.voices().ready[one.at].backend.describe();
@@ -237,9 +227,9 @@ impl Night<'_, '_> {
             let redactor = self.ctx.redactor.clone();
             let redact = |text: &str| redactor.redact(text).into_owned();
             let value = match answer {
-                Ok(reply) => reply
-                    .value
-                    .ok_or((Class::Malformed, "its answer is no JSON".to_owned())),
+                Ok(reply) => {
+                    reply.value.ok_or((Class::Malformed, "its answer is no JSON".to_owned()))
+                }
                 Err(AskError::Ledger(error)) => return Err(error.into()),
                 Err(error) => Err(reason(&error)),
             };
@@ -298,9 +288,7 @@ impl Night<'_, '_> {
             });
         }
         let place = |name: &str| self.spec.runners.iter().position(|it| it == name);
-        record
-            .passes
-            .sort_by_key(|it| (it.lane == WILDCARD, place(&it.runner)));
+        record.passes.sort_by_key(|it| (it.lane == WILDCARD, place(&it.runner)));
         Ok((reports, wildcard))
     }
 
@@ -311,10 +299,7 @@ impl Night<'_, '_> {
         let fenced = fence
             .wrap(label, bytes)
             .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
-        let source = Source {
-            label: label.to_owned(),
-            fenced,
-        };
+        let source = Source { label: label.to_owned(), fenced };
         let by_rule = packet.by_rule();
         let offer = serde_json::to_value(&packet.offer).unwrap_or_default();
         let run = self.ctx.admitted.run();
@@ -328,11 +313,7 @@ impl Night<'_, '_> {
                 true => json!({"wildcard_idea": "", "why": "", "first_step": "", "risks": []}),
                 false => by_rule.clone(),
             },
-            offer: if lane == WILDCARD {
-                json!({})
-            } else {
-                offer.clone()
-            },
+            offer: if lane == WILDCARD { json!({}) } else { offer.clone() },
             schema: Some(if lane == WILDCARD {
                 report::wildcard_schema()
             } else {
@@ -362,9 +343,7 @@ impl Night<'_, '_> {
         if self.spec.creative_lane {
             // Rules have no ideas.
             let voices = &self.ctx.voices().ready;
-            let model = voices
-                .iter()
-                .position(|it| it.backend.describe().kind != "builtin");
+            let model = voices.iter().position(|it| it.backend.describe().kind != "builtin");
             if let Some(one) = model.and_then(|at| all.get(at)) {
                 let (at, runner) = (one.at, one.runner.clone());
                 all.push(PlannedPass {
@@ -393,10 +372,8 @@ impl Night<'_, '_> {
             self.finish(STEPS[1], Some(LEDGER), Some(reported));
             return;
         }
-        let each: Vec<String> = unheard
-            .iter()
-            .map(|it| format!("{}: {}", it.runner, it.why))
-            .collect();
+        let each: Vec<String> =
+            unheard.iter().map(|it| format!("{}: {}", it.runner, it.why)).collect();
         self.soft(STEPS[1], &format!("{reported}; {}", each.join("; ")));
     }
 
@@ -412,9 +389,7 @@ impl Night<'_, '_> {
     fn keep_record(&mut self, record: &CouncilRecord) {
         match self.out.json(LEDGER, record) {
             Ok(()) => {
-                self.summary
-                    .artifacts
-                    .insert("council-ledger".to_owned(), LEDGER.to_owned());
+                self.summary.artifacts.insert("council-ledger".to_owned(), LEDGER.to_owned());
             }
             Err(error) => self.degrade(&format!("who said what could not be kept: {error}")),
         }
@@ -459,10 +434,7 @@ pub fn refused(council: Option<&Value>) -> Vec<String> {
     let unheard = council.and_then(|it| it["unheard"].as_array());
     let of = |one: &Value| {
         let why = one["why"].as_str()?.strip_prefix("malformed: ")?.to_owned();
-        Some(format!(
-            "refused: the answer of {}: {why}",
-            one["runner"].as_str()?
-        ))
+        Some(format!("refused: the answer of {}: {why}", one["runner"].as_str()?))
     };
     unheard.into_iter().flatten().filter_map(of).collect()
 }
@@ -476,10 +448,9 @@ pub fn describe(council: Option<&Value>) -> String {
     let count = |key: &str| council[key].as_array().map_or(0, Vec::len);
     let heard = format!("{} of {} heard", count("heard"), count("runners"));
     match council["recommended_kind"].as_str() {
-        Some(kind) => format!(
-            "{heard}, {} for {kind}",
-            council["agreement"]["voices"].as_u64().unwrap_or(0)
-        ),
+        Some(kind) => {
+            format!("{heard}, {} for {kind}", council["agreement"]["voices"].as_u64().unwrap_or(0))
+        }
         None => heard,
     }
 }

@@ -99,20 +99,10 @@ impl CouncilPacket {
         let line = |text: &str| clean(text, LONGEST);
         let lines = |all: &[String]| all.iter().take(LINES).map(|it| line(it)).collect();
         let kept = |status| matches!(status, IterationStatus::Done | IterationStatus::Degraded);
-        let kept = summary
-            .iterations
-            .iter()
-            .filter(|it| kept(it.status))
-            .count();
-        let before = summary
-            .iterations
-            .first()
-            .and_then(|it| it.fitness_before.as_ref());
+        let kept = summary.iterations.iter().filter(|it| kept(it.status)).count();
+        let before = summary.iterations.first().and_then(|it| it.fitness_before.as_ref());
         let brief = summary.briefing.as_ref().and_then(|it| it["text"].as_str());
-        let ended = summary
-            .regression_reason
-            .as_ref()
-            .or(summary.plateau_reason.as_ref());
+        let ended = summary.regression_reason.as_ref().or(summary.plateau_reason.as_ref());
         Self {
             schema_version: 1,
             run_id: summary.run_id.clone(),
@@ -133,9 +123,7 @@ impl CouncilPacket {
             },
             ended: ended.map(|it| line(it)),
             degraded: lines(&summary.degraded),
-            brief: brief.map_or_else(Vec::new, |text| {
-                text.lines().take(LINES).map(line).collect()
-            }),
+            brief: brief.map_or_else(Vec::new, |text| text.lines().take(LINES).map(line).collect()),
             candidates: candidates
                 .iter()
                 .map(|packet| Candidate {
@@ -143,10 +131,7 @@ impl CouncilPacket {
                     title: line(&packet.title),
                     kind: line(&packet.kind),
                     severity: line(&packet.severity),
-                    confidence: packet
-                        .confidence
-                        .clone()
-                        .unwrap_or_else(|| "low".to_owned()),
+                    confidence: packet.confidence.clone().unwrap_or_else(|| "low".to_owned()),
                     why_now: line(&packet.why_now),
                     description: line(&packet.description),
                     evidence: lines(&packet.evidence),
@@ -164,14 +149,8 @@ impl CouncilPacket {
     /// Returns the digest of the question. The course of the night is not part of it: a night that
     /// resumes after it died has more to report about itself, but the same candidates.
     pub fn question(&self) -> String {
-        let about = (
-            &self.run_id,
-            &self.goal,
-            &self.date,
-            self.fitness,
-            &self.candidates,
-            &self.offer,
-        );
+        let about =
+            (&self.run_id, &self.goal, &self.date, self.fitness, &self.candidates, &self.offer);
         Digest::of(pretty(&about).as_bytes()).to_string()
     }
 
@@ -192,16 +171,9 @@ impl CouncilPacket {
             |first| first.title.clone(),
         );
         let weak = self.candidates.iter().filter(|it| it.confidence == "low");
-        let mut risks: Vec<String> = weak
-            .take(2)
-            .map(|it| format!("little evidence for: {}", it.title))
-            .collect();
-        risks.extend(
-            self.below_floor
-                .iter()
-                .take(3)
-                .map(|it| format!("{it} is below its floor")),
-        );
+        let mut risks: Vec<String> =
+            weak.take(2).map(|it| format!("little evidence for: {}", it.title)).collect();
+        risks.extend(self.below_floor.iter().take(3).map(|it| format!("{it} is below its floor")));
         let rest = self.candidates.iter().skip(1).take(2);
         json!({
             "headline": headline,

@@ -114,10 +114,7 @@ impl CouncilRecord {
                 let (lane, spoke): (&str, &[String]) = match packet.source.as_deref() {
                     Some(super::SOURCE) => (super::COUNCIL, &leading),
                     Some(super::WILDCARD_SOURCE) => (super::WILDCARD, &wild),
-                    _ => (
-                        super::COUNCIL,
-                        voices.get(packet.id.as_str()).copied().unwrap_or(&[]),
-                    ),
+                    _ => (super::COUNCIL, voices.get(packet.id.as_str()).copied().unwrap_or(&[])),
                 };
                 TracedPacket {
                     id: packet.id.clone(),

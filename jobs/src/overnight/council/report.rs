@@ -16,14 +16,7 @@ use super::packet::CouncilPacket;
 use crate::dream::proposal::clean;
 
 /// The kinds of work that may be recommended.
-pub const KINDS: [&str; 6] = [
-    "research",
-    "implement",
-    "validate",
-    "repair",
-    "promote",
-    "document",
-];
+pub const KINDS: [&str; 6] = ["research", "implement", "validate", "repair", "promote", "document"];
 /// How sure one may be, from the least.
 pub const CONFIDENCES: [&str; 3] = ["low", "medium", "high"];
 /// The longest headline, and the longest other text, in characters.
@@ -103,11 +96,7 @@ pub fn wildcard_schema() -> Value {
 }
 
 fn strict(properties: Value) -> Value {
-    let names: Vec<&String> = properties
-        .as_object()
-        .into_iter()
-        .flat_map(|it| it.keys())
-        .collect();
+    let names: Vec<&String> = properties.as_object().into_iter().flat_map(|it| it.keys()).collect();
     let required = json!(names);
     json!({
         "type": "object", "properties": properties, "required": required, "additionalProperties": false,
@@ -195,10 +184,7 @@ impl Texts<'_> {
         let word = self.text(key, TEXT)?;
         match known.contains(&word.as_str()) {
             true => Ok(word),
-            false => Err(format!(
-                "its {key} is {word:?}, not one of {}",
-                known.join(", ")
-            )),
+            false => Err(format!("its {key} is {word:?}, not one of {}", known.join(", "))),
         }
     }
 
@@ -211,10 +197,6 @@ impl Texts<'_> {
             _ => Err(format!("its {key} is no list of texts")),
         });
         let texts = texts.collect::<Result<Vec<_>, _>>()?;
-        Ok(texts
-            .into_iter()
-            .filter(|text| !text.is_empty())
-            .take(most)
-            .collect())
+        Ok(texts.into_iter().filter(|text| !text.is_empty()).take(most).collect())
     }
 }

@@ -141,9 +141,7 @@ pub fn synthesize(
     let positions = positions(&reports);
     let leading = &positions[0];
     let surest = leading.voices.iter().max_by(|a, b| {
-        sure(&a.confidence)
-            .cmp(&sure(&b.confidence))
-            .then(b.runner.cmp(&a.runner))
+        sure(&a.confidence).cmp(&sure(&b.confidence)).then(b.runner.cmp(&a.runner))
     })?;
     let lowest = leading.voices.iter().map(|it| sure(&it.confidence)).min()?;
     let mut backed: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -154,17 +152,9 @@ pub fn synthesize(
     }
     let mut backed: Vec<BackedCandidate> = backed
         .into_iter()
-        .map(|(id, voices)| BackedCandidate {
-            id: id.to_owned(),
-            voices,
-        })
+        .map(|(id, voices)| BackedCandidate { id: id.to_owned(), voices })
         .collect();
-    backed.sort_by(|a, b| {
-        b.voices
-            .len()
-            .cmp(&a.voices.len())
-            .then_with(|| a.id.cmp(&b.id))
-    });
+    backed.sort_by(|a, b| b.voices.len().cmp(&a.voices.len()).then_with(|| a.id.cmp(&b.id)));
     Some(Synthesis {
         schema_version: 1,
         run_id: run_id.to_owned(),
@@ -174,10 +164,7 @@ pub fn synthesize(
         recommended_first_action: surest.recommended_first_action.clone(),
         said_by: surest.runner.clone(),
         confidence: CONFIDENCES[lowest].to_owned(),
-        agreement: Agreement {
-            voices: leading.voices.len() as u64,
-            of: reports.len() as u64,
-        },
+        agreement: Agreement { voices: leading.voices.len() as u64, of: reports.len() as u64 },
         tension: tension(&positions).map(|it| clean(&it, TENSION)),
         backed,
         risks: merge_statements(&reports, |it| &it.risks),
@@ -188,47 +175,29 @@ pub fn synthesize(
 }
 
 fn sure(confidence: &str) -> usize {
-    CONFIDENCES
-        .iter()
-        .position(|it| *it == confidence)
-        .unwrap_or(0)
+    CONFIDENCES.iter().position(|it| *it == confidence).unwrap_or(0)
 }
 
 fn positions(reports: &[&Report]) -> Vec<Position> {
     let mut kinds: BTreeMap<&str, Vec<PositionVote>> = BTreeMap::new();
     for report in reports {
-        kinds
-            .entry(&report.recommended_kind)
-            .or_default()
-            .push(PositionVote {
-                runner: report.runner.clone(),
-                confidence: report.confidence.clone(),
-                headline: report.headline.clone(),
-                recommended_first_action: report.recommended_first_action.clone(),
-                backs: report.backs.clone(),
-            });
+        kinds.entry(&report.recommended_kind).or_default().push(PositionVote {
+            runner: report.runner.clone(),
+            confidence: report.confidence.clone(),
+            headline: report.headline.clone(),
+            recommended_first_action: report.recommended_first_action.clone(),
+            backs: report.backs.clone(),
+        });
     }
     let mut positions: Vec<Position> = kinds
         .into_iter()
-        .map(|(kind, voices)| Position {
-            recommended_kind: kind.to_owned(),
-            voices,
-        })
+        .map(|(kind, voices)| Position { recommended_kind: kind.to_owned(), voices })
         .collect();
-    let weight = |it: &Position| {
-        it.voices
-            .iter()
-            .map(|it| sure(&it.confidence) + 1)
-            .sum::<usize>()
-    };
+    let weight = |it: &Position| it.voices.iter().map(|it| sure(&it.confidence) + 1).sum::<usize>();
     positions.sort_by(|a, b| {
         let by_weight = || weight(b).cmp(&weight(a));
         let by_name = || a.recommended_kind.cmp(&b.recommended_kind);
-        b.voices
-            .len()
-            .cmp(&a.voices.len())
-            .then_with(by_weight)
-            .then_with(by_name)
+        b.voices.len().cmp(&a.voices.len()).then_with(by_weight).then_with(by_name)
     });
     positions
 }
@@ -245,11 +214,7 @@ fn tension(positions: &[Position]) -> Option<String> {
                     1 => "would",
                     _ => "would both",
                 };
-                let would = if it.voices.len() > 2 {
-                    "would all"
-                } else {
-                    would
-                };
+                let would = if it.voices.len() > 2 { "would all" } else { would };
                 format!(
                     "{} {would} {} (“{}”)",
                     names(it.voices.iter().map(|it| it.runner.as_str())),
@@ -274,10 +239,7 @@ fn tension(positions: &[Position]) -> Option<String> {
                 Some(format!("{who} with “{}”", quote(those.first()?)))
             })
             .collect();
-        return Some(format!(
-            "all would {kind}, but begin elsewhere: {}",
-            each.join("; ")
-        ));
+        return Some(format!("all would {kind}, but begin elsewhere: {}", each.join("; ")));
     }
     let (mut low, mut high): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     for voice in voices {
@@ -320,12 +282,7 @@ fn merge_statements(reports: &[&Report], of: impl Fn(&Report) -> &Vec<String>) -
             voices: voices.into_iter().map(str::to_owned).collect(),
         })
         .collect();
-    all.sort_by(|a, b| {
-        b.voices
-            .len()
-            .cmp(&a.voices.len())
-            .then_with(|| a.text.cmp(&b.text))
-    });
+    all.sort_by(|a, b| b.voices.len().cmp(&a.voices.len()).then_with(|| a.text.cmp(&b.text)));
     all
 }
 

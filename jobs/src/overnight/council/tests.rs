@@ -13,10 +13,7 @@ const ID: &str = "dream-0123456789abcdef";
 
 fn packet() -> CouncilPacket {
     CouncilPacket {
-        offer: Offer {
-            backs: vec![ID.to_owned()],
-            ..Offer::default()
-        },
+        offer: Offer { backs: vec![ID.to_owned()], ..Offer::default() },
         ..CouncilPacket::default()
     }
 }
@@ -36,17 +33,11 @@ fn same(text: &str) -> String {
 fn an_answer_is_whole_and_of_the_offer_or_it_is_refused() {
     let good = read(&answer(), "claude", &packet(), &same).unwrap();
     assert_eq!((good.runner.as_str(), good.backs.len()), ("claude", 1));
-    assert_eq!(
-        check(&serde_json::to_value(&good).unwrap(), "council-report"),
-        []
-    );
+    assert_eq!(check(&serde_json::to_value(&good).unwrap(), "council-report"), []);
     // An answer cannot set its own author.
     let mut posing = answer();
     posing["runner"] = json!("codex");
-    assert_eq!(
-        read(&posing, "claude", &packet(), &same).unwrap().runner,
-        "claude"
-    );
+    assert_eq!(read(&posing, "claude", &packet(), &same).unwrap().runner, "claude");
     for (key, bad, why) in [
         ("recommended_kind", json!("destroy"), "not one of"),
         ("confidence", json!("certain"), "not one of"),
@@ -87,26 +78,13 @@ fn the_answer_by_rule_is_one_that_would_be_taken() {
     let empty = CouncilPacket::default();
     let reported = read(&empty.by_rule(), "builtin", &empty, &same).unwrap();
     assert_eq!(
-        (
-            reported.recommended_kind.as_str(),
-            reported.confidence.as_str()
-        ),
+        (reported.recommended_kind.as_str(), reported.confidence.as_str()),
         ("research", "low")
     );
     let form = schema(&empty);
-    assert_eq!(
-        form["required"].as_array().unwrap().len(),
-        8,
-        "strict schemas require all"
-    );
-    assert!(
-        form["properties"]["backs"]["items"].get("enum").is_none(),
-        "an enum is never empty"
-    );
-    assert_eq!(
-        schema(&packet())["properties"]["backs"]["items"]["enum"],
-        json!([ID])
-    );
+    assert_eq!(form["required"].as_array().unwrap().len(), 8, "strict schemas require all");
+    assert!(form["properties"]["backs"]["items"].get("enum").is_none(), "an enum is never empty");
+    assert_eq!(schema(&packet())["properties"]["backs"]["items"]["enum"], json!([ID]));
 }
 
 fn report(runner: &str, kind: &str, action: &str, confidence: &str, backs: &[&str]) -> Report {
@@ -128,13 +106,7 @@ fn most_voices_lead_and_the_others_stay_with_their_words() {
     let reports = [
         report("a", "research", "Read more", "high", &[]),
         report("b", "repair", "Mend it", "low", &["dream-1"]),
-        report(
-            "c",
-            "repair",
-            "Mend that",
-            "medium",
-            &["dream-1", "dream-2"],
-        ),
+        report("c", "repair", "Mend that", "medium", &["dream-1", "dream-2"]),
     ];
     let lane = Wildcard {
         runner: "a".into(),
@@ -142,40 +114,22 @@ fn most_voices_lead_and_the_others_stay_with_their_words() {
         wildcard_idea: "Delete it".into(),
         ..Wildcard::default()
     };
-    let unheard = [NoReply {
-        runner: "d".into(),
-        why: "auth: no key".into(),
-    }];
+    let unheard = [NoReply { runner: "d".into(), why: "auth: no key".into() }];
     let reported = synthesize("R", &reports, Some(&lane), &unheard).unwrap();
     assert_eq!(reported.recommended_kind, "repair");
     assert_eq!((reported.agreement.voices, reported.agreement.of), (2, 3));
     // The surest of the leading position speaks; it is as sure as its least sure.
-    assert_eq!(
-        (reported.said_by.as_str(), reported.confidence.as_str()),
-        ("c", "low")
-    );
-    assert_eq!(
-        reported.positions[1].voices[0].recommended_first_action,
-        "Read more"
-    );
+    assert_eq!((reported.said_by.as_str(), reported.confidence.as_str()), ("c", "low"));
+    assert_eq!(reported.positions[1].voices[0].recommended_first_action, "Read more");
     assert_eq!(reported.backed[0].voices, ["b", "c"]);
     assert_eq!(reported.risks[0].voices, ["a", "b", "c"]);
     let tension = reported.tension.clone().unwrap();
-    assert_eq!(
-        tension,
-        "b and c would both repair (“Mend it”); a would research (“Read more”)"
-    );
+    assert_eq!(tension, "b and c would both repair (“Mend it”); a would research (“Read more”)");
     assert_eq!(reported.unheard, unheard);
     // A wildcard is marked, and is nobody's first action.
     assert_eq!(reported.wildcards.len(), 4);
     assert!(reported.wildcards.iter().all(|it| it.wildcard));
-    assert_eq!(
-        check(
-            &serde_json::to_value(&reported).unwrap(),
-            "council-synthesis"
-        ),
-        []
-    );
+    assert_eq!(check(&serde_json::to_value(&reported).unwrap(), "council-synthesis"), []);
     assert_eq!(synthesize("R", &[], Some(&lane), &unheard), None);
 }
 
@@ -183,56 +137,27 @@ fn most_voices_lead_and_the_others_stay_with_their_words() {
 fn a_tension_is_also_where_to_begin_and_how_sure() {
     let of = |reports: &[Report]| synthesize("R", reports, None, &[]).unwrap().tension;
     let one = report("a", "repair", "Mend it", "high", &["dream-1"]);
-    assert_eq!(
-        of(std::slice::from_ref(&one)),
-        None,
-        "one voice has nobody against it"
-    );
+    assert_eq!(of(std::slice::from_ref(&one)), None, "one voice has nobody against it");
     let other = report("b", "repair", "Mend that", "high", &["dream-2"]);
     let reported = of(&[one.clone(), other]).unwrap();
-    assert!(
-        reported.starts_with("all would repair, but begin elsewhere: "),
-        "{reported}"
-    );
+    assert!(reported.starts_with("all would repair, but begin elsewhere: "), "{reported}");
     let unsure = report("b", "repair", "Mend it", "low", &["dream-1"]);
     let reported = of(&[one.clone(), unsure]).unwrap();
-    assert!(
-        reported.contains("a is sure of it and b is not"),
-        "{reported}"
-    );
-    assert_eq!(
-        of(&[
-            one,
-            report("b", "repair", "Mend it", "medium", &["dream-1"])
-        ]),
-        None
-    );
+    assert!(reported.contains("a is sure of it and b is not"), "{reported}");
+    assert_eq!(of(&[one, report("b", "repair", "Mend it", "medium", &["dream-1"])]), None);
 }
 
 fn any_report() -> impl Strategy<Value = Report> {
     let text = || prop_oneof![Just("Mend it"), Just("Read more"), Just("ä“<b>")];
     let backs = proptest::collection::vec(prop_oneof![Just("dream-1"), Just("dream-2")], 0..3);
     let risks = proptest::collection::vec("[a-c]{1,2}", 0..4);
-    (
-        0..7_usize,
-        0..6_usize,
-        0..3_usize,
-        text(),
-        text(),
-        backs,
-        risks,
-    )
-        .prop_map(|(who, kind, sure, action, idea, backs, risks)| Report {
+    (0..7_usize, 0..6_usize, 0..3_usize, text(), text(), backs, risks).prop_map(
+        |(who, kind, sure, action, idea, backs, risks)| Report {
             risks,
             wildcard_idea: idea.to_owned(),
-            ..report(
-                &format!("r{who}"),
-                KINDS[kind],
-                action,
-                CONFIDENCES[sure],
-                &backs,
-            )
-        })
+            ..report(&format!("r{who}"), KINDS[kind], action, CONFIDENCES[sure], &backs)
+        },
+    )
 }
 
 proptest! {
@@ -283,10 +208,7 @@ fn told_whole(reported: &Synthesis, reports: &[Report]) -> Result<(), TestCaseEr
     prop_assert_eq!(kinds.len(), reported.positions.len());
     prop_assert!(kinds.len() == 1 || reported.tension.is_some());
     prop_assert!(
-        reported
-            .positions
-            .iter()
-            .all(|it| it.voices.len() <= reported.positions[0].voices.len())
+        reported.positions.iter().all(|it| it.voices.len() <= reported.positions[0].voices.len())
     );
     prop_assert!(reported.wildcards.iter().all(|it| it.wildcard));
     Ok(())

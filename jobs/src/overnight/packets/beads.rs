@@ -47,21 +47,8 @@ fn create(ctx: &Context<'_>, program: &Path, packet: &Packet) -> Result<String, 
         "low" => "3",
         _ => "2",
     };
-    let about = format!(
-        "{}\n\n{}\n{}",
-        packet.description, packet.why_now, packet.id
-    );
-    let args = [
-        "create",
-        &packet.title,
-        "-d",
-        &about,
-        "-p",
-        priority,
-        "-l",
-        "overnight",
-        "--json",
-    ];
+    let about = format!("{}\n\n{}\n{}", packet.description, packet.why_now, packet.id);
+    let args = ["create", &packet.title, "-d", &about, "-p", priority, "-l", "overnight", "--json"];
     let child = ChildSpec {
         program: program.to_owned(),
         args: args.iter().map(std::ffi::OsString::from).collect(),
@@ -80,17 +67,12 @@ fn create(ctx: &Context<'_>, program: &Path, packet: &Packet) -> Result<String, 
         .map_err(|error| format!("bd could not be started: {error}"))?;
     if !ended.is_success() {
         let words = String::from_utf8_lossy(&ended.stderr);
-        let words = words
-            .split_whitespace()
-            .take(30)
-            .collect::<Vec<_>>()
-            .join(" ");
+        let words = words.split_whitespace().take(30).collect::<Vec<_>>().join(" ");
         return Err(format!("bd refused: {words}"));
     }
     let said: Value = serde_json::from_slice(&ended.stdout)
         .map_err(|error| format!("bd's answer is no JSON: {error}"))?;
     let one = said.as_array().and_then(|all| all.first()).unwrap_or(&said);
     let id = one.get("id").and_then(Value::as_str);
-    id.map(str::to_owned)
-        .ok_or_else(|| "bd's answer has no id".to_owned())
+    id.map(str::to_owned).ok_or_else(|| "bd's answer has no id".to_owned())
 }

@@ -20,9 +20,7 @@ impl PacketSources<'_> {
     pub(super) fn weight_of_voices(&self, id: &str) -> f64 {
         let synthesis = self.counsel.synthesis.as_ref();
         let mut backed = synthesis.into_iter().flat_map(|it| &it.backed);
-        let voices = backed
-            .find(|it| it.id == id)
-            .map_or(0, |it| it.voices.len());
+        let voices = backed.find(|it| it.id == id).map_or(0, |it| it.voices.len());
         voices as f64 * VOICE
     }
 
@@ -55,9 +53,7 @@ impl PacketSources<'_> {
             description: action.clone(),
             ..Packet::default()
         };
-        let said = voices
-            .iter()
-            .map(|name| format!("{}/{}", self.output, council::file_of(name)));
+        let said = voices.iter().map(|name| format!("{}/{}", self.output, council::file_of(name)));
         let score = self.ground(&mut packet, action, said.collect());
         Some(Candidate {
             packet,
@@ -86,15 +82,8 @@ impl PacketSources<'_> {
             confidence: Some("low".to_owned()),
             source: Some(WILDCARD_SOURCE.to_owned()),
             queue_backed: Some(false),
-            why_now: format!(
-                "nobody asked for it: an idea of {}, in no count",
-                wildcard.runner
-            ),
-            evidence: vec![format!(
-                "{}/council/{}.json",
-                self.output,
-                council::WILDCARD
-            )],
+            why_now: format!("nobody asked for it: an idea of {}, in no count", wildcard.runner),
+            evidence: vec![format!("{}/council/{}.json", self.output, council::WILDCARD)],
             dedup_key: key,
             description: wildcard.why.clone(),
             ..Packet::default()

@@ -136,13 +136,8 @@ impl PacketSources<'_> {
     /// Returns the packets, ordered by rank.
     pub fn packets(&self) -> Vec<Packet> {
         let mut found: Vec<Candidate> = self.pinned.iter().map(|it| self.of_pinned(it)).collect();
-        let free: Vec<&WorkItem> = self
-            .corpus
-            .work
-            .items
-            .iter()
-            .filter(|item| self.is_ready(item))
-            .collect();
+        let free: Vec<&WorkItem> =
+            self.corpus.work.items.iter().filter(|item| self.is_ready(item)).collect();
         found.extend(free.into_iter().map(|item| self.of_item(item)));
         found.extend(self.of_findings());
         found.extend(self.of_floors());
@@ -180,10 +175,8 @@ impl PacketSources<'_> {
             // However it was found this time: the thing has one bead.
             let mut known = self.corpus.work.items.iter();
             let known = known.find(|item| item.dedup_key == packet.dedup_key);
-            packet.bead_id = packet
-                .bead_id
-                .take()
-                .or_else(|| known.and_then(|item| item.bead_id.clone()));
+            packet.bead_id =
+                packet.bead_id.take().or_else(|| known.and_then(|item| item.bead_id.clone()));
             let path = format!(
                 "{}/morning-packets/{:02}-{}-{}.json",
                 self.output,
@@ -193,10 +186,7 @@ impl PacketSources<'_> {
             );
             packet.morning_command = self
                 .command
-                .replace(
-                    "{prompt}",
-                    &quoted(&format!("Read {path} and begin: {}", packet.title)),
-                )
+                .replace("{prompt}", &quoted(&format!("Read {path} and begin: {}", packet.title)))
                 .replace("{packet}", &quoted(&path))
                 .replace("{title}", &quoted(&packet.title))
                 .replace("{id}", &quoted(&packet.id));
@@ -230,22 +220,13 @@ impl PacketSources<'_> {
             description: item.description.clone(),
             ..Packet::default()
         };
-        packet.id = item
-            .id
-            .clone()
-            .filter(|id| is_packet_id(id))
-            .unwrap_or_else(|| id_of(&item.dedup_key));
+        packet.id =
+            item.id.clone().filter(|id| is_packet_id(id)).unwrap_or_else(|| id_of(&item.dedup_key));
         let score = self.ground(&mut packet, &words, vec![line]);
         let from = item.source_epic.as_deref().unwrap_or("the work file");
-        packet.why_now = format!(
-            "{} {} from {from} that nobody has claimed",
-            packet.severity, packet.kind
-        );
-        let proposed = if item.status.as_deref() == Some("proposed") {
-            3.0
-        } else {
-            0.0
-        };
+        packet.why_now =
+            format!("{} {} from {from} that nobody has claimed", packet.severity, packet.kind);
+        let proposed = if item.status.as_deref() == Some("proposed") { 3.0 } else { 0.0 };
         Candidate {
             packet,
             score: score - proposed,
@@ -268,17 +249,8 @@ impl PacketSources<'_> {
             description: pinned.description.clone(),
             ..Packet::default()
         };
-        let words = format!(
-            "{}\n{}\n{}",
-            pinned.title,
-            pinned.description,
-            pinned.files.join(" ")
-        );
-        self.ground(
-            &mut packet,
-            &words,
-            vec![format!("{}:{}", pinned.path, pinned.line)],
-        );
+        let words = format!("{}\n{}\n{}", pinned.title, pinned.description, pinned.files.join(" "));
+        self.ground(&mut packet, &words, vec![format!("{}:{}", pinned.path, pinned.line)]);
         // A pinned file is about what it names, whether it has a folder or not.
         for file in pinned.files.iter().rev() {
             if let Some(file) = self.facts.file(self.root, file)
@@ -288,12 +260,7 @@ impl PacketSources<'_> {
             }
         }
         packet.likely_tests = self.facts.tests_of(&packet.target_files);
-        Candidate {
-            packet,
-            score: f64::MAX,
-            timestamp: String::new(),
-            pinned: true,
-        }
+        Candidate { packet, score: f64::MAX, timestamp: String::new(), pinned: true }
     }
 
     fn of_findings(&self) -> impl Iterator<Item = Candidate> {
@@ -332,11 +299,7 @@ impl PacketSources<'_> {
     }
 
     fn of_floors(&self) -> impl Iterator<Item = Candidate> {
-        let below = self
-            .health
-            .metrics
-            .iter()
-            .filter(|metric| metric.below_floor);
+        let below = self.health.metrics.iter().filter(|metric| metric.below_floor);
         below.map(|metric| {
             let title = format!(
                 "Raise the corpus's {} above {}",
@@ -412,11 +375,7 @@ impl PacketSources<'_> {
         let goal = terms(self.goal);
         let own = terms(words);
         let shared = goal.iter().filter(|term| own.contains(term)).count();
-        let fits = if goal.is_empty() {
-            0.0
-        } else {
-            shared as f64 / goal.len() as f64
-        };
+        let fits = if goal.is_empty() { 0.0 } else { shared as f64 / goal.len() as f64 };
         weight(&packet.severity) * 10.0 + fits * 12.0 + (found.min(3) as f64) * 2.0
     }
 }

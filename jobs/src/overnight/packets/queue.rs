@@ -39,11 +39,7 @@ pub fn parse(path: &str, text: &str) -> Vec<Pinned> {
             continue;
         }
         if let Some(text) = bare.strip_prefix("- ").or_else(|| bare.strip_prefix("* ")) {
-            let mut item = Pinned {
-                path: path.to_owned(),
-                line: at + 1,
-                ..Pinned::default()
-            };
+            let mut item = Pinned { path: path.to_owned(), line: at + 1, ..Pinned::default() };
             item.title = take_markers(text, &mut item);
             open = !item.title.is_empty();
             if open {

@@ -36,12 +36,8 @@ pub fn sync(work: &mut WorkFile, packets: &[Packet], at: &str) -> SyncResult {
         if let Some(bead) = &packet.bead_id {
             fields.push(("bead_id", json!(bead)));
         }
-        let known: Vec<_> = work
-            .items
-            .iter()
-            .filter(|item| item.dedup_key == packet.dedup_key)
-            .cloned()
-            .collect();
+        let known: Vec<_> =
+            work.items.iter().filter(|item| item.dedup_key == packet.dedup_key).cloned().collect();
         if let Some(item) = known.iter().find(|item| item.is_free()) {
             // A name that somebody gave it stays its name.
             let named = item.id.is_some();
@@ -111,11 +107,8 @@ mod tests {
             dedup_key: crate::overnight::corpus::work::dedup_key("bug", title),
             ..Packet::default()
         };
-        let packets = [
-            packet("Mine", "dream-1"),
-            packet("Free", "dream-2"),
-            packet("New", "dream-3"),
-        ];
+        let packets =
+            [packet("Mine", "dream-1"), packet("Free", "dream-2"), packet("New", "dream-3")];
         let synced = sync(&mut work, &packets, "2026-11-22T02:30:00Z");
         assert_eq!((synced.amended, synced.added), (1, 1));
         let text = String::from_utf8(work.kept.to_bytes()).unwrap();

@@ -31,10 +31,7 @@ pub(super) fn unconfined(report: &NightReport) -> usize {
 fn accounts(page: &mut Page, report: &NightReport) {
     put!(page, "<section id=\"accounts\">\n<h2>Accounts</h2>\n");
     if report.accounts.is_empty() {
-        put!(
-            page,
-            "<p class=\"faint\">Nothing was spent, and the night has no bounds.</p>\n"
-        );
+        put!(page, "<p class=\"faint\">Nothing was spent, and the night has no bounds.</p>\n");
     } else {
         put!(
             page,
@@ -75,19 +72,9 @@ fn account(page: &mut Page, it: &UnitUsage) {
         amount(bound)
     );
     if it.granted > 0 {
-        put!(
-            page,
-            " <small>(",
-            format_amount(&it.unit, it.granted),
-            " granted)</small>"
-        );
+        put!(page, " <small>(", format_amount(&it.unit, it.granted), " granted)</small>");
     }
-    put!(
-        page,
-        "</td><td>",
-        amount(it.left),
-        "</td><td class=\"bar\">"
-    );
+    put!(page, "</td><td>", amount(it.left), "</td><td class=\"bar\">");
     if let Some(bound) = bound.filter(|bound| *bound > 0) {
         // In the picture's own unit, a hundred wide.
         let part = |amount: u64| (u128::from(amount) * 100 / u128::from(bound)).min(100);
@@ -109,10 +96,7 @@ fn account(page: &mut Page, it: &UnitUsage) {
 }
 
 fn refused(page: &mut Page, report: &NightReport) {
-    put!(
-        page,
-        "<section id=\"refused\">\n<h2>What was refused</h2>\n"
-    );
+    put!(page, "<section id=\"refused\">\n<h2>What was refused</h2>\n");
     if report.refused.is_empty() {
         put!(
             page,
@@ -125,12 +109,7 @@ fn refused(page: &mut Page, report: &NightReport) {
             continue;
         }
         if at > 0 {
-            put!(
-                page,
-                "<details class=\"more\"><summary>",
-                these.len(),
-                " more</summary>"
-            );
+            put!(page, "<details class=\"more\"><summary>", these.len(), " more</summary>");
         }
         put!(page, "<ul class=\"refused\">\n");
         for it in these {
@@ -156,10 +135,7 @@ fn refused(page: &mut Page, report: &NightReport) {
 /// Writes which sandbox held the runs, and whether the host stayed awake: each distinct answer
 /// once, with its jobs.
 fn held(page: &mut Page, report: &NightReport) {
-    put!(
-        page,
-        "<section id=\"sandbox\">\n<h2>Sandbox and wakefulness</h2>\n<dl class=\"held\">"
-    );
+    put!(page, "<section id=\"sandbox\">\n<h2>Sandbox and wakefulness</h2>\n<dl class=\"held\">");
     let mut levels: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut gaps: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut awake: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -175,21 +151,11 @@ fn held(page: &mut Page, report: &NightReport) {
         }
     }
     if levels.is_empty() {
-        put!(
-            page,
-            "<dt>sandbox</dt><dd class=\"faint\">no run started a program</dd>"
-        );
+        put!(page, "<dt>sandbox</dt><dd class=\"faint\">no run started a program</dd>");
     }
     for (level, jobs) in &levels {
         let off = level.starts_with(OFF);
-        put!(
-            page,
-            "<dt",
-            if off { " class=\"bad\"" } else { "" },
-            ">",
-            level,
-            "</dt><dd>"
-        );
+        put!(page, "<dt", if off { " class=\"bad\"" } else { "" }, ">", level, "</dt><dd>");
         names(page, jobs);
     }
     for (gap, jobs) in &gaps {
@@ -197,10 +163,7 @@ fn held(page: &mut Page, report: &NightReport) {
         names(page, jobs);
     }
     if awake.is_empty() {
-        put!(
-            page,
-            "<dt>keep-awake</dt><dd class=\"faint\">no run asked for it</dd>"
-        );
+        put!(page, "<dt>keep-awake</dt><dd class=\"faint\">no run asked for it</dd>");
     }
     for (kept, jobs) in &awake {
         put!(page, "<dt>", kept, "</dt><dd>");

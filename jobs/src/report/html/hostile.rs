@@ -81,12 +81,8 @@ const MARKDOWN: [&str; 21] = [
 ];
 
 fn payloads() -> Vec<String> {
-    let scripts = SHAPES
-        .iter()
-        .flat_map(|shape| DEEDS.iter().map(|deed| shape.replace('X', deed)));
-    let all: Vec<String> = scripts
-        .chain(MARKDOWN.iter().map(|it| (*it).to_owned()))
-        .collect();
+    let scripts = SHAPES.iter().flat_map(|shape| DEEDS.iter().map(|deed| shape.replace('X', deed)));
+    let all: Vec<String> = scripts.chain(MARKDOWN.iter().map(|it| (*it).to_owned())).collect();
     assert!(all.len() >= 200, "{}", all.len());
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
     all
@@ -185,21 +181,13 @@ fn held(page: &str, reported: &str) -> Vec<String> {
         assert!(ELEMENTS.contains(&name), "<{name}> by {reported}");
         for (attribute, value) in element.value().attrs() {
             match attribute {
-                "href" => assert!(
-                    value.starts_with('#'),
-                    "{name} leads to {value} by {reported}"
-                ),
+                "href" => assert!(value.starts_with('#'), "{name} leads to {value} by {reported}"),
                 _ => assert!(ATTRIBUTES.contains(&attribute), "{attribute} by {reported}"),
             }
         }
         shape.push(name.to_owned());
     }
-    assert_eq!(
-        html.select(&Selector::parse("meta[http-equiv]").unwrap())
-            .count(),
-        1,
-        "{reported}"
-    );
+    assert_eq!(html.select(&Selector::parse("meta[http-equiv]").unwrap()).count(), 1, "{reported}");
     shape
 }
 
@@ -224,10 +212,7 @@ fn no_text_becomes_markup_in_a_page() {
 fn what_was_written_is_shown_as_it_was_written() {
     let page = render(&sample::full("<i>R&D</i> 'x' `y` \"z\""));
     let html = Html::parse_document(&page);
-    let item = html
-        .select(&Selector::parse("#alerts li").unwrap())
-        .next()
-        .unwrap();
+    let item = html.select(&Selector::parse("#alerts li").unwrap()).next().unwrap();
     assert_eq!(item.text().collect::<String>(), "<i>R&D</i> 'x' `y` \"z\"");
 }
 
@@ -248,10 +233,7 @@ fn no_text_becomes_markup_in_markdown() {
         }
         assert!(!text.contains('\u{1b}'), "{payload}");
     }
-    print_line(&format!(
-        "hostile text in markdown: {} payloads",
-        payloads.len()
-    ));
+    print_line(&format!("hostile text in markdown: {} payloads", payloads.len()));
 }
 
 /// Prints how much was tried, past the output capture of the test harness.

@@ -11,10 +11,7 @@ const UNFOLDED: usize = 10;
 
 /// Writes them; nothing where no dream ran and nothing was proposed.
 pub(super) fn write(page: &mut Page, report: &NightReport) {
-    put!(
-        page,
-        "<section id=\"proposals\">\n<h2>Proposals to review</h2>\n"
-    );
+    put!(page, "<section id=\"proposals\">\n<h2>Proposals to review</h2>\n");
     let (waiting, rest): (Vec<&ReportedProposal>, Vec<&ReportedProposal>) =
         report.proposals.iter().partition(|it| it.waits());
     if waiting.is_empty() {
@@ -78,14 +75,7 @@ fn fold(page: &mut Page, these: &[&ReportedProposal], title: &'static str) {
     if these.is_empty() {
         return;
     }
-    put!(
-        page,
-        "<details class=\"more\"><summary>",
-        these.len(),
-        " ",
-        title,
-        "</summary>\n"
-    );
+    put!(page, "<details class=\"more\"><summary>", these.len(), " ", title, "</summary>\n");
     these.iter().for_each(|it| one(page, it));
     put!(page, "</details>\n");
 }
@@ -133,12 +123,7 @@ fn one(page: &mut Page, it: &ReportedProposal) {
     };
     put!(page, "<p class=\"commands\">");
     for verb in verbs {
-        put!(
-            page,
-            "<code class=\"command\">",
-            it.command(verb),
-            "</code> "
-        );
+        put!(page, "<code class=\"command\">", it.command(verb), "</code> ");
     }
     put!(page, "</p></div></details>\n");
 }

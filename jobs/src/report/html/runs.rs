@@ -23,11 +23,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
     if report.runs.is_empty() {
         put!(page, "<p class=\"faint\">Nothing ran in this night.</p>\n");
     }
-    let lines = if report.runs.len() > FEW {
-        LINES_OF_MANY
-    } else {
-        LINES
-    };
+    let lines = if report.runs.len() > FEW { LINES_OF_MANY } else { LINES };
     let mut opened = OPENED;
     for (tones, title) in [
         (&["bad"][..], "did not get through"),
@@ -35,11 +31,8 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
         (&["good"][..], "succeeded"),
         (&["calm"][..], "had no need to run"),
     ] {
-        let these: Vec<&RunLine> = report
-            .runs
-            .iter()
-            .filter(|run| tones.contains(&tone(run.as_str())))
-            .collect();
+        let these: Vec<&RunLine> =
+            report.runs.iter().filter(|run| tones.contains(&tone(run.as_str()))).collect();
         let (shown, folded) = these.split_at(these.len().min(UNFOLDED));
         for run in shown {
             let open = opened > 0
@@ -63,11 +56,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
         }
     }
     for (lines, title, why) in [
-        (
-            &report.open,
-            "Unfinished",
-            "had no outcome yet when this was told",
-        ),
+        (&report.open, "Unfinished", "had no outcome yet when this was told"),
         (&report.missed, "Missed", ""),
         (&report.by_day, "By day", ""),
     ] {
@@ -97,12 +86,7 @@ fn one(page: &mut Page, run: &RunLine, open: bool, most: usize) {
     if run.attempt > 1 {
         put!(page, " <small>attempt ", run.attempt, "</small>");
     }
-    put!(
-        page,
-        "</span><span class=\"told\">",
-        run.message(),
-        "</span><span class=\"cost\">"
-    );
+    put!(page, "</span><span class=\"told\">", run.message(), "</span><span class=\"cost\">");
     put!(page, time(run.spent.seconds));
     if run.spent.calls > 0 {
         let calls = usize::try_from(run.spent.calls).unwrap_or(usize::MAX);
@@ -117,14 +101,7 @@ fn one(page: &mut Page, run: &RunLine, open: bool, most: usize) {
             put!(page, "<p>", outcome.as_str(), ": ", why, "</p>");
         }
         if let Some(class) = outcome.class() {
-            put!(
-                page,
-                "<p><b>",
-                class,
-                ".</b> To do: ",
-                failmark::hint(outcome),
-                ".</p>"
-            );
+            put!(page, "<p><b>", class, ".</b> To do: ", failmark::hint(outcome), ".</p>");
         }
     }
     if !run.lines.is_empty() {
@@ -162,14 +139,8 @@ fn one(page: &mut Page, run: &RunLine, open: bool, most: usize) {
         put!(page, "<dt>host</dt><dd>", awake, "</dd>");
     }
     for (count, what) in [
-        (
-            run.unstated_calls,
-            "without a stated usage: charged as reserved",
-        ),
-        (
-            run.unpriced_calls,
-            "have no known price: charged as reserved",
-        ),
+        (run.unstated_calls, "without a stated usage: charged as reserved"),
+        (run.unpriced_calls, "have no known price: charged as reserved"),
     ] {
         if count > 0 {
             put!(page, "<dt>calls</dt><dd>", count, " ", what, "</dd>");

@@ -21,20 +21,9 @@ use crate::report::dreamscape::Dreamscape;
 
 /// Writes one, with legend, figures and packets.
 pub(super) fn write(page: &mut Page, scape: &Dreamscape, number: usize) {
-    put!(
-        page,
-        "<section class=\"scape\">\n<h2>The dreamscape of ",
-        scape.job
-    );
+    put!(page, "<section class=\"scape\">\n<h2>The dreamscape of ", scape.job);
     if !scape.status.is_empty() {
-        put!(
-            page,
-            " <span class=\"badge ",
-            tone(&scape.status),
-            "\">",
-            scape.status,
-            "</span>"
-        );
+        put!(page, " <span class=\"badge ", tone(&scape.status), "\">", scape.status, "</span>");
     }
     put!(page, "</h2>\n");
     if let Some(goal) = &scape.goal {

@@ -31,11 +31,7 @@ fn page(mut report: NightReport) -> String {
 /// Returns the verdict, the texts of the cards, and the next steps in their order.
 fn reported(page: &str) -> (String, Vec<String>, Vec<String>) {
     let verdict = texts(page, ".verdict").remove(0);
-    (
-        verdict,
-        texts(page, ".card .big"),
-        texts(page, ".moves .what"),
-    )
+    (verdict, texts(page, ".card .big"), texts(page, ".moves .what"))
 }
 
 #[test]
@@ -54,11 +50,7 @@ fn a_bad_night_says_what_to_do_first() {
     let mut report = sample::night(vec![
         sample::run("tidy", "command"),
         sample::failed("dream", Class::Auth, "claude: 401"),
-        sample::failed(
-            "scrub",
-            Class::Guard,
-            "src/a.rs is not among what it may write",
-        ),
+        sample::failed("scrub", Class::Guard, "src/a.rs is not among what it may write"),
     ]);
     report.proposals = vec![sample::proposal(1, "x")];
     report.alerts = vec!["dream: failure; NOT DELIVERED to mail: refused".into()];
@@ -100,9 +92,7 @@ fn an_empty_and_a_crashed_night_are_whole_pages() {
     assert!(empty.len() < 16_000, "{}", empty.len());
 
     let mut lost = sample::run("overnight", "overnight");
-    lost.outcome = Some(Outcome::Lost {
-        why: "its process was killed".into(),
-    });
+    lost.outcome = Some(Outcome::Lost { why: "its process was killed".into() });
     let mut crashed = sample::night(vec![lost]);
     crashed.open = vec!["dream".into()];
     crashed.dreamscapes = vec![crate::report::dreamscape::Dreamscape {
@@ -130,16 +120,13 @@ fn a_night_of_five_hundred_runs_is_small_and_folded() {
                 _ => sample::run("tidy", "command"),
             };
             run.job = format!("job-{number}");
-            run.lines = (0..60)
-                .map(|line| format!("line {line} of what it did"))
-                .collect();
+            run.lines = (0..60).map(|line| format!("line {line} of what it did")).collect();
             run
         })
         .collect();
     let mut report = sample::night(runs);
-    report.proposals = (0..200)
-        .map(|number| sample::proposal(number, "a note about tides"))
-        .collect();
+    report.proposals =
+        (0..200).map(|number| sample::proposal(number, "a note about tides")).collect();
     let page = page(report);
     print_line(&format!(
         "a page of 500 runs and 200 proposals: {} bytes in {:?}",
@@ -173,27 +160,17 @@ fn the_dreamscape_is_drawn_from_its_figures() {
     // One for the night, one for each iteration that was degraded.
     assert_eq!(texts(&drawn, "figure > svg .cloud").len(), 5);
     assert!(texts(&drawn, "figure > svg .star").is_empty());
-    assert!(
-        texts(&drawn, ".legend")
-            .remove(0)
-            .contains("0.61 → 0.71 over 4 iterations")
-    );
+    assert!(texts(&drawn, ".legend").remove(0).contains("0.61 → 0.71 over 4 iterations"));
     assert_eq!(texts(&drawn, ".scape table tbody tr").len(), 4);
 
     let scape = &mut report.dreamscapes[0];
     scape.tension = None;
     scape.degraded.clear();
     scape.packets.clear();
-    scape
-        .land
-        .iter_mut()
-        .for_each(|point| point.degraded.clear());
+    scape.land.iter_mut().for_each(|point| point.degraded.clear());
     let clear = page(report);
     for absent in [".flag", ".fault", ".cloud"] {
-        assert!(
-            texts(&clear, &format!("figure > svg {absent}")).is_empty(),
-            "{absent}"
-        );
+        assert!(texts(&clear, &format!("figure > svg {absent}")).is_empty(), "{absent}");
     }
     assert!(!texts(&clear, "figure > svg .star").is_empty());
 }
@@ -202,10 +179,7 @@ fn the_dreamscape_is_drawn_from_its_figures() {
 fn the_policy_allows_the_style_and_nothing_else() {
     let page = render(&sample::night(vec![]));
     assert!(
-        page.contains(&format!(
-            "default-src 'none'; style-src 'sha256-{}'",
-            style_digest()
-        )),
+        page.contains(&format!("default-src 'none'; style-src 'sha256-{}'", style_digest())),
         "{page}"
     );
     assert_eq!(style_digest().len(), 44);

@@ -35,10 +35,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
         report.closed.strftime("%Y-%m-%d %H:%M UTC"),
         "</time></p>\n</header>\n"
     );
-    put!(
-        page,
-        "<section class=\"cards\" aria-label=\"The night at a glance\">\n"
-    );
+    put!(page, "<section class=\"cards\" aria-label=\"The night at a glance\">\n");
     worked(page, report);
     cost(page, report);
     refused(page, report);
@@ -51,8 +48,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
 fn verdict(report: &NightReport) -> (&'static str, String) {
     let count = |tones: &[&str]| {
         let all = report.last_attempts();
-        all.filter(|run| tones.contains(&tone(run.as_str())))
-            .count()
+        all.filter(|run| tones.contains(&tone(run.as_str()))).count()
     };
     let (bad, all) = (count(&["bad"]), count(&["good", "warn", "bad", "calm"]));
     if all == 0 && report.open.is_empty() {
@@ -69,28 +65,19 @@ fn verdict(report: &NightReport) -> (&'static str, String) {
         return ("bad", format!("{bad} of {all} did not get through."));
     }
     if !report.open.is_empty() {
-        return (
-            "warn",
-            format!("{} unfinished when this was told.", report.open.len()),
-        );
+        return ("warn", format!("{} unfinished when this was told.", report.open.len()));
     }
     match (count(&["warn"]), count(&["good"])) {
         (0, 0) => ("calm", "Nothing had to be done.".to_owned()),
         (0, _) if report.missed.is_empty() => ("good", "It all worked.".to_owned()),
         (0, _) => ("warn", "What ran worked; something was missed.".to_owned()),
         (_, 0) => ("warn", "Less came of it than was wanted.".to_owned()),
-        (some, _) => (
-            "warn",
-            format!("It worked, with {} short of all.", counted(some, "job")),
-        ),
+        (some, _) => ("warn", format!("It worked, with {} short of all.", counted(some, "job"))),
     }
 }
 
 fn worked(page: &mut Page, report: &NightReport) {
-    put!(
-        page,
-        "<a class=\"card\" href=\"#runs\"><h2>Did it work?</h2>\n<p class=\"big\">"
-    );
+    put!(page, "<a class=\"card\" href=\"#runs\"><h2>Did it work?</h2>\n<p class=\"big\">");
     let mut words: Vec<(&str, usize)> = Vec::new();
     for run in report.last_attempts() {
         match words.iter_mut().find(|(word, _)| *word == run.as_str()) {
@@ -105,32 +92,13 @@ fn worked(page: &mut Page, report: &NightReport) {
         _ => 3,
     });
     for (word, count) in &words {
-        put!(
-            page,
-            "<span class=\"badge ",
-            tone(word),
-            "\">",
-            count,
-            " ",
-            word,
-            "</span> "
-        );
+        put!(page, "<span class=\"badge ", tone(word), "\">", count, " ", word, "</span> ");
     }
     if !report.open.is_empty() {
-        put!(
-            page,
-            "<span class=\"badge warn\">",
-            report.open.len(),
-            " unfinished</span> "
-        );
+        put!(page, "<span class=\"badge warn\">", report.open.len(), " unfinished</span> ");
     }
     if !report.missed.is_empty() {
-        put!(
-            page,
-            "<span class=\"badge warn\">",
-            report.missed.len(),
-            " missed</span> "
-        );
+        put!(page, "<span class=\"badge warn\">", report.missed.len(), " missed</span> ");
     }
     if words.is_empty() && report.open.is_empty() {
         put!(page, "nothing was due");
@@ -144,11 +112,7 @@ fn worked(page: &mut Page, report: &NightReport) {
 
 /// Returns the worst run and its own reason, if the night was less than complete.
 fn short(report: &NightReport) -> Option<(&str, String)> {
-    let of = |wanted: &str| {
-        report
-            .last_attempts()
-            .find(|run| tone(run.as_str()) == wanted)
-    };
+    let of = |wanted: &str| report.last_attempts().find(|run| tone(run.as_str()) == wanted);
     let run = of("bad").or_else(|| of("warn"))?;
     let why = run.outcome.as_ref().and_then(Outcome::why)?;
     Some((run.job.as_str(), clean(why, REASON)))
@@ -164,12 +128,7 @@ fn cost(page: &mut Page, report: &NightReport) {
     let calls = usize::try_from(spent.calls).unwrap_or(usize::MAX);
     put!(page, counted(calls, "model call"));
     if spent.tokens > 0 {
-        put!(
-            page,
-            " · ",
-            format_amount("tokens", spent.tokens),
-            " tokens"
-        );
+        put!(page, " · ", format_amount("tokens", spent.tokens), " tokens");
     }
     put!(page, " · ", time(spent.seconds), "</p>");
     let unstated: u64 = report.runs.iter().map(|run| run.unstated_calls).sum();
@@ -198,18 +157,12 @@ fn left(report: &NightReport) -> Option<String> {
             _ => format!("{text} {unit}"),
         })
     };
-    let all: Vec<String> = ["money", "calls", "tokens"]
-        .into_iter()
-        .filter_map(of)
-        .collect();
+    let all: Vec<String> = ["money", "calls", "tokens"].into_iter().filter_map(of).collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
 
 fn refused(page: &mut Page, report: &NightReport) {
-    put!(
-        page,
-        "<a class=\"card\" href=\"#refused\"><h2>What was refused?</h2>\n<p class=\"big\">"
-    );
+    put!(page, "<a class=\"card\" href=\"#refused\"><h2>What was refused?</h2>\n<p class=\"big\">");
     match report.refused.len() {
         0 => {
             put!(page, "nothing</p>");
@@ -231,10 +184,7 @@ fn refused(page: &mut Page, report: &NightReport) {
         }
     }
     if super::details::unconfined(report) > 0 {
-        put!(
-            page,
-            "<p class=\"bad\">something ran with its sandbox off</p>"
-        );
+        put!(page, "<p class=\"bad\">something ran with its sandbox off</p>");
     }
     put!(page, "</a>\n");
 }
@@ -245,11 +195,7 @@ fn waits(page: &mut Page, report: &NightReport) {
     put!(
         page,
         "<a class=\"card\" href=\"",
-        if proposals == 0 && packets > 0 {
-            "#packets-0"
-        } else {
-            "#proposals"
-        },
+        if proposals == 0 && packets > 0 { "#packets-0" } else { "#proposals" },
         "\"><h2>What waits for me?</h2>\n<p class=\"big\">"
     );
     let others = report.waiting.len();
@@ -269,11 +215,7 @@ fn waits(page: &mut Page, report: &NightReport) {
                 page,
                 proposals,
                 more,
-                if proposals == 1 {
-                    " proposal"
-                } else {
-                    " proposals"
-                },
+                if proposals == 1 { " proposal" } else { " proposals" },
                 "</p>"
             );
             if packets > 0 {
@@ -282,12 +224,7 @@ fn waits(page: &mut Page, report: &NightReport) {
         }
     }
     if others > 0 && proposals + packets > 0 {
-        put!(
-            page,
-            "<p>",
-            counted(others, "more thing"),
-            " to look at</p>"
-        );
+        put!(page, "<p>", counted(others, "more thing"), " to look at</p>");
     }
     let sent = report.alerts.len();
     if sent > 0 {
@@ -299,10 +236,7 @@ fn waits(page: &mut Page, report: &NightReport) {
 fn first(page: &mut Page, report: &NightReport) {
     put!(page, "<section id=\"first\">\n<h2>Do this first</h2>\n");
     if report.first.is_empty() {
-        put!(
-            page,
-            "<p class=\"faint\">Nothing waits for you.</p>\n</section>\n"
-        );
+        put!(page, "<p class=\"faint\">Nothing waits for you.</p>\n</section>\n");
         return;
     }
     put!(page, "<ol class=\"moves\">\n");

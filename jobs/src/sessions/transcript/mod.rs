@@ -79,10 +79,7 @@ impl<R: BufRead> Transcript<R> {
 
     /// Makes a reader with another maximum length of a line, in bytes.
     pub fn with_cap(reader: R, from: LineGap, cap: usize) -> Self {
-        Self {
-            records: Records::new(reader, from, cap),
-            ready: Vec::new().into_iter(),
-        }
+        Self { records: Records::new(reader, from, cap), ready: Vec::new().into_iter() }
     }
 
     /// Stops the reader after this line.

@@ -174,10 +174,7 @@ impl<R: BufRead> Records<R> {
     /// Returns the number of bytes that are held in memory.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
-        let block = self
-            .block
-            .as_ref()
-            .map_or(0, |block| block.bytes.capacity());
+        let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
         self.line.capacity() + block
     }
 
@@ -188,9 +185,7 @@ impl<R: BufRead> Records<R> {
 
     /// Returns the position at which a later reader may continue.
     pub fn place(&self) -> LineGap {
-        self.torn
-            .or(self.block.as_ref().map(|block| block.begins))
-            .unwrap_or(self.at)
+        self.torn.or(self.block.as_ref().map(|block| block.begins)).unwrap_or(self.at)
     }
 
     /// Counts the last record as foreign, because it is none of the program's rows.
@@ -363,18 +358,11 @@ fn found(text: &[u8]) -> JsonParts {
         let at = stream.byte_offset();
         match stream.next() {
             None => {
-                return JsonParts {
-                    values,
-                    open: None,
-                    bad: None,
-                };
+                return JsonParts { values, open: None, bad: None };
             }
             Some(Ok(value)) => values.push(value.get().to_owned()),
             Some(Err(error)) => {
-                let skip = text[at..]
-                    .iter()
-                    .take_while(|byte| byte.is_ascii_whitespace())
-                    .count();
+                let skip = text[at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
                 let at = at + skip;
                 let opens = error.is_eof() && text.get(at) == Some(&b'{');
                 return JsonParts {

@@ -233,9 +233,9 @@ pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
                 events.push(event(what));
             }
         }
-        "summary" => events.push(event(SessionEventKind::Summary(cut(&row
-            .summary
-            .unwrap_or_default())))),
+        "summary" => {
+            events.push(event(SessionEventKind::Summary(cut(&row.summary.unwrap_or_default()))))
+        }
         other => events.push(event(SessionEventKind::Other(cut(other)))),
     }
     Some(events)

@@ -29,25 +29,14 @@ fn rows_become_events_whatever_the_form_of_their_content() {
     assert_eq!(*what[1], SessionEventKind::Answer("Done.".into()));
     assert_eq!(
         *what[2],
-        SessionEventKind::Call {
-            id: "t1".into(),
-            tool: "Edit".into(),
-            target: "src/a.rs".into()
-        }
+        SessionEventKind::Call { id: "t1".into(), tool: "Edit".into(), target: "src/a.rs".into() }
     );
     assert_eq!(
         *what[3],
-        SessionEventKind::Outcome {
-            id: "t1".into(),
-            failed: true,
-            text: "no such file".into()
-        }
+        SessionEventKind::Outcome { id: "t1".into(), failed: true, text: "no such file".into() }
     );
     assert_eq!(*what[4], SessionEventKind::Summary("A mend".into()));
-    assert_eq!(
-        *what[5],
-        SessionEventKind::Other("file-history-snapshot".into())
-    );
+    assert_eq!(*what[5], SessionEventKind::Other("file-history-snapshot".into()));
     assert_eq!((events[0].line, events[3].line), (1, 3));
     assert!(events[3].sidechain && events[0].cwd.as_deref() == Some("/p"));
     assert_eq!((tally.read, tally.lines), (5, 5));
@@ -79,10 +68,8 @@ fn damage_costs_its_own_lines_and_no_other() {
     ]
     .join("\n");
     let (events, tally, place) = read(file.as_bytes());
-    let prompts = events
-        .iter()
-        .filter(|event| matches!(event.what, SessionEventKind::Prompt(_)))
-        .count();
+    let prompts =
+        events.iter().filter(|event| matches!(event.what, SessionEventKind::Prompt(_))).count();
     assert_eq!(prompts, 6);
     assert_eq!(tally.read, 5 + spans);
     assert_eq!((tally.too_long, tally.bad, tally.torn), (1, 2, 1));
@@ -95,9 +82,8 @@ fn damage_costs_its_own_lines_and_no_other() {
 
 #[test]
 fn chunks_give_what_the_whole_gives_and_a_torn_end_is_read_once_it_is_whole() {
-    let file: String = (0..40)
-        .map(|at| USER.replace("mend it", &format!("mend {at}")) + "\n")
-        .collect();
+    let file: String =
+        (0..40).map(|at| USER.replace("mend it", &format!("mend {at}")) + "\n").collect();
     let (whole, ..) = read(file.as_bytes());
     let mut parts = Vec::new();
     for from in (1..=40).step_by(7) {
@@ -154,12 +140,7 @@ impl Read for Endless {
 
 #[test]
 fn fifty_megabytes_with_a_line_of_twenty_pass_in_the_memory_of_a_line() {
-    let source = Endless {
-        left: 50 << 20,
-        long: 20 << 20,
-        piece: Vec::new(),
-        at: 0,
-    };
+    let source = Endless { left: 50 << 20, long: 20 << 20, piece: Vec::new(), at: 0 };
     let mut transcript = Transcript::new(BufReader::new(source), LineGap::default());
     let mut events = 0;
     for event in transcript.by_ref() {
@@ -167,10 +148,7 @@ fn fifty_megabytes_with_a_line_of_twenty_pass_in_the_memory_of_a_line() {
         events += 1;
     }
     let tally = transcript.tally();
-    assert!(
-        tally.adds_up() && tally.too_long == 1 && tally.bad == 0,
-        "{tally:?}"
-    );
+    assert!(tally.adds_up() && tally.too_long == 1 && tally.bad == 0, "{tally:?}");
     assert_eq!(tally.long_at, [0]);
     assert_eq!(events, tally.read / 2 * 3);
     let held = transcript.records.held();

@@ -191,9 +191,7 @@ impl Review {
         let wanted = !matches!(self.mode, Mode::List);
         let current = self.current().filter(|_| wanted)?;
         let known = self.detail.as_ref();
-        known
-            .is_none_or(|detail| detail.id != current.proposal.id)
-            .then_some(current)
+        known.is_none_or(|detail| detail.id != current.proposal.id).then_some(current)
     }
 
     /// Replaces the proposals with newly read ones and keeps the person's position.
@@ -202,9 +200,7 @@ impl Review {
         self.items = items;
         self.detail = None;
         let shown = self.shown();
-        let place = shown
-            .iter()
-            .position(|item| Some(&item.proposal.id) == current.as_ref());
+        let place = shown.iter().position(|item| Some(&item.proposal.id) == current.as_ref());
         let last = shown.len().saturating_sub(1);
         if place.is_none() {
             self.scroll = 0;
@@ -398,12 +394,7 @@ impl Review {
 
     fn effect(&self, id: String, verdict: DecisionInput, force: bool) -> Effect {
         let note = self.note.clone();
-        Effect::Decide {
-            id,
-            verdict,
-            note,
-            force,
-        }
+        Effect::Decide { id, verdict, note, force }
     }
 
     fn go(&mut self, at: usize) {
@@ -447,11 +438,7 @@ fn typed(mut text: String, key: Input) -> Typed {
 
 /// Returns the choice after `now`, or `None` after the last one.
 fn turned<T: Copy + PartialEq>(now: Option<T>, all: &[T]) -> Option<T> {
-    let next = now.map_or(0, |now| {
-        all.iter()
-            .position(|one| *one == now)
-            .map_or(0, |at| at + 1)
-    });
+    let next = now.map_or(0, |now| all.iter().position(|one| *one == now).map_or(0, |at| at + 1));
     all.get(next).copied()
 }
 

@@ -75,12 +75,7 @@ pub(super) fn run(room: &ReviewContext<'_>, filter: &Filter) -> Result<Exit, Fai
 fn carry_out(room: &ReviewContext<'_>, tools: &mut Tools, effect: Effect) -> Result<News, Failure> {
     let mut desk = room.desk(tools);
     let done = match &effect {
-        Effect::Decide {
-            id,
-            verdict,
-            note,
-            force,
-        } => desk.decide(&DecisionRequest {
+        Effect::Decide { id, verdict, note, force } => desk.decide(&DecisionRequest {
             id,
             verdict: verdict.clone(),
             note: note.as_deref(),
@@ -90,21 +85,14 @@ fn carry_out(room: &ReviewContext<'_>, tools: &mut Tools, effect: Effect) -> Res
         Effect::Quit => unreachable!("the loop has ended"),
     };
     match done {
-        Ok(done) if done.already => Ok(News::Refused {
-            why: done.says,
-            forcible: false,
-        }),
+        Ok(done) if done.already => Ok(News::Refused { why: done.says, forcible: false }),
         Ok(done) => {
             let id = done.decision.proposal_id;
             Ok(match effect {
-                Effect::Undo(_) => News::Undone {
-                    id,
-                    says: format!("undone: {}", done.says),
-                },
-                _ => News::Decided {
-                    id,
-                    says: format!("{}: {}", done.decision.decision, done.says),
-                },
+                Effect::Undo(_) => News::Undone { id, says: format!("undone: {}", done.says) },
+                _ => {
+                    News::Decided { id, says: format!("{}: {}", done.decision.decision, done.says) }
+                }
             })
         }
         Err(
@@ -130,8 +118,6 @@ fn detail(desk: &Decider<'_>, item: &ProposalItem) -> Detail {
     Detail {
         id: item.proposal.id.clone(),
         text,
-        plan: plan
-            .map(|plan| (plan.says, plan.preview))
-            .map_err(|error| error.to_string()),
+        plan: plan.map(|plan| (plan.says, plan.preview)).map_err(|error| error.to_string()),
     }
 }

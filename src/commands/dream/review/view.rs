@@ -38,11 +38,7 @@ pub fn rows(review: &mut Review, width: usize, height: usize) -> Vec<Row> {
     let mut top = vec![bar(&title(review), width)];
     let mut bottom = bottom(review, width);
     if bottom.len() + top.len() >= height {
-        bottom.drain(
-            ..bottom
-                .len()
-                .saturating_sub(height.saturating_sub(top.len() + 1)),
-        );
+        bottom.drain(..bottom.len().saturating_sub(height.saturating_sub(top.len() + 1)));
     }
     let room = height.saturating_sub(top.len() + bottom.len());
     let mut body = match review.mode {
@@ -91,26 +87,14 @@ fn title(review: &Review) -> String {
 fn bottom(review: &Review, width: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     if let Some((said, bad)) = &review.said {
-        let look = if *bad {
-            CellStyle::Bad
-        } else {
-            CellStyle::Good
-        };
+        let look = if *bad { CellStyle::Bad } else { CellStyle::Good };
         rows.extend(wrapped(look, &safe::line(said), width));
     }
     if let Some(note) = &review.note {
-        rows.extend(wrapped(
-            CellStyle::Faint,
-            &format!("note: {}", safe::line(note)),
-            width,
-        ));
+        rows.extend(wrapped(CellStyle::Faint, &format!("note: {}", safe::line(note)), width));
     }
     let asked = |what: &str, text: &str| {
-        wrapped(
-            CellStyle::Strong,
-            &format!("{what}: {}▏", safe::line(text)),
-            width,
-        )
+        wrapped(CellStyle::Strong, &format!("{what}: {}▏", safe::line(text)), width)
     };
     let keys = match &review.mode {
         Mode::List => LIST_KEYS,
@@ -148,11 +132,7 @@ fn bottom(review: &Review, width: usize) -> Vec<Row> {
         }
         Mode::Help => ["any key: back"; 2],
     };
-    let keys = if columns(keys[0]) < width {
-        keys[0]
-    } else {
-        keys[1]
-    };
+    let keys = if columns(keys[0]) < width { keys[0] } else { keys[1] };
     rows.push(bar(&format!(" {keys}"), width));
     rows
 }
@@ -174,11 +154,7 @@ fn list(review: &Review, width: usize, room: usize) -> Vec<Row> {
     rows.map(|(at, item)| {
         let mark = if at == review.at { "› " } else { "  " };
         let line = format!("{mark}{}", summary(item, width));
-        let look = if at == review.at {
-            CellStyle::Strong
-        } else {
-            CellStyle::Plain
-        };
+        let look = if at == review.at { CellStyle::Strong } else { CellStyle::Plain };
         vec![(look, cut(&line, width))]
     })
     .collect()
@@ -186,20 +162,13 @@ fn list(review: &Review, width: usize, room: usize) -> Vec<Row> {
 
 fn summary(item: &ProposalItem, width: usize) -> String {
     let it = &item.proposal;
-    let stale = if item.stale.is_some() || item.superseded {
-        " !"
-    } else {
-        ""
-    };
+    let stale = if item.stale.is_some() || item.superseded { " !" } else { "" };
     let target = safe::line(&it.targets[0]);
     if width < 60 {
         return format!("{} {target}{stale}", it.action.as_str());
     }
     let (action, status) = (it.action.as_str(), it.status.as_str());
-    format!(
-        "{action:<10}{status:<16}{:<6}{target}{stale}",
-        contract_word(&it.confidence)
-    )
+    format!("{action:<10}{status:<16}{:<6}{target}{stale}", contract_word(&it.confidence))
 }
 
 fn card(review: &Review, width: usize) -> Vec<Row> {
@@ -263,10 +232,7 @@ fn card(review: &Review, width: usize) -> Vec<Row> {
     rows.push(Vec::new());
     let rule = format!("── {} ", safe::line(&it.targets[0]));
     let fill = width.saturating_sub(columns(&rule));
-    rows.push(vec![(
-        CellStyle::Faint,
-        cut(&(rule + &"─".repeat(fill)), width),
-    )]);
+    rows.push(vec![(CellStyle::Faint, cut(&(rule + &"─".repeat(fill)), width))]);
     for line in &detail.text {
         rows.extend(wrapped(CellStyle::Plain, line, width));
     }

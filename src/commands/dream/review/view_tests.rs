@@ -9,9 +9,7 @@ use super::*;
 use crate::cli::screen::Input;
 
 fn text(rows: &[Row]) -> Vec<String> {
-    rows.iter()
-        .map(|row| row.iter().map(|(_, text)| text.as_str()).collect())
-        .collect()
+    rows.iter().map(|row| row.iter().map(|(_, text)| text.as_str()).collect()).collect()
 }
 
 fn opened() -> Review {
@@ -40,20 +38,9 @@ fn a_card_says_what_is_proposed_and_what_it_would_do() {
     assert_eq!(seen[0].trim_end(), " 1 of 3");
     assert_eq!(seen[1], "archive ideas/a.md");
     assert!(seen.iter().any(|row| row == "evidence of a1"));
-    assert!(
-        seen.iter()
-            .any(|row| row == "accept: ideas/a.md moves to ideas/done/a.md")
-    );
-    assert!(
-        seen.iter()
-            .any(|row| row == "+ a \\u{1b}[31mnew\\u{202e} line"),
-        "{seen:?}"
-    );
-    assert!(
-        seen[23].starts_with(" a r m s") || seen[23].contains("a accept"),
-        "{}",
-        seen[23]
-    );
+    assert!(seen.iter().any(|row| row == "accept: ideas/a.md moves to ideas/done/a.md"));
+    assert!(seen.iter().any(|row| row == "+ a \\u{1b}[31mnew\\u{202e} line"), "{seen:?}");
+    assert!(seen[23].starts_with(" a r m s") || seen[23].contains("a accept"), "{}", seen[23]);
     review.scroll = usize::MAX;
     let seen = text(&super::rows(&mut review, 80, 24));
     assert_eq!(seen[22], "line 39 of the idea", "the end is the end");
@@ -72,10 +59,7 @@ fn no_size_is_too_small() {
                 let rows = rows(&mut review, width, height);
                 assert_eq!(rows.len(), height, "{width}x{height} {key}");
                 for row in text(&rows) {
-                    assert!(
-                        columns(&row) <= width.max(2),
-                        "{width}x{height} {key}: {row:?}"
-                    );
+                    assert!(columns(&row) <= width.max(2), "{width}x{height} {key}: {row:?}");
                 }
             }
         }
@@ -84,34 +68,18 @@ fn no_size_is_too_small() {
 
 #[test]
 fn wide_signs_and_long_words_are_broken_where_they_fit() {
-    assert_eq!(
-        text(&wrapped(CellStyle::Plain, "漢字漢字", 5)),
-        ["漢字", "漢字"]
-    );
-    assert_eq!(
-        text(&wrapped(CellStyle::Plain, "one two three", 8)),
-        ["one two", "three"]
-    );
-    assert_eq!(
-        text(&wrapped(CellStyle::Plain, "abcdefgh", 3)),
-        ["abc", "def", "gh"]
-    );
-    assert_eq!(
-        text(&wrapped(CellStyle::Plain, "a\n\nb", 3)),
-        ["a", "", "b"]
-    );
-    assert_eq!(
-        text(&wrapped(CellStyle::Plain, "    indented", 20)),
-        ["    indented"]
-    );
+    assert_eq!(text(&wrapped(CellStyle::Plain, "漢字漢字", 5)), ["漢字", "漢字"]);
+    assert_eq!(text(&wrapped(CellStyle::Plain, "one two three", 8)), ["one two", "three"]);
+    assert_eq!(text(&wrapped(CellStyle::Plain, "abcdefgh", 3)), ["abc", "def", "gh"]);
+    assert_eq!(text(&wrapped(CellStyle::Plain, "a\n\nb", 3)), ["a", "", "b"]);
+    assert_eq!(text(&wrapped(CellStyle::Plain, "    indented", 20)), ["    indented"]);
     assert_eq!(cut("漢字漢", 4), "漢…");
 }
 
 #[test]
 fn the_chosen_one_of_many_is_in_sight() {
-    let items = (0..100)
-        .map(|n| item(&format!("i{n}"), &format!("ideas/{n}.md"), Action::Keep))
-        .collect();
+    let items =
+        (0..100).map(|n| item(&format!("i{n}"), &format!("ideas/{n}.md"), Action::Keep)).collect();
     let mut review = Review::new(items, Sieve::default());
     for at in [0, 1, 20, 50, 99] {
         review.at = at;

@@ -56,10 +56,7 @@ impl ResolvedRun<'_> {
     ) -> Result<Convened, NotAdmitted> {
         let mut convened = Convened::default();
         let slots = super::slots_folder(self.home);
-        for (number, spec) in panel_backends(&self.spec, &self.here)
-            .into_iter()
-            .enumerate()
-        {
+        for (number, spec) in panel_backends(&self.spec, &self.here).into_iter().enumerate() {
             let name = format!("voice-{}", number + 1);
             let place = self.run_dir.join(CHILD_FOLDER).join(&name);
             let sandbox_start = self.apart(sandbox_start, &name, real_run)?;
@@ -78,11 +75,9 @@ impl ResolvedRun<'_> {
                 ready => ready,
             };
             match ready {
-                Ok(backend) => convened.able.push(Able {
-                    backend,
-                    place,
-                    paid: spec.kind != "builtin",
-                }),
+                Ok(backend) => {
+                    convened.able.push(Able { backend, place, paid: spec.kind != "builtin" })
+                }
                 Err(error) => {
                     let why = self.redactor.redact(&error.to_string()).into_owned();
                     convened.absent.push((spec.name.clone(), why));
@@ -127,12 +122,7 @@ impl ResolvedRun<'_> {
         let earlier = std::mem::take(&mut held.short);
         let mut held = store.chained(held.want, self.spec.total, held.levels, accounts, now)?;
         let mut short = std::mem::replace(&mut held.short, earlier).into_iter();
-        convened.leave(|_| {
-            short
-                .next()
-                .flatten()
-                .map(|short| describe_shortfall(&short))
-        });
+        convened.leave(|_| short.next().flatten().map(|short| describe_shortfall(&short)));
         Ok(held)
     }
 

@@ -25,12 +25,8 @@ use crate::guard::reach;
 /// A run's folder for temporary files.
 pub(super) const TEMP_FOLDER: &str = "tmp";
 /// Folders of a home in which other programs' sockets lie.
-const SOCKETS: [&str; 4] = [
-    ".ssh/agent",
-    ".docker/run",
-    ".docker/desktop",
-    ".gnupg/S.gpg-agent.ssh",
-];
+const SOCKETS: [&str; 4] =
+    [".ssh/agent", ".docker/run", ".docker/desktop", ".gnupg/S.gpg-agent.ssh"];
 
 impl ResolvedRun<'_> {
     /// Returns the sandbox of this run's children. For a real run, it also creates the folders that
@@ -62,14 +58,8 @@ impl ResolvedRun<'_> {
             network: sandbox.network.unwrap_or(program.is_none()),
             temp: Some(run_dir.join(TEMP_FOLDER)),
             blockers: Some(state.join(FOLDER)),
-            caps: ResourceLimits {
-                file_bytes: sandbox.max_file,
-                ..ResourceLimits::default()
-            },
-            quota: Some(FolderQuota {
-                folder: run_dir,
-                bytes: sandbox.max_folder,
-            }),
+            caps: ResourceLimits { file_bytes: sandbox.max_file, ..ResourceLimits::default() },
+            quota: Some(FolderQuota { folder: run_dir, bytes: sandbox.max_folder }),
             ..Sandbox::default()
         };
         if let Some(home) = self.environment.get("HOME").map(PathBuf::from)
@@ -89,16 +79,9 @@ impl ResolvedRun<'_> {
         if let Some((write, keep)) = reach {
             sandbox.write.extend(write);
             sandbox.keep.extend(keep);
-            let config = self
-                .home
-                .user_config
-                .parent()
-                .and_then(|it| fs::canonicalize(it).ok());
+            let config = self.home.user_config.parent().and_then(|it| fs::canonicalize(it).ok());
             sandbox.keep.extend(config);
         }
-        Ok(SandboxedStart {
-            launcher: env::executable()?,
-            sandbox,
-        })
+        Ok(SandboxedStart { launcher: env::executable()?, sandbox })
     }
 }

@@ -47,11 +47,7 @@ impl Ground {
             let part = ((fitness - middle) / half).clamp(-1.0, 1.0);
             f64::midpoint(HIGH, LOW) - part * (LOW - HIGH) / 2.0
         };
-        let end = if scape.packets.is_empty() {
-            RIGHT
-        } else {
-            LOOP_END
-        };
+        let end = if scape.packets.is_empty() { RIGHT } else { LOOP_END };
         #[allow(clippy::cast_precision_loss, reason = "a few dozen at most")]
         let step = (end - LEFT) / scape.land.len().max(1) as f64;
         let mut x = LEFT;
@@ -68,11 +64,7 @@ impl Ground {
             }
             surface.push((x, y(now)));
         }
-        Some(Self {
-            surface,
-            lost,
-            end: RIGHT,
-        })
+        Some(Self { surface, lost, end: RIGHT })
     }
 
     pub(super) fn last(&self) -> (f64, f64) {

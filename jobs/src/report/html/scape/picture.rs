@@ -39,23 +39,9 @@ pub(super) fn picture(page: &mut Page, scape: &Dreamscape, number: usize) {
         failed || !scape.degraded.is_empty() || scape.land.iter().any(|it| !it.degraded.is_empty());
     if !stormy {
         // A clear sky has stars.
-        for (x, y) in [
-            (104, 36),
-            (168, 74),
-            (250, 30),
-            (338, 62),
-            (420, 28),
-            (500, 80),
-            (566, 44),
-        ] {
-            put!(
-                page,
-                "<circle class=\"star\" cx=\"",
-                x,
-                "\" cy=\"",
-                y,
-                "\" r=\"1.6\"/>"
-            );
+        for (x, y) in [(104, 36), (168, 74), (250, 30), (338, 62), (420, 28), (500, 80), (566, 44)]
+        {
+            put!(page, "<circle class=\"star\" cx=\"", x, "\" cy=\"", y, "\" r=\"1.6\"/>");
         }
         put!(page, "\n");
     }
@@ -85,20 +71,11 @@ pub(super) fn picture(page: &mut Page, scape: &Dreamscape, number: usize) {
 
 fn land(page: &mut Page, scape: &Dreamscape, ground: &Ground) {
     let (last_x, last_y) = ground.last();
-    put!(
-        page,
-        "<path class=\"land\" d=\"M0 300 L0 ",
-        tenth(ground.surface[0].1)
-    );
+    put!(page, "<path class=\"land\" d=\"M0 300 L0 ", tenth(ground.surface[0].1));
     for (x, y) in &ground.surface {
         put!(page, " L", tenth(*x), " ", tenth(*y));
     }
-    put!(
-        page,
-        " L720 ",
-        tenth(last_y),
-        " L720 300 Z\"/>\n<polyline class=\"surface\" points=\""
-    );
+    put!(page, " L720 ", tenth(last_y), " L720 300 Z\"/>\n<polyline class=\"surface\" points=\"");
     for (x, y) in &ground.surface {
         put!(page, tenth(*x), ",", tenth(*y), " ");
     }
@@ -107,23 +84,10 @@ fn land(page: &mut Page, scape: &Dreamscape, ground: &Ground) {
     }
     put!(page, "\"/>\n");
     if let Some(tension) = &scape.tension {
-        let x = if scape.packets.is_empty() {
-            f64::midpoint(LEFT, RIGHT)
-        } else {
-            LOOP_END + 14.0
-        };
+        let x = if scape.packets.is_empty() { f64::midpoint(LEFT, RIGHT) } else { LOOP_END + 14.0 };
         // Where the land is flat behind the loop, its surface is the last one's.
-        let top = if scape.packets.is_empty() {
-            LOW
-        } else {
-            last_y
-        };
-        put!(
-            page,
-            "<g><title>Tension: ",
-            tension,
-            "</title><polyline class=\"fault\" points=\""
-        );
+        let top = if scape.packets.is_empty() { LOW } else { last_y };
+        put!(page, "<g><title>Tension: ", tension, "</title><polyline class=\"fault\" points=\"");
         let mut at = top - 6.0;
         let mut side = 5.0;
         while at < HEIGHT {
@@ -174,14 +138,7 @@ fn land(page: &mut Page, scape: &Dreamscape, ground: &Ground) {
         }
         if !point.degraded.is_empty() {
             let drops = point.degraded.len().min(DROPS);
-            cloud(
-                page,
-                *x,
-                (y - 52.0).max(84.0),
-                0.72,
-                drops,
-                &point.degraded.join("; "),
-            );
+            cloud(page, *x, (y - 52.0).max(84.0), 0.72, drops, &point.degraded.join("; "));
         }
         if point.index.is_multiple_of(every as u64) {
             put!(
@@ -195,15 +152,8 @@ fn land(page: &mut Page, scape: &Dreamscape, ground: &Ground) {
         }
     }
     let (first_x, first_y) = ground.surface[0];
-    let first = scape
-        .before
-        .or_else(|| scape.land.iter().find_map(|it| it.fitness));
-    let last = scape
-        .land
-        .iter()
-        .rev()
-        .find(|it| it.kept)
-        .and_then(|it| it.fitness);
+    let first = scape.before.or_else(|| scape.land.iter().find_map(|it| it.fitness));
+    let last = scape.land.iter().rev().find(|it| it.kept).and_then(|it| it.fitness);
     if let Some(first) = first {
         put!(
             page,

@@ -36,12 +36,8 @@ pub(super) fn describe(scape: &Dreamscape) -> String {
 }
 
 pub(super) fn legend(page: &mut Page, scape: &Dreamscape) {
-    let kept: Vec<f64> = scape
-        .land
-        .iter()
-        .filter(|it| it.kept)
-        .filter_map(|it| it.fitness)
-        .collect();
+    let kept: Vec<f64> =
+        scape.land.iter().filter(|it| it.kept).filter_map(|it| it.fitness).collect();
     put!(
         page,
         "<figcaption><ul class=\"legend\">\n<li><svg viewBox=\"0 0 28 18\" aria-hidden=\"true\"><path class=\"land\" d=\"M0 18 V12 L10 5 L18 9 L28 4 V18 Z\"/></svg><span><b>the land</b> fitness of the corpus"
@@ -59,12 +55,7 @@ pub(super) fn legend(page: &mut Page, scape: &Dreamscape) {
             );
         }
         _ => {
-            put!(
-                page,
-                ": ",
-                counted(scape.land.len(), "iteration"),
-                ", none of them kept"
-            );
+            put!(page, ": ", counted(scape.land.len(), "iteration"), ", none of them kept");
         }
     }
     put!(page, "</span></li>\n");
@@ -123,10 +114,7 @@ pub(super) fn legend(page: &mut Page, scape: &Dreamscape) {
 }
 
 pub(super) fn figures(page: &mut Page, scape: &Dreamscape) {
-    put!(
-        page,
-        "<details class=\"more\"><summary>The figures</summary>\n"
-    );
+    put!(page, "<details class=\"more\"><summary>The figures</summary>\n");
     if !scape.land.is_empty() {
         put!(
             page,
@@ -157,12 +145,7 @@ pub(super) fn figures(page: &mut Page, scape: &Dreamscape) {
         }
         put!(page, "</ul>\n");
     }
-    put!(
-        page,
-        "<p class=\"faint\">From <code>",
-        scape.summary,
-        "</code></p></details>\n"
-    );
+    put!(page, "<p class=\"faint\">From <code>", scape.summary, "</code></p></details>\n");
 }
 
 pub(super) fn packets(page: &mut Page, scape: &Dreamscape, number: usize) {
