@@ -22,9 +22,10 @@ use runner_engine::admission::Shortfall;
 use runner_engine::policy::quota;
 use runner_engine::store::{Amounts, RequestId, StoreError};
 
-use crate::context::{Context, Spending};
+use crate::context::Context;
 use crate::prices::Price;
 use crate::request_usage::{charge, most};
+use crate::spending::Spending;
 use crate::steps::Recorder;
 use crate::telemetry::Telemetry;
 use crate::usage_meter::{LimitExceeded, ObservedUsage, UsageMeter};

@@ -18,10 +18,10 @@ use runner_engine::store::{Admitted, Store};
 use runner_engine::time::{Clock, ClockReading};
 use runner_text::redact::Redactor;
 
-use crate::ask::panel::Panel;
 use crate::lifecycle::publish::Publish;
-use crate::prices::Prices;
+use crate::panel::Panel;
 use crate::recording;
+use crate::spending::Spending;
 use crate::steps::StepsFile;
 
 /// The part of a run's folder in which children of backends work.
@@ -106,17 +106,6 @@ pub struct Context<'a> {
     pub(crate) files: Option<JobLock>,
     /// Keeps the machine awake until the run is settled, where that was asked for.
     pub(crate) keeper: Option<Inhibitor>,
-}
-
-/// How a run pays.
-#[derive(Clone, Debug, Default)]
-pub struct Spending {
-    /// The pool whose limits are remembered; empty: nobody remembers them.
-    pub pool: String,
-    /// Whether it may be billed beyond a subscription.
-    pub overage: bool,
-    /// Prices of tokens, for backends that do not state a cost.
-    pub prices: Prices,
 }
 
 impl<'a> Context<'a> {

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::args::Listing;
+use super::listing::Listing;
 
 /// Looks at alerts, tries channels, silences.
 #[derive(Debug, Subcommand)]

@@ -24,6 +24,7 @@ pub use super::curator::CuratorCommand;
 pub use super::dream::DreamCommand;
 use super::journal::{HookCommand, JournalCommand};
 pub use super::lifecycle::{BoardCommand, LifecycleCommand};
+pub use super::listing::Listing;
 use super::overnight::OvernightCommand;
 use super::replay::ReplayArgs;
 pub use awake::AwakeFlags;
@@ -442,14 +443,6 @@ pub enum Command {
         #[command(subcommand)]
         command: CorpusCommand,
     },
-}
-
-/// How a result is printed.
-#[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub struct Listing {
-    /// Print JSON on standard output
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Looks at backends; asks no model.

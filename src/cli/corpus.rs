@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::args::Listing;
+use super::listing::Listing;
 
 /// Looks at the corpus below `.agents/`, or puts it in order manually.
 #[derive(Debug, Subcommand)]

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::args::Listing;
+use super::listing::Listing;
 
 /// The local curator.
 #[derive(Debug, Subcommand)]

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
 
-use super::args::Listing;
+use super::listing::Listing;
 
 /// The dream pass and its review.
 #[derive(Debug, Subcommand)]

@@ -9,12 +9,39 @@
 //!
 //! This module is pure: it must never read anything itself.
 
-use super::screen::Input;
-
 /// Bytes that are not keys yet.
 #[derive(Debug, Default)]
 pub struct Keys {
     torn: Vec<u8>,
+}
+
+/// An action of the person, or an event of the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A letter.
+    Char(char),
+    /// A key with a name.
+    Up,
+    /// As above.
+    Down,
+    /// As above.
+    PageUp,
+    /// As above.
+    PageDown,
+    /// As above.
+    Home,
+    /// As above.
+    End,
+    /// As above.
+    Enter,
+    /// As above.
+    Escape,
+    /// As above.
+    Backspace,
+    /// The size changed.
+    Resized,
+    /// The end is asked for: control-C, a signal, or the terminal is gone.
+    Stop,
 }
 
 /// The meaning of one or more input bytes.

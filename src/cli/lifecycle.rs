@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use runner_jobs::lifecycle::spec::StateKind;
 
-use super::args::Listing;
+use super::listing::Listing;
 
 /// A project's board.
 #[derive(Debug, Subcommand)]

@@ -10,6 +10,7 @@ mod failure;
 pub mod journal;
 mod keys;
 pub mod lifecycle;
+pub mod listing;
 pub mod log;
 pub mod overnight;
 pub mod pages;

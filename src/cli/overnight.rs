@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::args::Listing;
+use super::listing::Listing;
 
 /// The night over the corpus.
 #[derive(Debug, Subcommand)]

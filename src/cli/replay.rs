@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::args::Listing;
+use super::listing::Listing;
 
 /// Goes through a recorded run again.
 #[derive(Debug, clap::Args)]

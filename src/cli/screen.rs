@@ -18,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+pub use super::keys::Input;
 use super::keys::{Key, Keys};
 
 /// How a piece of a row looks.
@@ -37,35 +38,6 @@ pub enum CellStyle {
 
 /// One row, from left to right.
 pub type Row = Vec<(CellStyle, String)>;
-
-/// An action of the person, or an event of the terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// A letter.
-    Char(char),
-    /// A key with a name.
-    Up,
-    /// As above.
-    Down,
-    /// As above.
-    PageUp,
-    /// As above.
-    PageDown,
-    /// As above.
-    Home,
-    /// As above.
-    End,
-    /// As above.
-    Enter,
-    /// As above.
-    Escape,
-    /// As above.
-    Backspace,
-    /// The size changed.
-    Resized,
-    /// The end is asked for: control-C, a signal, or the terminal is gone.
-    Stop,
-}
 
 /// Reports whether standard input and standard output are both terminals.
 pub fn there_is_one() -> bool {

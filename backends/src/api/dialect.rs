@@ -9,33 +9,10 @@ use serde_json::{Value, json};
 
 use super::gathered::{Fault, Gathered};
 use super::plan::EndpointPlan;
+pub(crate) use super::shape::{Dialect, Structured};
 use super::{anthropic, chat, ollama, responses};
 use crate::agent::prompt;
 use crate::request::Request;
-
-/// A provider's way of being asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    /// Anthropic's Messages.
-    Messages,
-    /// OpenAI's Chat Completions, and whoever does the same.
-    Chat,
-    /// OpenAI's Responses.
-    Responses,
-    /// Ollama's own.
-    Ollama,
-}
-
-/// How an answer is held to its schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Structured {
-    /// The provider's own mechanism for a schema.
-    Schema,
-    /// A tool whose input is the answer.
-    Tool,
-    /// Words in the question only, for what knows no better.
-    Prompt,
-}
 
 /// Makes sense of one reply.
 pub(crate) trait Reader: Send {

@@ -27,6 +27,7 @@ pub(crate) mod plan;
 pub(crate) mod probe;
 mod refusal;
 mod responses;
+mod shape;
 
 use async_trait::async_trait;
 use runner_engine::process::Cancel;

@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use reqwest::Url;
 use runner_engine::time::Clock;
 
-use super::dialect::{Dialect, Structured};
+use super::shape::{Dialect, Structured};
 use crate::agent::refusal_text::LocalClock;
 use crate::child::Patience;
 use crate::credentials::{self, why_not};

@@ -9,40 +9,19 @@
 //! time makes its own wait (`runner_backends`). Must never let one see, or write to, another's place.
 
 use std::future::{Future, poll_fn};
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use runner_backends::{Backend, Reply, Request};
+use runner_backends::{Reply, Request};
 use runner_engine::time::boot_time;
 
 use super::AskError;
-use crate::context::{Context, Spending};
+use crate::context::Context;
+use crate::panel::Panel;
 
 /// How many are under way at once.
 const MOST: usize = 4;
-
-/// One who is asked for a report of its own.
-pub struct Panelist {
-    /// The backend that answers.
-    pub backend: Arc<dyn Backend>,
-    /// How it pays.
-    pub spending: Spending,
-    /// The folder that is its child's alone.
-    pub place: PathBuf,
-}
-
-/// Those who can be asked, and those who cannot.
-#[derive(Default)]
-pub struct Panel {
-    /// In the order of the configuration.
-    pub ready: Vec<Panelist>,
-    /// Councillors that are not asked, each with the reason.
-    pub absent: Vec<(String, String)>,
-    /// Councillors that were asked, each with the sandbox of its child.
-    pub asked: Vec<(String, String)>,
-}
 
 impl Context<'_> {
     /// Returns the panel of councillors, each of which is asked for a report of its own.

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::newest;
 use super::position::{self, BadPosition, Position};
+use super::rem::{self, RemSpec};
 use super::spec::{self, CycleState, Spec, SpecError, StateKind};
 use super::step::{CycleStep, TickFacts, step};
 use super::work::{self, WorkSpec};
@@ -83,6 +84,16 @@ impl AgentPosition {
 }
 
 impl CycleSpec {
+    /// Returns the settings of the dream in its turn.
+    fn rem(&self) -> RemSpec {
+        RemSpec {
+            agent: Some(self.agent.clone()).filter(|agent| !agent.is_empty()),
+            board: self.board.clone(),
+            files: self.files.clone(),
+            ..RemSpec::default()
+        }
+    }
+
     /// Returns where the agent stands, if its current state is one in which it works.
     fn working_state(&self) -> Option<&AgentPosition> {
         let now = self.now.as_ref()?;
@@ -178,7 +189,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
         return Err(JobError::Nothing(why));
     }
     let done = match state.kind {
-        StateKind::Rem => super::rem::of_cycle(ctx, spec),
+        StateKind::Rem => rem::run_in_cycle(ctx, &spec.rem()),
         StateKind::Wake | StateKind::Audit | StateKind::Plan => work::run(ctx, &spec.work(now)),
     };
     let mut finished = done.map_err(|error| held(error, state, &facts, ctx.now))?;

@@ -18,8 +18,8 @@ use serde_json::Value;
 
 use super::commit::{self, CommitError};
 use super::corpus::close_loop::Promotion;
-use super::night::Night;
 use super::staging::StageError;
+use super::state::{Night, disk, failed};
 use super::summary::{Iteration, IterationStatus, length};
 use super::warn_budget::WarnBudget;
 use crate::JobError;
@@ -190,12 +190,4 @@ impl From<IterationFailure> for JobError {
             IterationFailure::Job(error) => error,
         }
     }
-}
-
-pub(super) fn failed(error: CommitError) -> JobError {
-    JobError::failed(Class::Environment, error.to_string())
-}
-
-pub(super) fn disk(error: impl std::error::Error) -> JobError {
-    JobError::failed(Class::Environment, runner_engine::error_chain::whole(&error))
 }

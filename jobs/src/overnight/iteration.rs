@@ -29,9 +29,9 @@ use super::corpus::{Changes, Corpus, FOLDER as CORPUS, read};
 use super::halt::{HaltRules, IterationVerdict, decide, delta, reference};
 use super::iterate::{IterationFailure, LoopResult, NextIteration, measuring};
 use super::lock::FOLDER;
-use super::night::Night;
 use super::output::pretty;
 use super::staging::Staging;
+use super::state::Night;
 use super::summary::{Iteration, IterationStatus, length};
 use super::warn_budget::WarnBudget;
 

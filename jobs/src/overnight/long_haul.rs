@@ -20,8 +20,8 @@ use super::corpus::brief::brief;
 use super::corpus::index::Index;
 use super::corpus::{Corpus, FOLDER as CORPUS};
 use super::facts::Facts;
-use super::night::Night;
-use super::packets::Packet;
+use super::packet::Packet;
+use super::state::Night;
 use super::summary::LongHaul;
 
 /// Fewer packets than this are few.
@@ -151,7 +151,7 @@ pub fn corroborate(packet: &mut Packet, index: Option<&Index<'_>>, facts: &Facts
 }
 
 fn rank(confidence: &str) -> usize {
-    super::council::report::CONFIDENCES.iter().position(|it| *it == confidence).unwrap_or(0)
+    super::council::packet::CONFIDENCES.iter().position(|it| *it == confidence).unwrap_or(0)
 }
 
 impl Night<'_, '_> {

@@ -13,7 +13,6 @@
 use runner_text::counted;
 use std::time::Duration;
 
-use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use runner_engine::awake::{InhibitLevel, Inhibitor};
 use runner_engine::digest::Digest;
@@ -30,10 +29,11 @@ use super::corpus::index::Index;
 use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, read};
 use super::council::CouncilResult;
 use super::facts::Facts;
-use super::iterate::{LoopResult, disk, failed};
+use super::iterate::LoopResult;
 use super::lock::{FOLDER, LockError, RUN_LOCK, RunLock};
-use super::output::{LOG, Output, RunState, SUMMARY, pretty};
+use super::output::{LOG, Output, SUMMARY, pretty};
 use super::packets::{Packet, PacketIndex, PacketSources, beads, markdown, queue, sync};
+use super::state::{Night, disk, failed};
 use super::summary::{
     Dreamscape, GUIDE, Iteration, RunStatus, Runtime, StepStatus, Summary, length,
 };
@@ -45,22 +45,6 @@ const LOCKED_WAIT: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
 /// Maximum time that is reserved for the steps after the loop. The reserve is a tenth of the time,
 /// up to this maximum.
 const RESERVE: Duration = Duration::from_secs(300);
-
-/// A night under way.
-pub(super) struct Night<'n, 'c> {
-    pub(super) ctx: &'n mut Context<'c>,
-    pub(super) spec: &'n OvernightSpec,
-    pub(super) out: Output,
-    pub(super) summary: Summary,
-    pub(super) state: RunState,
-    pub(super) facts: Facts,
-    pub(super) date: Date,
-    /// The last measurement, with the digest of the corpus that was measured.
-    pub(super) known: Option<(Digest, Measured)>,
-    pub(super) began: Duration,
-    /// When the loop's time is over, on the clock that deadlines have.
-    pub(super) until: Duration,
-}
 
 /// Runs a night.
 ///

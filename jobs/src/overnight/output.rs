@@ -16,11 +16,7 @@ use runner_engine::publish::{FsError, PublishFs as _, RealFs};
 use serde::{Deserialize, Serialize};
 
 use super::ownership::{self, Refusal, Standing};
-
-/// The log's name.
-pub const LOG: &str = "overnight.log";
-/// The summary's names.
-pub const SUMMARY: [&str; 2] = ["summary.json", "summary.md"];
+pub use super::ownership::{LOG, SUMMARY};
 
 /// Something could not be kept.
 #[derive(Debug, thiserror::Error)]

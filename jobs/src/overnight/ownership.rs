@@ -27,8 +27,12 @@ use serde_json::Value;
 
 use super::corpus::{FOLDER as CORPUS, SUBPATHS};
 use super::lock::FOLDER;
-use super::output::{LOG, SUMMARY};
 use super::summary_import;
+
+/// The log's name.
+pub const LOG: &str = "overnight.log";
+/// The summary's names.
+pub const SUMMARY: [&str; 2] = ["summary.json", "summary.md"];
 
 /// The folder beside the output folder in which earlier nights are kept.
 pub const RUNS: &str = "runs";

@@ -21,10 +21,10 @@ use super::corpus::oscillation::FileHistory;
 use super::corpus::{FOLDER as CORPUS, read};
 use super::council::CouncilResult;
 use super::facts::Facts;
-use super::iterate::disk;
 use super::lock::{FOLDER, RUN_LOCK};
 use super::output::LOG;
 use super::packets::{PacketSources, queue};
+use super::state::disk;
 use super::summary::{GUIDE, RunStatus, Runtime, StepStatus, Summary};
 use crate::JobError;
 

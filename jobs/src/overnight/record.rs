@@ -9,8 +9,8 @@ use std::time::Duration;
 use runner_engine::time::boot_time;
 use serde::Serialize;
 
-use super::iterate::disk;
-use super::night::Night;
+use super::state::Night;
+use super::state::disk;
 use super::summary::StepStatus;
 use crate::JobError;
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::corpus::health::Fitness;
-use super::packets::Packet;
+use super::packet::Packet;
 
 /// Which mode a run is of; the contract has one.
 pub const MODE: &str = "dream.local-bedtime";

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::corpus::health::Fitness;
-use super::packets::Packet;
+use super::packet::Packet;
 use super::summary::{
     Dreamscape, Iteration, IterationStatus, LongHaul, NightStep, RunStatus, Runtime, StepStatus,
     Summary,

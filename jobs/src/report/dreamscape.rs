@@ -19,7 +19,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::model::RunLine;
+use super::run_line::RunLine;
 use crate::dream::inventory::Reader;
 use crate::dream::proposal::clean;
 

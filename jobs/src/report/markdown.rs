@@ -7,7 +7,8 @@ use runner_engine::store::Amounts;
 
 use super::budget_usage::format_amount;
 use super::dreamscape::Dreamscape;
-use super::model::{NightReport, RunLine};
+use super::model::NightReport;
+use super::run_line::RunLine;
 use crate::failmark;
 
 /// Renders the report. Text that came from models or repositories is shown, never interpreted: line

@@ -8,6 +8,7 @@
 pub mod budget_usage;
 mod by_day;
 pub mod dreamscape;
+mod gather;
 mod html;
 pub mod kind;
 mod markdown;
@@ -16,14 +17,16 @@ mod next_steps;
 pub mod pending;
 pub mod proposals;
 pub mod refusals;
+mod run_line;
 #[cfg(test)]
 mod sample;
 
+pub use gather::{gather, whole};
 pub use html::render as html;
 pub use markdown::render as markdown;
 pub(crate) use markdown::{code, one_line};
-pub use model::{NightReport, RunLine, gather, whole};
-pub use next_steps::NextStep;
+pub use model::{NextStep, NightReport};
+pub use run_line::RunLine;
 
 use std::path::Path;
 

@@ -6,24 +6,14 @@
 
 use runner_engine::outcome::{Class, Outcome};
 use runner_text::counted;
-use serde::{Deserialize, Serialize};
 
-use super::model::NightReport;
+use super::model::{NextStep, NightReport};
 use super::proposals::shell_word;
 use crate::dream::proposal::clean;
 use crate::failmark;
 
 /// How many moves of one sort are named one by one.
 const EACH: usize = 3;
-
-/// One thing to do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NextStep {
-    pub what: String,
-    /// Why, or how to go about it.
-    pub why: String,
-    pub command: String,
-}
 
 /// Returns the next steps for a person after a night.
 pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {

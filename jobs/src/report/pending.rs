@@ -10,8 +10,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::model::RunLine;
 use super::proposals::shell_word;
+use super::run_line::RunLine;
 use crate::dream::inventory::Reader;
 use crate::dream::proposal::clean;
 

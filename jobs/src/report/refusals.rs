@@ -6,7 +6,7 @@
 use runner_engine::outcome::{Class, Outcome};
 use serde::{Deserialize, Serialize};
 
-use super::model::RunLine;
+use super::run_line::RunLine;
 
 /// The source of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

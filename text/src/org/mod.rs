@@ -26,8 +26,10 @@ mod edits;
 mod lines;
 mod resolve;
 mod scan;
+mod task;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use board::{Board, BoardForm, Keyword, Odd, Task};
 pub use edits::{Edit, EditError, apply};

@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use super::board::{BoardForm, Keyword, Odd, Task};
 use super::lines::{Line, lines};
+use super::task::{BoardForm, Keyword, Odd, Task};
 
 /// A heading of an outline, org's `** X` or markdown's `## X`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! Must never take time beyond linear in the text, and never repair it.
 
-use super::render::{clean, one_line};
+use super::text::{one_line, prose};
 use super::{Entry, HEADINGS, Sections, Verdict, VerdictMove};
 
 /// The largest entry that is read, in bytes.
@@ -97,13 +97,6 @@ pub(super) fn heading(line: &str) -> Option<&str> {
     // A deeper heading is none of the six, whatever its name.
     let name = rest.strip_prefix([' ', '\t'])?.trim();
     if stars == 1 { Some(name) } else { Some(line.trim_end()) }
-}
-
-/// Joins the lines as they are, without the blank lines around them.
-pub(super) fn prose<'t>(lines: impl IntoIterator<Item = &'t str>) -> String {
-    let text = lines.into_iter().map(|line| clean(line).trim().to_owned());
-    let text: Vec<String> = text.collect();
-    text.join("\n").trim_matches('\n').to_owned()
 }
 
 /// Returns one text for each list item. An indented line continues the item before it; any other

@@ -27,7 +27,6 @@ use runner_text::org;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::cycle::CycleSpec;
 use super::entry::{self, Entry, Sections, VerdictMove};
 use super::manifest::{self, Listed};
 use super::{Files, publish};
@@ -90,19 +89,13 @@ pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> 
     dream(ctx, spec, &slice)
 }
 
-/// Dreams in its turn of a cycle, which has gates of its own.
+/// Dreams in the turn of a cycle, which has gates of its own.
 ///
 /// # Errors
-/// Those of [`run`], but for the gate.
-pub fn of_cycle(ctx: &mut Context<'_>, cycle: &CycleSpec) -> Result<Finished, JobError> {
-    let spec = RemSpec {
-        agent: Some(cycle.agent.clone()).filter(|agent| !agent.is_empty()),
-        board: cycle.board.clone(),
-        files: cycle.files.clone(),
-        ..RemSpec::default()
-    };
-    let slice = gather::gather(ctx, &spec)?;
-    dream(ctx, &spec, &slice)
+/// Returns the errors of [`run`], except for the gate.
+pub fn run_in_cycle(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
+    let slice = gather::gather(ctx, spec)?;
+    dream(ctx, spec, &slice)
 }
 
 /// Checks that a dream is due that was not started manually.

@@ -33,9 +33,9 @@ use self::record::{CouncilRecord, LEDGER, Pass, ShownArtifact};
 use self::report::{Report, Wildcard};
 use self::synthesis::{NoReply, Synthesis, synthesize};
 use super::corpus::health::Measured;
-use super::night::Night;
 use super::output::pretty;
-use super::packets::Packet;
+use super::packet::Packet;
+use super::state::Night;
 use crate::{AskError, JobError};
 
 /// The lane of the reports.

@@ -9,13 +9,16 @@ use runner_engine::digest::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::report::{CONFIDENCES, KINDS};
 use crate::dream::proposal::clean;
 use crate::overnight::corpus::health::Measured;
 use crate::overnight::output::pretty;
-use crate::overnight::packets::Packet;
+use crate::overnight::packet::Packet;
 use crate::overnight::summary::{IterationStatus, Summary};
 
+/// The kinds of work that may be recommended.
+pub const KINDS: [&str; 6] = ["research", "implement", "validate", "repair", "promote", "document"];
+/// How sure one may be, from the least.
+pub const CONFIDENCES: [&str; 3] = ["low", "medium", "high"];
 /// The most lines of one list.
 const LINES: usize = 8;
 /// The longest line, in characters.

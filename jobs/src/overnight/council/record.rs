@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::synthesis::Synthesis;
-use crate::overnight::packets::Packet;
+use crate::overnight::packet::Packet;
 
 /// Its name, below the output folder.
 pub const LEDGER: &str = "council/ledger.json";

@@ -12,13 +12,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::packet::CouncilPacket;
+use super::packet::{CONFIDENCES, CouncilPacket, KINDS};
 use crate::dream::proposal::clean;
 
-/// The kinds of work that may be recommended.
-pub const KINDS: [&str; 6] = ["research", "implement", "validate", "repair", "promote", "document"];
-/// How sure one may be, from the least.
-pub const CONFIDENCES: [&str; 3] = ["low", "medium", "high"];
 /// The longest headline, and the longest other text, in characters.
 const HEADLINE: usize = 200;
 const TEXT: usize = 400;

@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::report::{CONFIDENCES, Report, Wildcard};
+use super::packet::CONFIDENCES;
+use super::report::{Report, Wildcard};
 use crate::dream::proposal::clean;
 
 /// The longest tension, in characters.

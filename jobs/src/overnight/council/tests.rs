@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::packet::{CONFIDENCES, KINDS};
 use super::packet::{CouncilPacket, Offer};
-use super::report::{CONFIDENCES, KINDS, Report, Wildcard, read, read_wildcard, schema};
+use super::report::{Report, Wildcard, read, read_wildcard, schema};
 use super::synthesis::{NoReply, Synthesis, synthesize};
 use crate::overnight::output::pretty;
 use crate::overnight::schema::check;

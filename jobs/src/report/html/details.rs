@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use super::write::{Page, put};
 use crate::report::budget_usage::{UnitUsage, format_amount};
-use crate::report::model::{NightReport, RunLine};
+use crate::report::model::NightReport;
+use crate::report::run_line::RunLine;
 
 /// More refusals than this are folded.
 const UNFOLDED: usize = 15;

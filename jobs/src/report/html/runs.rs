@@ -4,8 +4,9 @@ use super::tone;
 use super::write::{Page, put};
 use crate::failmark;
 use crate::report::budget_usage::{format_amount, time};
-use crate::report::model::{NightReport, RunLine};
+use crate::report::model::NightReport;
 use crate::report::proposals::shell_word;
+use crate::report::run_line::RunLine;
 use runner_text::counted;
 
 /// More rows of one colour than this are folded.

@@ -1,0 +1,39 @@
+//! The state of a night under way, which its steps share.
+
+use std::time::Duration;
+
+use jiff::civil::Date;
+use runner_engine::digest::Digest;
+use runner_engine::outcome::Class;
+
+use super::OvernightSpec;
+use super::commit::CommitError;
+use super::corpus::health::Measured;
+use super::facts::Facts;
+use super::output::{Output, RunState};
+use super::summary::Summary;
+use crate::{Context, JobError};
+
+/// A night under way.
+pub(super) struct Night<'n, 'c> {
+    pub(super) ctx: &'n mut Context<'c>,
+    pub(super) spec: &'n OvernightSpec,
+    pub(super) out: Output,
+    pub(super) summary: Summary,
+    pub(super) state: RunState,
+    pub(super) facts: Facts,
+    pub(super) date: Date,
+    /// The last measurement, with the digest of the corpus that was measured.
+    pub(super) known: Option<(Digest, Measured)>,
+    pub(super) began: Duration,
+    /// When the loop's time is over, on the clock that deadlines have.
+    pub(super) until: Duration,
+}
+
+pub(super) fn failed(error: CommitError) -> JobError {
+    JobError::failed(Class::Environment, error.to_string())
+}
+
+pub(super) fn disk(error: impl std::error::Error) -> JobError {
+    JobError::failed(Class::Environment, runner_engine::error_chain::whole(&error))
+}

@@ -1,0 +1,35 @@
+//! The words of a heading in the form in which headings are compared.
+
+use unicode_normalization::UnicodeNormalization as _;
+
+/// Words as they are compared: NFKC, one hyphen, one kind of quotes, single blanks.
+pub fn fold(words: &str) -> String {
+    // ASCII text, which most texts are, is its own normal form.
+    if words.is_ascii() {
+        return joined(words.chars(), words.len());
+    }
+    joined(words.nfkc(), words.len())
+}
+
+fn joined(words: impl Iterator<Item = char>, length: usize) -> String {
+    let mut out = String::with_capacity(length);
+    let mut blank = false;
+    for c in words {
+        let c = match c {
+            '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{00ad}' => '-',
+            '\u{2018}'..='\u{201b}' | '\u{2032}' | '\u{00b4}' | '`' => '\'',
+            '\u{201c}'..='\u{201f}' | '\u{2033}' | '«' | '»' => '"',
+            c => c,
+        };
+        if c.is_whitespace() || c.is_control() || matches!(c, '\u{200b}' | '\u{feff}') {
+            blank = !out.is_empty();
+            continue;
+        }
+        if blank {
+            out.push(' ');
+            blank = false;
+        }
+        out.push(c);
+    }
+    out
+}
