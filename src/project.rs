@@ -423,7 +423,7 @@ pub fn job_of(store: &Store, project: &ProjectId, name: &str) -> Result<JobRow, 
     let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
     let near = nearest(name, names.iter().copied())
         .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-    let there = crate::cli::show::some_of(names.into_iter());
+    let there = runner_text::some_of(names.into_iter());
     let unknown = Failure::configuration(format!(
         "no job {name:?} in this project{near} (there is: {there})"
     ))

@@ -77,7 +77,7 @@ pub fn is_place(name: &str) -> bool {
 /// locate its provider.
 pub(crate) fn usual(kind: &str) -> impl Iterator<Item = &'static str> + use<> {
     let keys = KEYS.iter().find(|(name, _)| *name == kind);
-    let is_endpoint = crate::api::plan::KINDS.contains(&kind);
+    let is_endpoint = crate::api::shape::KINDS.contains(&kind);
     let places = match keys.is_some() || is_endpoint {
         true => &PLACES[..],
         false => &[],

@@ -98,7 +98,7 @@ pub struct BackendSpec {
 impl BackendSpec {
     /// Returns whether the backend is a model's API, asked over HTTP.
     pub fn is_endpoint(&self) -> bool {
-        api::plan::KINDS.contains(&self.kind.as_str())
+        api::shape::KINDS.contains(&self.kind.as_str())
     }
 
     /// Returns the variable that holds an endpoint's key.

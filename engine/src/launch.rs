@@ -23,6 +23,7 @@ mod channel;
 mod init;
 mod limits;
 mod plan;
+mod signals;
 mod supervisor;
 
 use std::os::fd::AsFd;

@@ -145,18 +145,6 @@ pub fn count(count: u64, what: &str) -> String {
     runner_text::counted(count, what)
 }
 
-/// Names one after the other, the first dozen of them.
-pub fn some_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
-    const MOST: usize = 12;
-    let names: Vec<&str> = names.collect();
-    let (first, more) = names.split_at(names.len().min(MOST));
-    match (first, more.len()) {
-        ([], _) => "none".to_owned(),
-        (_, 0) => first.join(", "),
-        (_, more) => format!("{}, and {more} more", first.join(", ")),
-    }
-}
-
 /// Columns, padded to their widest cell; the last one is left as it is.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

@@ -373,7 +373,7 @@ pub fn find(store: &Store, run: &str) -> Result<RunRow, Failure> {
             let many = if n == 9 { "9 runs or more" } else { &format!("{n} runs") };
             let ids: Vec<String> =
                 matches.iter().map(|row| format!("{} ({})", row.id, row.job_name)).collect();
-            let ids = show::some_of(ids.iter().map(String::as_str));
+            let ids = runner_text::some_of(ids.iter().map(String::as_str));
             Err(Failure::data(format!("{many} begin with {run}: {ids}"))
                 .hint("give more of the id"))
         }

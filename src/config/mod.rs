@@ -114,7 +114,7 @@ impl Config {
         self.jobs.get(name).ok_or_else(|| {
             let near = nearest(name, self.jobs.keys().map(String::as_str))
                 .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-            let there = crate::cli::show::some_of(self.jobs.keys().map(String::as_str));
+            let there = runner_text::some_of(self.jobs.keys().map(String::as_str));
             Failure::configuration(format!(
                 "no job {name:?} in this project{near} (there is: {there})"
             ))

@@ -153,7 +153,7 @@ fn each_thing_that_is_wrong_has_its_finding() {
         "dreams/.failed",
         "{\"at\":\"2026-11-01T00:00:00Z\",\"job\":\"dream\",\"class\":\"crash\",\"message\":\"fell\",\"hint\":\"look\",\"run_id\":\"01M80Z6VYFHD73P8T596P945VE\"}",
     );
-    wrong("failed at 2026-11-01 00:00:00 UTC: fell", "ack dream");
+    wrong("failed at 2026-11-01 00:00:00 UTC: fell", "jobs reset dream");
     fs::remove_file(fixture.path("dreams/.failed")).unwrap();
     let good = fixture.read("runner.toml");
     fixture.write("runner.toml", "[nigth]\n");

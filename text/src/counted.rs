@@ -1,4 +1,4 @@
-//! How many of what, as people say it. Must never be used for what a program reads.
+//! Counts and lists in sentences for people. Must never be used for output that a program reads.
 
 use std::fmt::Display;
 
@@ -15,6 +15,18 @@ pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str) -> String
             format!("{count} {one}es")
         }
         _ => format!("{count} {one}s"),
+    }
+}
+
+/// Returns the names in one line, at most the first twelve of them.
+pub fn some_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    const MOST: usize = 12;
+    let names: Vec<&str> = names.collect();
+    let (first, more) = names.split_at(names.len().min(MOST));
+    match (first, more.len()) {
+        ([], _) => "none".to_owned(),
+        (_, 0) => first.join(", "),
+        (_, more) => format!("{}, and {more} more", first.join(", ")),
     }
 }
 

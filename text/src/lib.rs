@@ -23,4 +23,4 @@ pub mod org;
 pub mod redact;
 pub mod terms;
 
-pub use counted::counted;
+pub use counted::{counted, some_of};

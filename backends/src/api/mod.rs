@@ -27,7 +27,7 @@ pub(crate) mod plan;
 pub(crate) mod probe;
 mod refusal;
 mod responses;
-mod shape;
+pub(crate) mod shape;
 
 use async_trait::async_trait;
 use runner_engine::process::Cancel;

@@ -13,16 +13,13 @@ use jiff::tz::TimeZone;
 use reqwest::Url;
 use runner_engine::time::Clock;
 
-use super::shape::{Dialect, Structured};
+use super::shape::{Dialect, KINDS, Structured};
 use crate::agent::refusal_text::LocalClock;
 use crate::child::Patience;
 use crate::credentials::{self, why_not};
 use crate::error::BackendError;
 use crate::registry::{BackendSpec, Surroundings, at_home, given};
 use crate::request::{Request, RequestLimits};
-
-/// The kinds that are endpoints.
-pub(crate) const KINDS: [&str; 3] = ["anthropic", "openai", "ollama"];
 
 /// How long one endpoint is asked, and how; the same for every request.
 #[derive(Clone)]

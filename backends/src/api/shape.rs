@@ -1,5 +1,8 @@
 //! The protocol of an endpoint, and the way in which it holds an answer to a schema.
 
+/// The kinds that are endpoints.
+pub(crate) const KINDS: [&str; 3] = ["anthropic", "openai", "ollama"];
+
 /// A provider's way of being asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {

@@ -24,7 +24,7 @@ use signal_hook::consts::SIGCHLD;
 
 use super::channel::Channel;
 use super::plan::{LaunchOrder, LaunchPlan, LaunchRefusal, LaunchReport};
-use super::supervisor::Signals;
+use super::signals::Signals;
 use crate::process::{ExitStatus, MARKER_VARIABLE, tree, wait};
 use crate::sandbox::resolve::{ResolvedSandbox, unchanged};
 use crate::sandbox::{

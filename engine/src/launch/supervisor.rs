@@ -13,7 +13,6 @@
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,6 +27,7 @@ use super::channel::Channel;
 use super::init::{self, Streams, code, reap, signal_group};
 use super::limits;
 use super::plan::{LaunchOrder, LaunchPlan, LaunchRefusal, LaunchReport, ResolvedPaths};
+use super::signals::Signals;
 use crate::files::open_host;
 use crate::process::{ExitStatus, tree, wait};
 use crate::sandbox::placeholders::{Placeholders, create};
@@ -38,49 +38,6 @@ use crate::sandbox::{
 
 /// How much of bubblewrap's words is shown.
 const LONGEST: u64 = 1000;
-
-/// Signals as something that can be waited for.
-#[derive(Debug)]
-pub(super) struct Signals {
-    caught: Vec<(i32, UnixStream)>,
-    any: UnixStream,
-}
-
-impl Signals {
-    pub fn catch(which: &[i32]) -> io::Result<Self> {
-        let (any, bell) = UnixStream::pair()?;
-        any.set_nonblocking(true)?;
-        let mut caught = Vec::new();
-        for signal in which {
-            let (ours, theirs) = UnixStream::pair()?;
-            ours.set_nonblocking(true)?;
-            signal_hook::low_level::pipe::register(*signal, theirs)?;
-            signal_hook::low_level::pipe::register(*signal, bell.try_clone()?)?;
-            caught.push((*signal, ours));
-        }
-        Ok(Self { caught, any })
-    }
-
-    /// Returns the signals that came since the last call.
-    pub fn take(&self) -> Vec<i32> {
-        let mut sink = [0; 64];
-        while matches!((&self.any).read(&mut sink), Ok(n) if n > 0) {}
-        let came = self.caught.iter().filter(|(_, pipe)| {
-            let mut came = false;
-            while matches!((&*pipe).read(&mut [0; 64]), Ok(n) if n > 0) {
-                came = true;
-            }
-            came
-        });
-        came.map(|(signal, _)| *signal).collect()
-    }
-}
-
-impl AsFd for Signals {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.any.as_fd()
-    }
-}
 
 /// Starts the program, watches over it, and clears its tree away.
 pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>) -> i32 {
