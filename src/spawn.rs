@@ -28,8 +28,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::cli::Failure;
 use crate::cli::show;
+use crate::cli::{Failure, Ui};
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 
@@ -39,7 +39,7 @@ pub struct SpawnMode {
     /// Its progress may be shown on our terminal.
     pub watched: bool,
     /// `-q`.
-    pub quiet: bool,
+    pub ui: Ui,
     /// `-v`, counted.
     pub verbose: u8,
     /// It is out of reach of what a terminal sends to all that was started from it: its starter
@@ -85,7 +85,7 @@ pub fn spawn(
     if !manner.watched {
         command.stderr(Stdio::null());
     }
-    if manner.quiet {
+    if manner.ui.is_quiet() {
         command.arg("--quiet");
     }
     for _ in 0..manner.verbose {

@@ -19,9 +19,11 @@ pub mod report;
 pub mod safe;
 pub mod screen;
 pub mod show;
+mod ui;
 pub mod when;
 
 pub use failure::{Failure, aside};
+pub use ui::Ui;
 
 #[cfg(test)]
 mod docs_tests;

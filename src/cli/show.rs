@@ -14,6 +14,7 @@ use runner_jobs::Progress;
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar as _;
 
+use super::ui::Ui;
 use crate::env;
 
 static LOST: AtomicBool = AtomicBool::new(false);
@@ -100,11 +101,9 @@ fn fitted(text: &str, rows: usize, columns: usize) -> String {
     frame
 }
 
-/// Prints a notice on standard error unless `quiet` is set.
-pub fn info(quiet: bool, text: &str) {
-    if !quiet {
-        complain_raw(&plain(text));
-    }
+/// Prints a notice on standard error.
+pub fn notice(text: &str) {
+    complain_raw(&plain(text));
 }
 
 /// Prints an error on standard error.
@@ -181,8 +180,8 @@ pub struct Steps {
 }
 
 impl Steps {
-    pub fn new(job: &str, quiet: bool, verbose: bool) -> Self {
-        let shown = io::stderr().is_terminal() && !quiet;
+    pub fn new(job: &str, ui: Ui, verbose: u8) -> Self {
+        let shown = io::stderr().is_terminal() && !ui.is_quiet();
         let target =
             if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
@@ -194,7 +193,7 @@ impl Steps {
         if shown {
             bar.enable_steady_tick(Duration::from_millis(120));
         }
-        Self { bar, plain: !shown && verbose && !quiet, last: String::new() }
+        Self { bar, plain: !shown && verbose > 0 && !ui.is_quiet(), last: String::new() }
     }
 }
 

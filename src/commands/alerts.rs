@@ -13,7 +13,7 @@ use crate::alerts::message::{Message, Templates};
 use crate::cli::Failure;
 use crate::cli::alerts::AlertsCommand;
 use crate::cli::args::Listing;
-use crate::cli::{safe, show};
+use crate::cli::{Ui, safe, show};
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 
@@ -67,7 +67,7 @@ pub fn run(
     home: &Env,
     here: &Path,
     command: Option<&AlertsCommand>,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     match command {
@@ -75,9 +75,9 @@ pub fn run(
         Some(AlertsCommand::List { over, all, listing }) => list(home, here, *over, *all, *listing),
         Some(AlertsCommand::Show { alert, listing }) => one(home, alert, *listing),
         Some(AlertsCommand::Test { channel, listing }) => {
-            test(home, here, channel.as_deref(), quiet, *listing)
+            test(home, here, channel.as_deref(), ui, *listing)
         }
-        Some(AlertsCommand::Ack { alert, listing }) => ack(home, here, alert, quiet, *listing),
+        Some(AlertsCommand::Ack { alert, listing }) => ack(home, here, alert, ui, *listing),
     }
 }
 
@@ -197,7 +197,7 @@ fn test(
     home: &Env,
     here: &Path,
     only: Option<&str>,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let here = LoadedProject::load(home, here)?;
@@ -226,7 +226,7 @@ fn test(
         let sent = deliver::send(home, channel, &message);
         if !listing.json {
             match &sent {
-                Ok(()) => show::info(quiet, &format!("{name}: delivered")),
+                Ok(()) => ui.info(&format!("{name}: delivered")),
                 Err(why) => show::complain(&format!("{name}: {why}")),
             }
         }
@@ -245,13 +245,7 @@ fn test(
     })
 }
 
-fn ack(
-    home: &Env,
-    here: &Path,
-    wanted: &str,
-    quiet: bool,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+fn ack(home: &Env, here: &Path, wanted: &str, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     let who = env::person();
     let now = home.wall()?;
@@ -277,17 +271,14 @@ fn ack(
         return Ok(Exit::Done);
     }
     if done.is_empty() {
-        show::info(quiet, &format!("{wanted}: nothing to silence"));
+        ui.info(&format!("{wanted}: nothing to silence"));
     }
     for alert in done {
-        show::info(
-            quiet,
-            &format!(
-                "{} ({}): nobody is told again before it is over",
-                alert.job_name,
-                alert.kind.as_str()
-            ),
-        );
+        ui.info(&format!(
+            "{} ({}): nobody is told again before it is over",
+            alert.job_name,
+            alert.kind.as_str()
+        ));
     }
     Ok(Exit::Done)
 }

@@ -20,17 +20,17 @@ use serde_json::json;
 
 use crate::cli::args::Listing;
 use crate::cli::lifecycle::{BoardArg, BoardCommand};
-use crate::cli::{Failure, safe, show};
+use crate::cli::{Failure, Ui, safe, show};
 use crate::env::Env;
 use crate::project::LoadedProject;
 
 /// Carries out one of its commands.
-pub fn run(home: &Env, here: &Path, command: &BoardCommand, quiet: bool) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &Path, command: &BoardCommand, ui: Ui) -> Result<Exit, Failure> {
     let here = LoadedProject::load(home, here)?;
     match command {
         BoardCommand::Show { which, listing } => tasks(&here, which, *listing),
         BoardCommand::Lint { which, listing } => lint(&here, which, *listing),
-        BoardCommand::Apply { which, listing } => apply(home, &here, which, quiet, *listing),
+        BoardCommand::Apply { which, listing } => apply(home, &here, which, ui, *listing),
         BoardCommand::Pick { which, listing } => {
             let done = change(home, &here, which, &[BoardRequest::Pick])?;
             let picked = done.picked.as_ref().map(|task| task.heading.clone());
@@ -39,19 +39,19 @@ pub fn run(home: &Env, here: &Path, command: &BoardCommand, quiet: bool) -> Resu
                 (Some(task), false) => format!("picked {task}"),
                 (None, _) => "nothing is open on the board".to_owned(),
             };
-            print_change(&done, &words, quiet, *listing);
+            print_change(&done, &words, ui, *listing);
             Ok(Exit::Done)
         }
         BoardCommand::Add { heading, which, listing } => {
             let done = change(home, &here, which, &[BoardRequest::Add(heading)])?;
-            print_change(&done, &format!("added {}", heading.trim()), quiet, *listing);
+            print_change(&done, &format!("added {}", heading.trim()), ui, *listing);
             Ok(Exit::Done)
         }
         BoardCommand::Done { heading, which, listing } => {
             let done = change(home, &here, which, &[BoardRequest::Done(heading)])?;
             let task = done.records.iter().flat_map(|it| &it.moves).next();
             let task = task.map_or(heading.as_str(), |it| &it.task);
-            print_change(&done, &format!("{task} is DONE"), quiet, *listing);
+            print_change(&done, &format!("{task} is DONE"), ui, *listing);
             Ok(Exit::Done)
         }
         BoardCommand::History { limit, listing } => history(&here, *limit, *listing),
@@ -171,13 +171,13 @@ fn apply(
     home: &Env,
     here: &LoadedProject,
     which: &BoardArg,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let entry = newest(&here.root, &which.agent)
         .map_err(|error| Failure::data(safe::line(&error.whole())))?;
     let Some((path, entry)) = entry else {
-        print_change(&BoardChange::default(), "no dream yet: there is no verdict", quiet, listing);
+        print_change(&BoardChange::default(), "no dream yet: there is no verdict", ui, listing);
         return Ok(Exit::Done);
     };
     let done = change(home, here, which, &[BoardRequest::Apply(&entry)])?;
@@ -185,7 +185,7 @@ fn apply(
         Some(before) => format!("{path} was applied before, at {}", show::format_time(before.ts)),
         None => format!("applied {path}"),
     };
-    print_change(&done, &words, quiet, listing);
+    print_change(&done, &words, ui, listing);
     Ok(Exit::Done)
 }
 
@@ -226,7 +226,7 @@ pub(super) fn hand<'h>(
     })
 }
 
-fn print_change(done: &BoardChange, words: &str, quiet: bool, listing: Listing) {
+fn print_change(done: &BoardChange, words: &str, ui: Ui, listing: Listing) {
     if listing.json {
         show::json(&json!({
             "records": done.records,
@@ -236,7 +236,7 @@ fn print_change(done: &BoardChange, words: &str, quiet: bool, listing: Listing) 
         }));
         return;
     }
-    if quiet {
+    if ui.is_quiet() {
         return;
     }
     show::out(&format!("{}\n", safe::line(words)));

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::budget::{self, BudgetAccount, UNITS};
 use crate::cli::Failure;
 use crate::cli::args::{BudgetCommand, Listing};
-use crate::cli::{show, when};
+use crate::cli::{Ui, show, when};
 use crate::config::units;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
@@ -24,7 +24,7 @@ pub fn run(
     home: &Env,
     here: &Path,
     command: Option<&BudgetCommand>,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let here = LoadedProject::load(home, here)?;
@@ -36,7 +36,7 @@ pub fn run(
         }
         Some(BudgetCommand::Grant { account, amounts, until, reason, listing }) => {
             let wish = GrantRequest { account, amounts, until: until.as_deref(), reason };
-            grant(home, &here, &wish, quiet, *listing)
+            grant(home, &here, &wish, ui, *listing)
         }
     }
 }
@@ -329,7 +329,7 @@ fn grant(
     home: &Env,
     here: &LoadedProject,
     wish: &GrantRequest<'_>,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let now = home.wall()?;
@@ -401,15 +401,12 @@ fn grant(
                 Some(format!("{} {name}", budget::amount(unit, left[unit]?)))
             })
             .collect();
-        show::info(
-            quiet,
-            &format!(
-                "{} may spend {} more; {} left",
-                account.level.label,
-                budget::format_amounts(amounts),
-                left.join(", ")
-            ),
-        );
+        ui.info(&format!(
+            "{} may spend {} more; {} left",
+            account.level.label,
+            budget::format_amounts(amounts),
+            left.join(", ")
+        ));
     }
     Ok(Exit::Done)
 }

@@ -9,9 +9,9 @@ use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::outcome::Exit;
 use serde_json::{Map, Value, json};
 
-use crate::cli::Failure;
 use crate::cli::args::ConfigCommand;
 use crate::cli::show;
+use crate::cli::{Failure, Ui};
 use crate::config::{self, Edit, View, ViewEntry, inline};
 use crate::daemon::client;
 use crate::env::Env;
@@ -25,13 +25,13 @@ const ORDER: [&str; 12] = [
 ];
 
 /// Carries out one of its commands.
-pub fn run(home: &Env, here: &Path, command: &ConfigCommand, quiet: bool) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &Path, command: &ConfigCommand, ui: Ui) -> Result<Exit, Failure> {
     match command {
         ConfigCommand::Schema => {
             show::json(&config::schema());
             Ok(Exit::Done)
         }
-        ConfigCommand::Set { key, value, user } => set(home, here, key, value, *user, quiet),
+        ConfigCommand::Set { key, value, user } => set(home, here, key, value, *user, ui),
         ConfigCommand::Show { origin, listing } => {
             let file = file(here)?;
             let view = View::of(&home.stack(file.as_deref()))?;
@@ -63,7 +63,7 @@ pub fn run(home: &Env, here: &Path, command: &ConfigCommand, quiet: bool) -> Res
                 if listing.json {
                     show::json(&Value::Null);
                 }
-                show::info(quiet, &format!("{key} is not set"));
+                ui.info(&format!("{key} is not set"));
                 return Ok(Exit::Failed);
             };
             if listing.json {
@@ -140,7 +140,7 @@ pub(super) fn set(
     key: &str,
     value: &str,
     user: bool,
-    quiet: bool,
+    ui: Ui,
 ) -> Result<Exit, Failure> {
     let path = if user {
         // A file of the user's that is kept elsewhere and linked stays linked.
@@ -160,11 +160,11 @@ pub(super) fn set(
         ));
     }
     if old == new {
-        show::info(quiet, &format!("{key} is so already; nothing was written"));
+        ui.info(&format!("{key} is so already; nothing was written"));
         return Ok(Exit::Done);
     }
     write(&path, &old, &new)?;
-    show::info(quiet, &format!("set {key} in {}", path.display()));
+    ui.info(&format!("set {key} in {}", path.display()));
     // The mistakes that remain were printed above, and every tick reports them again.
     if let (0, Err(failure)) = (rest, register(home)) {
         show::complain(&format!("it counts from the next tick on: {}", failure.message()));

@@ -28,13 +28,13 @@ use serde_json::Value;
 
 use crate::cli::args::Listing;
 use crate::cli::corpus::CorpusCommand;
-use crate::cli::{Failure, safe, show};
+use crate::cli::{Failure, Ui, safe, show};
 use crate::config::units::duration;
 use crate::env::{self, Env};
 
 /// Carries out one of its commands.
-pub fn run(home: &Env, here: &Path, command: &CorpusCommand, quiet: bool) -> Result<Exit, Failure> {
-    let room = CorpusCommandContext { home, root: find(here)?, quiet };
+pub fn run(home: &Env, here: &Path, command: &CorpusCommand, ui: Ui) -> Result<Exit, Failure> {
+    let room = CorpusCommandContext { home, root: find(here)?, ui };
     match command {
         CorpusCommand::Health { listing } => room.health(*listing),
         CorpusCommand::Bench { live: _, corpus, global, listing } => {
@@ -72,7 +72,7 @@ fn find(from: &Path) -> Result<PathBuf, Failure> {
 struct CorpusCommandContext<'h> {
     home: &'h Env,
     root: PathBuf,
-    quiet: bool,
+    ui: Ui,
 }
 
 impl CorpusCommandContext<'_> {
@@ -93,7 +93,7 @@ impl CorpusCommandContext<'_> {
         drop(_reading);
         let _lock = self.lock()?;
         for (id, _) in commit::settle(&self.root).map_err(not_committed)?.rolled_forward {
-            show::info(self.quiet, &format!("runner: finished the commit of {id}"));
+            self.ui.info(&format!("runner: finished the commit of {id}"));
         }
         whole()
     }

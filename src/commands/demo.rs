@@ -16,10 +16,10 @@ use runner_engine::sandbox::{SandboxLevel, available};
 use runner_jobs::report;
 
 use super::{init, night};
-use crate::cli::Failure;
 use crate::cli::args::{AwakeFlags, Listing};
 use crate::cli::lifecycle::DemoAgent as Agent;
 use crate::cli::show;
+use crate::cli::{Failure, Ui};
 use crate::env::{self, Env};
 use crate::project::FILE;
 use crate::spawn::SpawnMode;
@@ -58,7 +58,7 @@ pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Ex
     };
     fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
     let dir: PathBuf = fs::canonicalize(dir).map_err(|error| cannot(dir, error))?;
-    show::info(manner.quiet, &format!("a sample project in {}", dir.display()));
+    manner.ui.info(&format!("a sample project in {}", dir.display()));
     git(&dir, &["init", "--quiet", "--initial-branch=main"], Stdin::Null)?;
     git(&dir, &["fast-import", "--quiet"], Stdin::Bytes(fast_import(HISTORY).into_bytes()))?;
     git(&dir, &["reset", "--quiet", "--hard"], Stdin::Null)?;
@@ -72,14 +72,12 @@ pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Ex
     // Without a view of its own a child cannot commit.
     let scripted = agent == Agent::Scripted && available().level == Some(SandboxLevel::Full);
     if agent == Agent::Scripted && !scripted {
-        show::info(
-            manner.quiet,
-            "no bubblewrap that works here, so no agent can work inside the sandbox: the built-in backend shows the cycle",
+        manner.ui.info("no bubblewrap that works here, so no agent can work inside the sandbox: the built-in backend shows the cycle",
         );
     }
     cycle(&root, scripted)?;
     // The night's own output would repeat the report.
-    let hushed = SpawnMode { quiet: true, ..manner };
+    let hushed = SpawnMode { ui: Ui::Quiet, ..manner };
     let steps = [("lifecycle", STEPS)];
     let exit =
         night::with_steps(home, &root, &steps, hushed, AwakeFlags::default(), Listing::default())?;

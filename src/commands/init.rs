@@ -12,8 +12,8 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::Store;
 use rustix::fs::{Access, access};
 
-use crate::cli::Failure;
 use crate::cli::show;
+use crate::cli::{Failure, Ui};
 use crate::config;
 use crate::env::{self, Env};
 use crate::filesystem;
@@ -27,10 +27,10 @@ const FOLDERS: &[(&str, bool)] =
     &[("ideas", false), ("dreams", true), (".runner", true), (".runner/curator", false)];
 
 /// Makes the repository around `dir` a project. `new_id` gives it an id of its own.
-pub fn run(home: &Env, dir: &Path, new_id: bool, quiet: bool) -> Result<Exit, Failure> {
+pub fn run(home: &Env, dir: &Path, new_id: bool, ui: Ui) -> Result<Exit, Failure> {
     let (root, written) = make(home, dir, new_id)?;
     for line in &written {
-        show::info(quiet, &format!("  {line}"));
+        ui.info(&format!("  {line}"));
     }
     if let Some(kind) = filesystem::shared(&root) {
         show::complain(&format!(
@@ -43,7 +43,7 @@ pub fn run(home: &Env, dir: &Path, new_id: bool, quiet: bool) -> Result<Exit, Fa
     } else {
         "is a project now; put notes into ideas/ and try `runner night`"
     };
-    show::info(quiet, &format!("{} {said}", root.display()));
+    ui.info(&format!("{} {said}", root.display()));
     Ok(Exit::Done)
 }
 

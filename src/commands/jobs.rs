@@ -11,9 +11,9 @@ use runner_engine::store::Streak;
 use runner_jobs::failmark;
 use serde::Serialize;
 
-use crate::cli::Failure;
 use crate::cli::args::{JobsCommand, Listing};
 use crate::cli::show;
+use crate::cli::{Failure, Ui};
 use crate::daemon::client;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
@@ -39,7 +39,7 @@ pub fn run(
     home: &Env,
     here: &Path,
     command: Option<&JobsCommand>,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     match command {
@@ -47,7 +47,7 @@ pub fn run(
         Some(JobsCommand::List { listing }) => list(home, here, *listing),
         Some(JobsCommand::Show { job, listing }) => show_job(home, here, job, *listing),
         Some(JobsCommand::Reset { job, listing, .. }) => {
-            reset(home, here, job.as_deref(), quiet, *listing)
+            reset(home, here, job.as_deref(), ui, *listing)
         }
     }
 }
@@ -152,7 +152,7 @@ fn reset(
     home: &Env,
     here: &Path,
     job: Option<&str>,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let here = LoadedProject::load(home, here)?;
@@ -185,7 +185,7 @@ fn reset(
         return Ok(Exit::Done);
     }
     if done.is_empty() {
-        show::info(quiet, "nothing to acknowledge");
+        ui.info("nothing to acknowledge");
     }
     for ack in &done {
         let text = match (ack.failures, ack.failmark, ack.was_stopped) {
@@ -200,7 +200,7 @@ fn reset(
                 format!("its {} in a row no longer matter", show::count(n.into(), "failure"))
             }
         };
-        show::info(quiet, &format!("{}: {text}", ack.job));
+        ui.info(&format!("{}: {text}", ack.job));
     }
     Ok(Exit::Done)
 }

@@ -22,7 +22,7 @@ use serde_json::json;
 use super::{board, run as by_hand};
 use crate::cli::args::Listing;
 use crate::cli::lifecycle::LifecycleCommand;
-use crate::cli::{Failure, safe, show};
+use crate::cli::{Failure, Ui, safe, show};
 use crate::cycles;
 use crate::env::Env;
 use crate::project::LoadedProject;
@@ -61,7 +61,7 @@ pub fn run(
             by_hand::once(home, &here, job, None, how)
         }
         LifecycleCommand::Goto { state, agent, listing } => {
-            goto(home, &here, state, &agent.agent, manner.quiet, *listing)
+            goto(home, &here, state, &agent.agent, manner.ui, *listing)
         }
         LifecycleCommand::Orient { kind, which, listing } => {
             let scope = Scope::open(&here.root, &[], ".runner/staging/look")
@@ -309,7 +309,7 @@ fn goto(
     here: &LoadedProject,
     wanted: &str,
     agent: &str,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let (_, cycle) = named(here, agent)?;
@@ -349,7 +349,7 @@ fn goto(
         show::json(&json!({ "state": state.name, "hits": 0, "run": run.to_string() }));
     } else {
         let kind = if state.kind == StateKind::Rem { "the dream" } else { "a run" };
-        show::info(quiet, &format!("{} is next ({kind})", state.name));
+        ui.info(&format!("{} is next ({kind})", state.name));
     }
     Ok(Exit::Done)
 }

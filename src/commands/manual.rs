@@ -11,9 +11,9 @@ use runner_engine::error_chain::whole;
 use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::outcome::Exit;
 
-use crate::cli::Failure;
 use crate::cli::pages::{self, MARK, Page};
 use crate::cli::show;
+use crate::cli::{Failure, Ui};
 
 /// Prints the script for a shell.
 pub fn completions(shell: Shell) -> Exit {
@@ -22,7 +22,7 @@ pub fn completions(shell: Shell) -> Exit {
 }
 
 /// Writes all pages into a folder, or none.
-pub fn write(into: &Path, quiet: bool) -> Result<Exit, Failure> {
+pub fn write(into: &Path, ui: Ui) -> Result<Exit, Failure> {
     let pages = pages::manual()
         .map_err(|error| Failure::internal(format!("cannot make a page: {error}")))?;
     let wanted: Vec<(PathBuf, Page)> = pages
@@ -44,7 +44,7 @@ pub fn write(into: &Path, quiet: bool) -> Result<Exit, Failure> {
         show::out(&format!("{}\n", path.display()));
     }
     if wanted.is_empty() {
-        show::info(quiet, "all pages are there already; nothing was written");
+        ui.info("all pages are there already; nothing was written");
     }
     Ok(Exit::Done)
 }

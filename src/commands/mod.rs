@@ -41,9 +41,9 @@ use std::path::Path;
 use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
 
-use crate::cli::Failure;
 use crate::cli::args::{Args, BudgetCommand, Command, ConfigCommand, RunsCommand};
 use crate::cli::journal::HookCommand;
+use crate::cli::{Failure, Ui};
 use crate::config::OverrideScope;
 use crate::env::{self, Env};
 use crate::spawn::SpawnMode;
@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     // Neither looks at anything of the user's.
     match &args.command {
         Command::Completions { shell } => return Ok(manual::completions(*shell)),
-        Command::Man { into } => return manual::write(into, args.quiet),
+        Command::Man { into } => return manual::write(into, Ui::of(args)),
         // Becomes the same tick, in another environment.
         Command::Tick { environment: Some(file), .. } => return Err(env::restart_in(file)),
         _ => {}
@@ -145,14 +145,14 @@ fn reach(command: &Command) -> Option<OverrideScope> {
 fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     let here = args.at.clone().unwrap_or_else(|| home.here.clone());
     let here: &Path = &here;
-    let manner =
-        SpawnMode { watched: true, quiet: args.quiet, verbose: args.verbose, apart: false };
+    let ui = Ui::of(args);
+    let manner = SpawnMode { watched: true, ui, verbose: args.verbose, apart: false };
     if let Command::Init { .. } | Command::Demo { .. } = &args.command {
         usable(home)?;
     }
     match &args.command {
         Command::Init { dir, new_id } => {
-            init::run(home, dir.as_deref().unwrap_or(here), *new_id, args.quiet)
+            init::run(home, dir.as_deref().unwrap_or(here), *new_id, ui)
         }
         Command::Demo { dir, agent } => demo::run(home, &here.join(dir), *agent, manner),
         Command::Night { dry_run: true, listing, .. } => dry_run::night(home, here, *listing),
@@ -180,20 +180,20 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
                 after: after.as_deref(),
                 key: key.as_deref(),
             };
-            queue::enqueue(home, here, &wish, args.quiet, *listing)
+            queue::enqueue(home, here, &wish, ui, *listing)
         }
-        Command::Cancel { run, listing } => queue::cancel(home, run, args.quiet, *listing),
-        Command::Retry { run, listing } => queue::retry(home, run, args.quiet, *listing),
+        Command::Cancel { run, listing } => queue::cancel(home, run, ui, *listing),
+        Command::Retry { run, listing } => queue::retry(home, run, ui, *listing),
         Command::Pause { job, until, listing, .. } => {
             let (job, until) = (job.as_deref(), until.as_deref());
-            pause::pause(home, here, job, until, args.quiet, *listing)
+            pause::pause(home, here, job, until, ui, *listing)
         }
         Command::Resume { job, listing, .. } => {
-            pause::resume(home, here, job.as_deref(), args.quiet, *listing)
+            pause::resume(home, here, job.as_deref(), ui, *listing)
         }
         Command::Completions { .. } | Command::Man { .. } => unreachable!("done before"),
         Command::Tick { listing, .. } => tick::run(home, manner, *listing),
-        Command::Execute { run } => execute::run(home, run, args.quiet, args.verbose),
+        Command::Execute { run } => execute::run(home, run, ui, args.verbose),
         Command::Runs { command: None, job, all, limit, listing } => {
             runs::list(home, here, job.as_deref(), *all, *limit, *listing)
         }
@@ -212,40 +212,38 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
             status::run(home, here, look, *listing)
         }
         Command::Projects { command, listing } => {
-            projects::run(home, here, command.as_ref(), args.quiet, *listing)
+            projects::run(home, here, command.as_ref(), ui, *listing)
         }
-        Command::Report(wanted) => report::run(home, here, wanted, args.quiet),
+        Command::Report(wanted) => report::run(home, here, wanted, ui),
         Command::Budget { command, listing } => {
-            budget::run(home, here, command.as_ref(), args.quiet, *listing)
+            budget::run(home, here, command.as_ref(), ui, *listing)
         }
-        Command::Jobs { command, listing } => {
-            jobs::run(home, here, command.as_ref(), args.quiet, *listing)
-        }
+        Command::Jobs { command, listing } => jobs::run(home, here, command.as_ref(), ui, *listing),
         Command::Alerts { command, listing } => {
-            alerts::run(home, here, command.as_ref(), args.quiet, *listing)
+            alerts::run(home, here, command.as_ref(), ui, *listing)
         }
         Command::Deliver { beat } => crate::alerts::deliver::run(home, *beat),
         Command::Guard { command } => guard::run(home, here, command),
         Command::Journal { command, listing } => {
-            journal::run(home, here, command.as_ref(), *listing, args.quiet)
+            journal::run(home, here, command.as_ref(), *listing, ui)
         }
         Command::Hook { command: HookCommand::PostToolUse { agent } } => {
             hook::post_tool_use(home, here, agent.as_deref())
         }
-        Command::Config { command } => config::run(home, here, command, args.quiet),
+        Command::Config { command } => config::run(home, here, command, ui),
         Command::Schedule { command } => schedule::run(home, here, command),
         Command::Backends { command } => backends::run(home, here, command),
-        Command::Setup(wanted) => setup::run(home, here, wanted, args.quiet),
+        Command::Setup(wanted) => setup::run(home, here, wanted, ui),
         Command::Doctor { as_scheduler, there, listing } => {
             doctor::run(home, here, *as_scheduler, *there, *listing)
         }
-        Command::Db { command } => db::run(home, command, args.quiet),
-        Command::Replay(wanted) => replay::run(home, here, wanted, args.quiet),
+        Command::Db { command } => db::run(home, command, ui),
+        Command::Replay(wanted) => replay::run(home, here, wanted, ui),
         Command::Dream { command } => dream::run(home, here, command, manner),
-        Command::Board { command } => board::run(home, here, command, args.quiet),
+        Command::Board { command } => board::run(home, here, command, ui),
         Command::Lifecycle { command } => lifecycle::run(home, here, command, manner),
         Command::Overnight { command } => overnight::run(home, here, command, manner),
-        Command::Corpus { command } => corpus::run(home, here, command, args.quiet),
+        Command::Corpus { command } => corpus::run(home, here, command, ui),
         Command::Curator { command } => curator::run(home, here, command, manner),
     }
 }

@@ -11,9 +11,9 @@ use runner_engine::tick::{civil_date, close_nights};
 use runner_jobs::report;
 
 use super::run::print_outcome;
-use crate::cli::Failure;
 use crate::cli::args::{AwakeFlags, Listing};
 use crate::cli::show;
+use crate::cli::{Failure, Ui};
 use crate::config::TriggerSpec;
 use crate::env::Env;
 use crate::project::LoadedProject;
@@ -54,12 +54,12 @@ pub fn with_steps(
         })
         .collect();
     if due.is_empty() {
-        return Ok(nothing_due(&project, manner.quiet, listing));
+        return Ok(nothing_due(&project, manner.ui, listing));
     }
     let settings = &project.config.night;
     let closes = now.saturating_add(settings.length).unwrap_or(now);
     let night = store.open_night(&project.id, &civil_date(now, &settings.zone), now, closes)?;
-    show::info(manner.quiet || listing.json, &format!("night {}", night.name));
+    manner.ui.beside(listing).info(&format!("night {}", night.name));
     // All of them are recorded before the first begins: if this process dies, the next tick runs
     // the rest. A job that follows another one is recorded when that one has ended.
     let mut queue = VecDeque::new();
@@ -122,16 +122,13 @@ pub fn with_steps(
             .join(report::FOLDER)
             .join(folder.as_ref().unwrap_or(&report.night))
             .join("report.md");
-        show::info(manner.quiet, &format!("{} — {}", report.headline(), path.display()));
+        manner.ui.info(&format!("{} — {}", report.headline(), path.display()));
     } else if open > 0 {
-        show::info(
-            manner.quiet,
-            &format!(
-                "{}; the report follows when the rest is over, at the latest at {}",
-                report.headline(),
-                show::format_time(closes)
-            ),
-        );
+        manner.ui.info(&format!(
+            "{}; the report follows when the rest is over, at the latest at {}",
+            report.headline(),
+            show::format_time(closes)
+        ));
     } else {
         show::complain(&format!(
             "{}; the report of the night could not be made",
@@ -144,7 +141,7 @@ pub fn with_steps(
 
 /// Reports a night in which nothing is due. Such a night is not opened, so it has no report and
 /// does not count as missed.
-fn nothing_due(project: &LoadedProject, quiet: bool, listing: Listing) -> Exit {
+fn nothing_due(project: &LoadedProject, ui: Ui, listing: Listing) -> Exit {
     let why = match project.config.jobs.len() {
         0 => "this project has no job".to_owned(),
         jobs => format!(
@@ -155,10 +152,7 @@ fn nothing_due(project: &LoadedProject, quiet: bool, listing: Listing) -> Exit {
     if listing.json {
         show::json(&serde_json::json!({ "night": null, "why": why, "runs": [] }));
     } else {
-        show::info(
-            quiet,
-            &format!("nothing is due: {why}; no night is opened and no report written"),
-        );
+        ui.info(&format!("nothing is due: {why}; no night is opened and no report written"));
     }
     Exit::Done
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::cli::Failure;
 use crate::cli::args::Listing;
-use crate::cli::{show, when};
+use crate::cli::{Ui, show, when};
 use crate::daemon::client;
 use crate::env::Env;
 use crate::project::{self, LoadedProject};
@@ -26,7 +26,7 @@ pub fn pause(
     here: &Path,
     job: Option<&str>,
     until: Option<&str>,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let now = home.wall()?;
@@ -66,11 +66,11 @@ pub fn pause(
         return Ok(Exit::Done);
     }
     let what = job.unwrap_or("everything");
-    show::info(quiet, &format!("{what} is paused {}", until_words(end, job)));
+    ui.info(&format!("{what} is paused {}", until_words(end, job)));
     if !live.is_empty() {
         let names = live.iter().map(|run| format!("{} (run {})", run.job_name, run.id));
         let names = names.collect::<Vec<_>>().join(", ");
-        show::info(quiet, &format!("what runs goes on to its end: {names}"));
+        ui.info(&format!("what runs goes on to its end: {names}"));
     }
     Ok(Exit::Done)
 }
@@ -106,7 +106,7 @@ pub fn resume(
     home: &Env,
     here: &Path,
     job: Option<&str>,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let now = home.wall()?;
@@ -129,12 +129,11 @@ pub fn resume(
         return Ok(Exit::Done);
     }
     match (ended, all) {
-        (_, Some(_)) if id.is_some() => show::info(
-            quiet,
-            &format!("{what} may run again, but everything is paused: runner resume --all"),
-        ),
-        (true, _) => show::info(quiet, &format!("{what} goes on")),
-        (false, _) => show::info(quiet, &format!("{what} was not paused")),
+        (_, Some(_)) if id.is_some() => {
+            ui.info(&format!("{what} may run again, but everything is paused: runner resume --all"))
+        }
+        (true, _) => ui.info(&format!("{what} goes on")),
+        (false, _) => ui.info(&format!("{what} was not paused")),
     }
     Ok(Exit::Done)
 }

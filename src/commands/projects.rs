@@ -10,9 +10,9 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::{Project, Store};
 use serde::Serialize;
 
-use crate::cli::Failure;
 use crate::cli::args::{Listing, ProjectsCommand};
 use crate::cli::show;
+use crate::cli::{Failure, Ui};
 use crate::daemon::client;
 use crate::env::Env;
 use crate::filesystem;
@@ -24,17 +24,17 @@ pub fn run(
     home: &Env,
     here: &Path,
     command: Option<&ProjectsCommand>,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     match command {
         None => list(home, listing),
         Some(ProjectsCommand::List { listing }) => list(home, *listing),
         Some(ProjectsCommand::Move { old, new, listing }) => {
-            relocate(home, old, &here.join(new), quiet, *listing)
+            relocate(home, old, &here.join(new), ui, *listing)
         }
         Some(ProjectsCommand::Forget { project, yes, listing }) => {
-            forget(home, project, *yes, quiet, *listing)
+            forget(home, project, *yes, ui, *listing)
         }
     }
 }
@@ -152,13 +152,7 @@ struct MovedJson<'a> {
     to: String,
 }
 
-fn relocate(
-    home: &Env,
-    old: &Path,
-    new: &Path,
-    quiet: bool,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+fn relocate(home: &Env, old: &Path, new: &Path, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     // An old path is gone and has no other spelling than the one it was registered under; a relative
     // one is of the current folder.
@@ -207,7 +201,7 @@ fn relocate(
                 to: root.display().to_string(),
             });
         }
-        show::info(quiet || listing.json, &format!("{} is there already", root.display()));
+        ui.beside(listing).info(&format!("{} is there already", root.display()));
         return Ok(Exit::Done);
     }
     let bound = known.displaced_from().is_none().then_some(&known.node);
@@ -236,7 +230,7 @@ fn relocate(
             to: root.display().to_string(),
         });
     } else {
-        show::info(quiet, &format!("{} is at {} now", known.path.display(), root.display()));
+        ui.info(&format!("{} is at {} now", known.path.display(), root.display()));
     }
     Ok(Exit::Done)
 }
@@ -259,13 +253,7 @@ struct ForgetJson<'a> {
     done: bool,
 }
 
-fn forget(
-    home: &Env,
-    name: &Path,
-    yes: bool,
-    quiet: bool,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+fn forget(home: &Env, name: &Path, yes: bool, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
     let nothing = || Failure::data(format!("no project {} is known", name.display()));
     let Some(reader) = home.store_to_read()? else {
         return Err(nothing().hint("runner projects"));
@@ -323,7 +311,7 @@ fn forget(
         show::count(folders.len() as u64, "folder"),
     );
     match yes {
-        true => show::info(quiet, text.trim_end()),
+        true => ui.info(text.trim_end()),
         false => show::out(&format!(
             "{text}nothing was done; to do it: runner projects forget {} --yes\n",
             known.id

@@ -17,7 +17,7 @@ use super::runs::{self, RunJson};
 use crate::cancel;
 use crate::cli::Failure;
 use crate::cli::args::Listing;
-use crate::cli::{show, when};
+use crate::cli::{Ui, show, when};
 use crate::config;
 use crate::daemon::client;
 use crate::env::Env;
@@ -44,7 +44,7 @@ pub fn enqueue(
     home: &Env,
     here: &Path,
     wish: &EnqueueRequest<'_>,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let project = LoadedProject::load(home, here)?;
@@ -87,19 +87,16 @@ pub fn enqueue(
     let run = match store.enqueue(&new, ready_at, after.as_ref(), now)? {
         Recorded::New(run) => run,
         Recorded::Known(occurrence) => {
-            show::info(
-                quiet || listing.json,
-                &format!("{} was asked for with this key before", wish.job),
-            );
+            ui.beside(listing).info(&format!("{} was asked for with this key before", wish.job));
             let row = store.last_run_of(&occurrence)?;
             row.ok_or_else(|| Failure::internal("an occurrence without a run".to_owned()))?.id
         }
     };
-    print_queued(home, &store, &run, quiet, listing)
+    print_queued(home, &store, &run, ui, listing)
 }
 
 /// Ends a run, or takes it out of the queue.
-pub fn cancel(home: &Env, run: &str, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
+pub fn cancel(home: &Env, run: &str, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     let row = runs::find(&store, run)?;
     let what = cancel::cancel(home, &mut store, &row.id, "manually")?;
@@ -107,13 +104,13 @@ pub fn cancel(home: &Env, run: &str, quiet: bool, listing: Listing) -> Result<Ex
     if listing.json {
         show::json(&RunJson::of(&store.run(&row.id)?));
     } else {
-        show::info(quiet, &what);
+        ui.info(&what);
     }
     Ok(Exit::Done)
 }
 
 /// Puts one more attempt into the queue.
-pub fn retry(home: &Env, run: &str, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
+pub fn retry(home: &Env, run: &str, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     let row = runs::find(&store, run)?;
     if row.kind == review::KIND {
@@ -131,7 +128,7 @@ pub fn retry(home: &Env, run: &str, quiet: bool, listing: Listing) -> Result<Exi
         .hint(format!("runner runs show {}", open.id)));
     }
     let again = store.retry(&row.id, home.wall()?)?;
-    print_queued(home, &store, &again, quiet, listing)
+    print_queued(home, &store, &again, ui, listing)
 }
 
 fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
@@ -150,13 +147,13 @@ fn print_queued(
     home: &Env,
     store: &Store,
     run: &RunId,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let row = store.run(run)?;
     if !client::wake(home) && row.outcome.is_none() {
         let how = "no daemon is running: the next `runner tick` starts it when its turn comes";
-        show::info(quiet || listing.json, how);
+        ui.beside(listing).info(how);
     }
     if listing.json {
         show::json(&RunJson::of(&row));
@@ -168,7 +165,7 @@ fn print_queued(
         (None, Some(_)) => format!("queued: {}", runs::waits(&row, row.requested)),
         (None, None) => runs::state_name(&row).to_owned(),
     };
-    if quiet {
+    if ui.is_quiet() {
         show::out(&format!("{run}\n"));
     } else {
         show::out(&format!("{run} {} {stands}\n", row.job_name));

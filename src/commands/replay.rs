@@ -15,9 +15,9 @@ use runner_jobs::replay::{Replayed, Scratch, replay};
 use serde::Serialize;
 
 use super::runs;
-use crate::cli::Failure;
 use crate::cli::replay::ReplayArgs;
 use crate::cli::show;
+use crate::cli::{Failure, Ui};
 use crate::env::Env;
 
 #[derive(Debug, Serialize)]
@@ -32,11 +32,11 @@ struct ReplayJson<'a> {
 }
 
 /// Replays the run, or exports its recording.
-pub fn run(home: &Env, here: &Path, args: &ReplayArgs, quiet: bool) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &Path, args: &ReplayArgs, ui: Ui) -> Result<Exit, Failure> {
     let path = find(home, here, &args.run)?;
     let recording = Recording::read(&path).map_err(|error| unusable(&error))?;
     if let Some(file) = &args.export {
-        return export(&path, &here.join(file), quiet);
+        return export(&path, &here.join(file), ui);
     }
     let into = args.into.as_ref().map(|into| here.join(into));
     let scratch = Folder::make(home, into.as_deref())?;
@@ -163,7 +163,7 @@ fn unusable(error: &RecordingError) -> Failure {
     }
 }
 
-fn export(from: &Path, to: &Path, quiet: bool) -> Result<Exit, Failure> {
+fn export(from: &Path, to: &Path, ui: Ui) -> Result<Exit, Failure> {
     let cannot = |error: &dyn std::error::Error| Failure::cannot_write(whole(error));
     if to.symlink_metadata().is_ok() {
         return Err(Failure::data(format!("{} is there already", to.display()))
@@ -171,7 +171,7 @@ fn export(from: &Path, to: &Path, quiet: bool) -> Result<Exit, Failure> {
     }
     let bytes = read_host(from, RECORD).map_err(|error| cannot(&error))?;
     write_atomic(to, &bytes, 0o600).map_err(|error| cannot(&error))?;
-    show::info(quiet, &format!("wrote {} ({} bytes)", to.display(), bytes.len()));
+    ui.info(&format!("wrote {} ({} bytes)", to.display(), bytes.len()));
     Ok(Exit::Done)
 }
 

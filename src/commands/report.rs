@@ -13,9 +13,9 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::{Night, Store};
 use runner_jobs::report;
 
-use crate::cli::Failure;
 use crate::cli::report::ReportArgs;
 use crate::cli::show;
+use crate::cli::{Failure, Ui};
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 
@@ -23,7 +23,7 @@ use crate::project::LoadedProject;
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
 
 /// Prints a report, or opens its page.
-pub fn run(home: &Env, here: &Path, args: &ReportArgs, quiet: bool) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &Path, args: &ReportArgs, ui: Ui) -> Result<Exit, Failure> {
     let project = LoadedProject::load(home, here)?;
     let none = || Failure::data("there was no night here yet").hint("runner night");
     let store = home.store_to_read()?.ok_or_else(none)?;
@@ -47,7 +47,7 @@ pub fn run(home: &Env, here: &Path, args: &ReportArgs, quiet: bool) -> Result<Ex
     } else if form.html {
         show::out(&report::html(&reported));
     } else if form.open {
-        return open(home, &project, &store, found, &report::html(&reported), quiet);
+        return open(home, &project, &store, found, &report::html(&reported), ui);
     } else {
         show::out(&report::markdown(&reported));
     }
@@ -61,7 +61,7 @@ fn open(
     store: &Store,
     night: &Night,
     page: &str,
-    quiet: bool,
+    ui: Ui,
 ) -> Result<Exit, Failure> {
     let path = at_hand(home, project, store, night, page)?;
     let by_hand = format!("open it manually: {}", path.display());
@@ -72,7 +72,7 @@ fn open(
         ))
         .hint("apt-get install xdg-utils   (or your system's way)"));
     };
-    show::info(quiet, &format!("{} opens it", opener.display()));
+    ui.info(&format!("{} opens it", opener.display()));
     let ended = Command::new(&opener).arg(&path).status();
     match ended {
         Ok(status) if status.success() => Ok(Exit::Done),

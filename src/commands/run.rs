@@ -88,10 +88,7 @@ pub(super) fn settled(
             let outcome = store.occurrence(&occurrence)?.outcome;
             let stands =
                 outcome.as_ref().map_or_else(|| "not settled yet".to_owned(), Outcome::to_string);
-            show::info(
-                manner.quiet,
-                &format!("{job} was asked for with this key before: {stands}"),
-            );
+            manner.ui.info(&format!("{job} was asked for with this key before: {stands}"));
             if listing.json
                 && let Some(row) = store.last_run_of(&occurrence)?
             {
@@ -163,7 +160,7 @@ pub fn print_outcome(row: &RunRow, manner: SpawnMode, listing: Listing) {
     }
     if outcome.published() || matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. })
     {
-        if !manner.quiet {
+        if !manner.ui.is_quiet() {
             line.push('\n');
             if outcome.published() && outcome.why().is_some() && !row.summary.headline.is_empty() {
                 line.push_str(&format!("  {}\n", row.summary.headline));
@@ -179,7 +176,7 @@ pub fn print_outcome(row: &RunRow, manner: SpawnMode, listing: Listing) {
     } else {
         show::complain(&format!("{line}\n  to see more: runner runs show {}", row.id));
         if outcome.class().is_some() {
-            show::info(false, &format!("  {}", runner_jobs::failmark::hint(outcome)));
+            show::notice(&format!("  {}", runner_jobs::failmark::hint(outcome)));
         }
     }
 }

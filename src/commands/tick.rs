@@ -71,7 +71,7 @@ pub fn run(home: &Env, manner: SpawnMode, listing: Listing) -> Result<Exit, Fail
         if !well {
             show::complain(&line);
         } else if !listing.json {
-            show::info(manner.quiet, &line);
+            manner.ui.info(&line);
         }
         reported.started.push(StartedJson { run: run.to_string(), job: row.job_name, outcome });
     }
@@ -87,7 +87,7 @@ pub fn run(home: &Env, manner: SpawnMode, listing: Listing) -> Result<Exit, Fail
         show::json(&reported);
     } else {
         for (run, word) in &reported.settled_for_the_dead {
-            show::info(manner.quiet, &format!("run {run} was settled for its dead owner: {word}"));
+            manner.ui.info(&format!("run {run} was settled for its dead owner: {word}"));
         }
     }
     Ok(worst)

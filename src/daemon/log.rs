@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::{Failure, show};
+use crate::cli::{Failure, Ui, show};
 use runner_engine::files::open_with;
 
 /// How long the log may become.
@@ -19,13 +19,13 @@ const LONGEST: u64 = 1024 * 1024;
 /// Writes messages to standard error and to the log.
 #[derive(Clone, Copy, Debug)]
 pub struct DaemonLog {
-    quiet: bool,
+    ui: Ui,
 }
 
 impl DaemonLog {
     /// Sends everything that is traced from here on to the log at `path`. `wanted` is a filter of
     /// tracing's, like `debug`.
-    pub fn start(path: &Path, wanted: Option<&str>, quiet: bool) -> Result<Self, Failure> {
+    pub fn start(path: &Path, wanted: Option<&str>, ui: Ui) -> Result<Self, Failure> {
         let cannot = |error: io::Error| {
             Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
         };
@@ -41,13 +41,13 @@ impl DaemonLog {
             .finish();
         tracing::subscriber::set_global_default(subscriber)
             .map_err(|error| Failure::internal(format!("cannot start the log: {error}")))?;
-        Ok(Self { quiet })
+        Ok(Self { ui })
     }
 
     /// Writes a notice about the daemon's progress.
     pub fn log(self, text: &str) {
         tracing::info!("{text}");
-        show::info(self.quiet, text);
+        self.ui.info(text);
     }
 
     pub fn complain(self, text: &str) {

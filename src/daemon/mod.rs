@@ -30,7 +30,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::cli::Failure;
+use crate::cli::{Failure, Ui};
 use crate::env::{self, Env};
 use crate::spawn::SpawnMode;
 use effects::EffectRunner;
@@ -53,9 +53,9 @@ pub fn run(home: &Env, drain: Duration, manner: SpawnMode) -> Result<Exit, Failu
     let now = home.now()?;
     let _lock = DaemonLock::take(&home.daemon_lock(), &me, now.wall)?;
     let wanted = env::setting("RUNNER_LOG").and_then(|value| value.into_string().ok());
-    let voice = DaemonLog::start(&home.daemon_log(), wanted.as_deref(), manner.quiet)?;
+    let voice = DaemonLog::start(&home.daemon_log(), wanted.as_deref(), manner.ui)?;
     let settings = Settings { pid: me.pid, drain, watchdog: env::watchdog() };
-    let manner = SpawnMode { watched: false, quiet: true, apart: true, ..manner };
+    let manner = SpawnMode { watched: false, ui: Ui::Quiet, apart: true, ..manner };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -7,7 +7,7 @@ use runner_text::counted;
 use super::{disk, model, worker};
 use crate::cli::args::Listing;
 use crate::cli::curator::{EventsCommand, SeverityArg};
-use crate::cli::{Failure, safe, show};
+use crate::cli::{Failure, Ui, safe, show};
 use crate::commands::run as by_hand;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
@@ -42,7 +42,7 @@ pub fn raise(
     home: &Env,
     project: &LoadedProject,
     wish: NewEvent,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let worker = worker(project)?;
@@ -50,7 +50,7 @@ pub fn raise(
     let event = event.map_err(|error| failure(project, error))?;
     match listing.json {
         true => show::json(&event),
-        false => show::info(quiet, &format!("{} needs review", event.id)),
+        false => ui.info(&format!("{} needs review", event.id)),
     }
     Ok(Exit::Done)
 }
@@ -79,7 +79,7 @@ pub fn run(
             if listing.json {
                 show::json(&shown);
             } else if shown.is_empty() {
-                show::info(manner.quiet, "no event needs review");
+                manner.ui.info("no event needs review");
             } else {
                 let rows: String = shown.iter().map(|it| row(it)).collect();
                 show::out(&rows);
@@ -107,7 +107,7 @@ pub fn run(
             let said = format!("by {}: {}", env::person(), note.as_deref().unwrap_or("seen"));
             book::record_outcome(&worker, &it.event.id, "ack", &said, home.wall()?)
                 .map_err(|error| failure(project, error))?;
-            show::info(manner.quiet, &format!("{} is over", it.event.id));
+            manner.ui.info(&format!("{} is over", it.event.id));
             Ok(Exit::Done)
         }
         Some(EventsCommand::Escalate { event, listing }) => {

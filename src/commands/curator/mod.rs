@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::cli::args::Listing;
 use crate::cli::curator::CuratorCommand;
-use crate::cli::{Failure, show};
+use crate::cli::{Failure, Ui, show};
 use crate::config::curator::kind as kind_of;
 use crate::env::Env;
 use crate::project::LoadedProject;
@@ -60,7 +60,7 @@ pub fn run(
                     chunk_end: *chunk_end,
                 }),
             };
-            enqueue(home, &project, kind, source, *priority, manner.quiet, *listing)
+            enqueue(home, &project, kind, source, *priority, manner.ui, *listing)
         }
         CuratorCommand::Work { once, watch, job, listing } => {
             work::run(home, &project, job.as_deref(), (*once, *watch), manner, *listing)
@@ -83,12 +83,12 @@ pub fn run(
                 budget: *budget,
                 note: note.clone(),
             };
-            events::raise(home, &project, wish, manner.quiet, *listing)
+            events::raise(home, &project, wish, manner.ui, *listing)
         }
         CuratorCommand::Events { command, all, listing } => {
             events::run(home, &project, command.as_ref(), *all, manner, *listing)
         }
-        CuratorCommand::Setup { apply } => setup::run(home, &project, *apply, manner.quiet),
+        CuratorCommand::Setup { apply } => setup::run(home, &project, *apply, manner.ui),
     }
 }
 
@@ -120,7 +120,7 @@ fn enqueue(
     kind: &str,
     source: Option<Source>,
     priority: i32,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let listed = &project.config.curator.spec.kinds;
@@ -151,7 +151,7 @@ fn enqueue(
     if listing.json {
         show::json(&job);
     } else {
-        show::info(quiet, &format!("{} waits", job.id));
+        ui.info(&format!("{} waits", job.id));
         if model::job_of(project).is_none() {
             show::complain("no job works off the queue\n  fix: runner curator setup --apply");
         }

@@ -5,13 +5,13 @@ use runner_backends::registry::KINDS;
 use runner_engine::outcome::Exit;
 
 use super::model::job_of;
-use crate::cli::{Failure, show};
+use crate::cli::{Failure, Ui, show};
 use crate::commands::config;
 use crate::env::Env;
 use crate::project::LoadedProject;
 
 /// Shows the settings, or writes them.
-pub fn run(home: &Env, project: &LoadedProject, apply: bool, quiet: bool) -> Result<Exit, Failure> {
+pub fn run(home: &Env, project: &LoadedProject, apply: bool, ui: Ui) -> Result<Exit, Failure> {
     let wanted = settings(project);
     if wanted.is_empty() {
         show::out("the curator is set up: runner curator status\n");
@@ -19,7 +19,7 @@ pub fn run(home: &Env, project: &LoadedProject, apply: bool, quiet: bool) -> Res
     }
     for (key, value) in &wanted {
         if apply {
-            config::set(home, &project.root, key, value, false, quiet)?;
+            config::set(home, &project.root, key, value, false, ui)?;
         } else {
             show::out(&format!("runner config set {key} '{value}'\n"));
         }
@@ -30,8 +30,7 @@ pub fn run(home: &Env, project: &LoadedProject, apply: bool, quiet: bool) -> Res
             // The settings are already written, so a problem with the folder is only reported.
             Err(failure) => show::complain(&failure.message()),
         }
-        show::info(
-            quiet,
+        ui.info(
             "the queue is worked off by runner tick or runner daemon, and by runner curator work",
         );
     }

@@ -10,26 +10,26 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::{Store, StoreHealth};
 use serde::Serialize;
 
-use crate::cli::Failure;
 use crate::cli::args::{DbCommand, Listing};
 use crate::cli::show;
+use crate::cli::{Failure, Ui};
 use crate::env::Env;
 use crate::maintenance;
 
 /// Carries out one of them.
-pub fn run(home: &Env, command: &DbCommand, quiet: bool) -> Result<Exit, Failure> {
+pub fn run(home: &Env, command: &DbCommand, ui: Ui) -> Result<Exit, Failure> {
     match command {
         DbCommand::Path => {
             show::out(&format!("{}\n", home.store_path().display()));
             Ok(Exit::Done)
         }
         DbCommand::Check { listing } => check(home, *listing),
-        DbCommand::Backup { file, listing } => backup(home, file.as_deref(), quiet, *listing),
+        DbCommand::Backup { file, listing } => backup(home, file.as_deref(), ui, *listing),
         DbCommand::Restore { file, yes, listing } => {
-            restore::run(home, file.as_deref(), *yes, quiet, *listing)
+            restore::run(home, file.as_deref(), *yes, ui, *listing)
         }
-        DbCommand::Vacuum { listing } => vacuum(home, quiet, *listing),
-        DbCommand::Prune { dry_run, listing } => prune::run(home, *dry_run, quiet, *listing),
+        DbCommand::Vacuum { listing } => vacuum(home, ui, *listing),
+        DbCommand::Prune { dry_run, listing } => prune::run(home, *dry_run, ui, *listing),
     }
 }
 
@@ -118,7 +118,7 @@ struct BackupJson {
     bytes: u64,
 }
 
-fn backup(home: &Env, file: Option<&Path>, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
+fn backup(home: &Env, file: Option<&Path>, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
     let now = home.wall()?;
     let mut store = home.store()?;
     let target = match file {
@@ -142,7 +142,7 @@ fn backup(home: &Env, file: Option<&Path>, quiet: bool, listing: Listing) -> Res
     } else {
         show::out(&format!("{}\n", copy.path.display()));
         let text = format!("{} bytes, format {}, looked at and whole", copy.bytes, copy.format);
-        show::info(quiet, &text);
+        ui.info(&text);
     }
     Ok(Exit::Done)
 }
@@ -153,7 +153,7 @@ struct VacuumJson {
     bytes: u64,
 }
 
-fn vacuum(home: &Env, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
+fn vacuum(home: &Env, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     let path = home.store_path();
     // The log is merged into the file before each measurement, so that the sizes are those of the
@@ -167,7 +167,7 @@ fn vacuum(home: &Env, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
     if listing.json {
         show::json(&VacuumJson { bytes_before, bytes });
     } else {
-        show::info(quiet, &format!("{bytes_before} bytes before, {bytes} now"));
+        ui.info(&format!("{bytes_before} bytes before, {bytes} now"));
     }
     Ok(Exit::Done)
 }

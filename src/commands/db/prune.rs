@@ -6,9 +6,9 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::{PruneFacts, PrunePlan};
 use serde::Serialize;
 
-use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
+use crate::cli::{Failure, Ui};
 use crate::env::Env;
 use crate::maintenance;
 
@@ -19,7 +19,7 @@ struct PruneJson<'a> {
     plan: &'a PrunePlan,
 }
 
-pub fn run(home: &Env, dry_run: bool, quiet: bool, listing: Listing) -> Result<Exit, Failure> {
+pub fn run(home: &Env, dry_run: bool, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
     let now = home.wall()?;
     let retention = maintenance::retention(home)?;
     if dry_run {
@@ -37,7 +37,7 @@ pub fn run(home: &Env, dry_run: bool, quiet: bool, listing: Listing) -> Result<E
     let mut store = home.store()?;
     let plan = maintenance::plan(home, &store, &retention, now)?;
     if !listing.json {
-        show::info(quiet, describe_plan(&plan).trim_end());
+        ui.info(describe_plan(&plan).trim_end());
     }
     maintenance::carry_out(&mut store, &plan, &mut Env::dying())?;
     store.cut_log(0)?;

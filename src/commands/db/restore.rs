@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::cli::args::Listing;
 use crate::cli::show;
-use crate::cli::{Failure, aside};
+use crate::cli::{Failure, Ui, aside};
 use crate::env::Env;
 use crate::maintenance;
 
@@ -40,7 +40,7 @@ pub fn run(
     home: &Env,
     file: Option<&Path>,
     yes: bool,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let now = home.wall()?;
@@ -70,7 +70,7 @@ pub fn run(
     if !yes && (!asks || !confirmed()) {
         match listing.json {
             true => show::json(&json),
-            false => show::info(quiet, "nothing was changed; with --yes it is done"),
+            false => ui.info("nothing was changed; with --yes it is done"),
         }
         return Ok(Exit::Done);
     }
@@ -100,7 +100,7 @@ pub fn run(
 
 /// Asks the terminal; no answer is no.
 fn confirmed() -> bool {
-    show::info(false, "Do it? [y/N]");
+    show::notice("Do it? [y/N]");
     let mut answer = String::new();
     let _no_answer_is_no = io::stdin().lock().read_line(&mut answer);
     matches!(answer.trim(), "y" | "Y" | "yes")

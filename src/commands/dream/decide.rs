@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{ReviewContext, failure};
 use crate::cli::args::Listing;
 use crate::cli::dream::DecisionNote;
-use crate::cli::{Failure, safe, show};
+use crate::cli::{Failure, Ui, safe, show};
 
 /// A decision as the command line states it.
 pub(super) struct DecisionArgs<'a> {
@@ -44,12 +44,12 @@ struct DoneJson<'d> {
 pub(super) fn decide(
     room: ReviewContext<'_>,
     how: &DecisionArgs<'_>,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let mut tools = room.tools()?;
     let done = room.desk(&mut tools).decide(&how.ask).map_err(failure)?;
-    print_decision(&done, quiet, listing);
+    print_decision(&done, ui, listing);
     Ok(Exit::Done)
 }
 
@@ -58,16 +58,16 @@ pub(super) fn undo(
     room: ReviewContext<'_>,
     id: &str,
     force: bool,
-    quiet: bool,
+    ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let mut tools = room.tools()?;
     let done = room.desk(&mut tools).undo(id, force).map_err(failure)?;
-    print_decision(&done, quiet, listing);
+    print_decision(&done, ui, listing);
     Ok(Exit::Done)
 }
 
-fn print_decision(done: &AppliedDecision, quiet: bool, listing: Listing) {
+fn print_decision(done: &AppliedDecision, ui: Ui, listing: Listing) {
     if listing.json {
         show::json(&DoneJson {
             decision: &done.decision,
@@ -78,7 +78,7 @@ fn print_decision(done: &AppliedDecision, quiet: bool, listing: Listing) {
         });
         return;
     }
-    if !quiet {
+    if !ui.is_quiet() {
         let Decision { proposal_id, decision, .. } = &done.decision;
         let says = safe::line(&done.says);
         show::out(&format!("{proposal_id} {decision}: {says}\n"));

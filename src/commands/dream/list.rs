@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{ReviewContext, failure, wanted};
 use crate::cli::args::Listing;
 use crate::cli::dream::Filter;
-use crate::cli::{Failure, safe, show};
+use crate::cli::{Failure, Ui, safe, show};
 
 /// A proposal as scripts see it.
 #[derive(Serialize)]
@@ -41,7 +41,7 @@ pub(super) fn list(
     filter: &Filter,
     listing: Listing,
 ) -> Result<Exit, Failure> {
-    let book = room.book(false)?;
+    let book = room.book(Ui::Normal)?;
     let items: Vec<&ProposalItem> = book
         .items
         .iter()
@@ -116,7 +116,7 @@ pub(super) fn show(
         text: Option<String>,
     }
 
-    let book = room.book(false)?;
+    let book = room.book(Ui::Normal)?;
     let item = book.find(id).map_err(|found| {
         failure(match found.len() {
             0 => ReviewError::NotFound(id.to_owned()),

@@ -22,7 +22,7 @@ use runner_text::redact::Redactor;
 use super::{dream_bench, dry_run, run as by_hand};
 use crate::cli::args::{DreamCommand, Listing};
 use crate::cli::dream::{DreamJobArg, Filter};
-use crate::cli::{Failure, safe, screen, show};
+use crate::cli::{Failure, Ui, safe, screen};
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use crate::spawn::SpawnMode;
@@ -55,44 +55,24 @@ pub fn run(
         }
         DreamCommand::Accept { one, note, force, listing } => {
             let how = decide::DecisionArgs::new(&one.id, DecisionInput::Accept, note, force.force);
-            decide::decide(
-                ReviewContext::open(home, here, &one.which)?,
-                &how,
-                manner.quiet,
-                *listing,
-            )
+            decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui, *listing)
         }
         DreamCommand::Reject { one, note, listing } => {
             let how = decide::DecisionArgs::new(&one.id, DecisionInput::Reject, note, false);
-            decide::decide(
-                ReviewContext::open(home, here, &one.which)?,
-                &how,
-                manner.quiet,
-                *listing,
-            )
+            decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui, *listing)
         }
         DreamCommand::Skip { one, note, listing } => {
             let how = decide::DecisionArgs::new(&one.id, DecisionInput::Skip, note, false);
-            decide::decide(
-                ReviewContext::open(home, here, &one.which)?,
-                &how,
-                manner.quiet,
-                *listing,
-            )
+            decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui, *listing)
         }
         DreamCommand::Amend { one, action, into, note, force, listing } => {
             let verdict = DecisionInput::Amend { action: (*action).into(), into: into.clone() };
             let how = decide::DecisionArgs::new(&one.id, verdict, note, force.force);
-            decide::decide(
-                ReviewContext::open(home, here, &one.which)?,
-                &how,
-                manner.quiet,
-                *listing,
-            )
+            decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui, *listing)
         }
         DreamCommand::Undo { one, force, listing } => {
             let room = ReviewContext::open(home, here, &one.which)?;
-            decide::undo(room, &one.id, force.force, manner.quiet, *listing)
+            decide::undo(room, &one.id, force.force, manner.ui, *listing)
         }
         DreamCommand::Review { filter, which } => {
             if !screen::there_is_one() {
@@ -195,11 +175,11 @@ impl<'h> ReviewContext<'h> {
     }
 
     /// Reads all proposals as they are now, and prints the files that could not be read.
-    fn book(&self, quiet: bool) -> Result<Proposals, Failure> {
+    fn book(&self, ui: Ui) -> Result<Proposals, Failure> {
         let book = Proposals::read(&self.here.root, &self.spec).map_err(proposals_failure)?;
         for trouble in &book.troubles {
             let (path, why) = (safe::line(&trouble.path), safe::line(&trouble.why));
-            show::info(quiet, &format!("runner: not read: {path}: {why}"));
+            ui.info(&format!("runner: not read: {path}: {why}"));
         }
         Ok(book)
     }

@@ -37,7 +37,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::Failure;
-use crate::cli::{log, show};
+use crate::cli::{Ui, log, show};
 use crate::env::{self, Env};
 use crate::spawn;
 pub(in crate::commands) use resolved_run::slots_folder;
@@ -63,13 +63,13 @@ fn refuse(class: Class, why: impl Into<String>) -> NotAdmitted {
 }
 
 /// Runs one requested run.
-pub fn run(home: &Env, run: &str, quiet: bool, verbose: u8) -> Result<Exit, Failure> {
+pub fn run(home: &Env, run: &str, ui: Ui, verbose: u8) -> Result<Exit, Failure> {
     env::arm_for_tests();
     let id: RunId = run.parse().map_err(|error| Failure::usage(format!("{error}")))?;
     let mut store = home.store()?;
     let row = store.run(&id)?;
     if row.state != RunState::Requested {
-        show::info(quiet, &format!("run {id} was begun before; there is nothing to do"));
+        ui.info(&format!("run {id} was begun before; there is nothing to do"));
         return Ok(Exit::Done);
     }
     let setting = match ResolvedRun::of(home, &store, &row) {
@@ -89,7 +89,7 @@ pub fn run(home: &Env, run: &str, quiet: bool, verbose: u8) -> Result<Exit, Fail
             return Ok(outcome.exit(true));
         }
     };
-    let outcome = attempt(home, &mut store, &setting, quiet, verbose)?;
+    let outcome = attempt(home, &mut store, &setting, ui, verbose)?;
     tracing::info!(outcome = outcome.to_string(), "settled");
     Ok(outcome.exit(true))
 }
@@ -100,7 +100,7 @@ fn attempt(
     home: &Env,
     store: &mut Store,
     setting: &ResolvedRun<'_>,
-    quiet: bool,
+    ui: Ui,
     verbose: u8,
 ) -> Result<Outcome, Failure> {
     let row = setting.row;
@@ -125,7 +125,7 @@ fn attempt(
     .and_then(|()| {
         tracing::info!(job = setting.spec.name, project = %setting.here.root.display(), "begins");
         locks = Some(take_locks(home, store, setting, &holder)?);
-        locked(home, store, setting, &holder.owner, quiet, verbose)
+        locked(home, store, setting, &holder.owner, ui, verbose)
     });
     let outcome = match done {
         Ok(outcome) => outcome,
@@ -246,7 +246,7 @@ fn locked(
     store: &mut Store,
     setting: &ResolvedRun<'_>,
     me: &ProcessIdentity,
-    quiet: bool,
+    ui: Ui,
     verbose: u8,
 ) -> Result<Outcome, NotAdmitted> {
     let ResolvedRun { here, spec, row, .. } = setting;
@@ -276,13 +276,7 @@ fn locked(
         Admission::Admitted(admitted) => {
             let work =
                 AdmittedRun { sandbox_start, git, backends, convened, cancel, staging, cache };
-            work.done(
-                home,
-                store,
-                setting,
-                &admitted,
-                show::Steps::new(&spec.name, quiet, verbose > 0),
-            )
+            work.done(home, store, setting, &admitted, show::Steps::new(&spec.name, ui, verbose))
         }
     }
 }

@@ -20,7 +20,7 @@ use runner_text::redact::Redactor;
 
 use crate::cli::args::Listing;
 use crate::cli::journal::JournalCommand;
-use crate::cli::{Failure, safe, show};
+use crate::cli::{Failure, Ui, safe, show};
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use model::{Journal, TimelineItem};
@@ -34,7 +34,7 @@ pub fn run(
     here: &Path,
     command: Option<&JournalCommand>,
     listing: Listing,
-    quiet: bool,
+    ui: Ui,
 ) -> Result<Exit, Failure> {
     let here_dir = here;
     let here = LoadedProject::load(home, here)?;
@@ -69,7 +69,7 @@ pub fn run(
             write_atomic(&dir.join(PAGE), html.as_bytes(), 0o644)
                 .map_err(|error| cannot(whole(&error)))?;
             let path = dir.join(PAGE);
-            show::info(quiet, &format!("wrote {}", path.display()));
+            ui.info(&format!("wrote {}", path.display()));
         }
         None if listing.json => show::json(&journal),
         None => text(&journal),

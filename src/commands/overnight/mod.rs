@@ -35,7 +35,7 @@ pub fn run(
                 at: at.as_deref(),
                 runners: runner,
             };
-            setup::run(home, here, &wish, *listing, manner.quiet)
+            setup::run(home, here, &wish, *listing, manner.ui)
         }
         OvernightCommand::Start(args) => start(home, here, args, manner),
         OvernightCommand::Report { from, markdown, validate, listing } => {

@@ -7,7 +7,7 @@ use runner_engine::files::{DOCUMENT, beneath, read_text_in, write_atomic};
 use runner_engine::outcome::Exit;
 
 use crate::cli::args::{Listing, SetupArgs};
-use crate::cli::{Failure, show};
+use crate::cli::{Failure, Ui};
 use crate::commands::{config as config_command, setup};
 use crate::config::{self, Edit};
 use crate::env::Env;
@@ -34,7 +34,7 @@ pub(super) fn run(
     here: &Path,
     wish: &SetupRequest<'_>,
     listing: Listing,
-    quiet: bool,
+    ui: Ui,
 ) -> Result<Exit, Failure> {
     let project = LoadedProject::load(home, here)?;
     let path = project.root.join(FILE);
@@ -59,7 +59,7 @@ pub(super) fn run(
             (true, true) => "is now in",
             (true, false) => "would be written to",
         };
-        show::info(quiet, &format!("{}\n  {verb} {}\n", lines.join("\n"), path.display()));
+        ui.info(&format!("{}\n  {verb} {}\n", lines.join("\n"), path.display()));
     }
     if wish.apply {
         assist(&project.root)?;
@@ -80,7 +80,7 @@ pub(super) fn run(
     if wish.scheduler == "manual" && wish.apply {
         return Ok(Exit::Done);
     }
-    setup::run(home, here, &args, quiet)
+    setup::run(home, here, &args, ui)
 }
 
 /// Returns the job's settings to write, by key. Settings that already have the value are left out.

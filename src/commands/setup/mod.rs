@@ -11,7 +11,7 @@ use runner_engine::outcome::Exit;
 use serde::Serialize;
 
 use crate::cli::args::SetupArgs;
-use crate::cli::{Failure, show};
+use crate::cli::{Failure, Ui, show};
 use crate::doctor::{self, DoctorFinding, timers};
 use crate::env::Env;
 use crate::project::{self, LoadedProject};
@@ -24,12 +24,7 @@ use advice::{advice, credentials};
 use view::{FileJson, PlannedHost, SetupView};
 
 /// Carries it out.
-pub fn run(
-    home: &Env,
-    here: &std::path::Path,
-    args: &SetupArgs,
-    quiet: bool,
-) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &std::path::Path, args: &SetupArgs, ui: Ui) -> Result<Exit, Failure> {
     if args.status || args.verify {
         return show_status(home, args);
     }
@@ -57,7 +52,7 @@ pub fn run(
         return Ok(Exit::Done);
     }
     if !args.listing.json {
-        show::info(quiet, shown.text().trim_end());
+        ui.info(shown.text().trim_end());
     }
     let troubles = carry_out(
         &reported.convergence.steps,
@@ -82,7 +77,7 @@ pub fn run(
             (false, true) => "undone",
             (false, false) => "done; `runner setup --verify` checks it, `runner doctor` everything",
         };
-        show::info(quiet, done);
+        ui.info(done);
     }
     Ok(match reported.convergence.left.is_empty() {
         true => Exit::Done,

@@ -12,7 +12,7 @@ use runner_jobs::dream::review::{
 use super::{ReviewContext, Tools, failure};
 use crate::cli::dream::Filter;
 use crate::cli::screen::{self, Input, Screen};
-use crate::cli::{Failure, safe, show};
+use crate::cli::{Failure, Ui, safe, show};
 use crate::env;
 use machine::{Detail, Effect, News, Review, Sieve};
 
@@ -24,7 +24,7 @@ pub(super) fn run(room: &ReviewContext<'_>, filter: &Filter) -> Result<Exit, Fai
         confidence: filter.confidence.map(Into::into),
         text: filter.text.clone().unwrap_or_default(),
     };
-    let mut review = Review::new(room.book(false)?.items, sieve);
+    let mut review = Review::new(room.book(Ui::Normal)?.items, sieve);
     if review.counts().0 == 0 {
         show::out("nothing is left to decide; `runner dream run` looks for more\n");
         return Ok(Exit::Done);
@@ -53,7 +53,7 @@ pub(super) fn run(room: &ReviewContext<'_>, filter: &Filter) -> Result<Exit, Fai
                 Some(effect) => {
                     let news = carry_out(room, &mut tools, effect)?;
                     // Others may have decided too; a pass may have come.
-                    review.reload(room.book(true)?.items);
+                    review.reload(room.book(Ui::Quiet)?.items);
                     review.handle_result(news);
                 }
             }

@@ -1,4 +1,4 @@
-//! The present conditions of a job's policy: its quiet hours, its interval, its start deadline, and
+//! The present conditions of a job's policy: its ui hours, its interval, its start deadline, and
 //! the host's battery and load. Each is read only if the policy uses it.
 //!
 //! This module must never decide: `admission` does.
@@ -31,11 +31,11 @@ pub(super) fn gates(
     if row.by_hand {
         return Ok(facts);
     }
-    if let Some(quiet) = &policy.quiet {
+    if let Some(ui) = &policy.quiet {
         let zone = TimeZone::get(&job.zone).map_err(|error| {
             Failure::environment(format!("the time zone {} is gone: {error}", job.zone))
         })?;
-        facts.quiet_until = quiet.until(now, &zone);
+        facts.quiet_until = ui.until(now, &zone);
     }
     // A queued run is wanted whenever its turn comes, however late.
     if row.origin != Origin::Queue {
