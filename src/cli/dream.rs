@@ -3,6 +3,8 @@
 use clap::{Args, Subcommand, ValueEnum};
 use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
 
+use runner_jobs::dream::review::IfChanged;
+
 use super::listing::Listing;
 
 /// The dream pass and its review.
@@ -166,6 +168,12 @@ pub struct Force {
     /// Also when a file was changed since; what it held then is kept in the backup
     #[arg(long)]
     pub force: bool,
+}
+
+impl From<&Force> for IfChanged {
+    fn from(flag: &Force) -> Self {
+        if flag.force { Self::Proceed } else { Self::Refuse }
+    }
 }
 
 /// Which proposals.

@@ -68,7 +68,7 @@ pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Ex
         let path = ideas.join(name);
         fs::write(&path, text).map_err(|error| cannot(&path, error))?;
     }
-    let (root, _) = init::make(home, &dir, false)?;
+    let (root, _) = init::make(home, &dir, init::IdChoice::Known)?;
     // Without a view of its own a child cannot commit.
     let scripted = agent == Agent::Scripted && available().level == Some(SandboxLevel::Full);
     if agent == Agent::Scripted && !scripted {

@@ -26,9 +26,18 @@ use crate::project::{self, LoadedProject};
 const FOLDERS: &[(&str, bool)] =
     &[("ideas", false), ("dreams", true), (".runner", true), (".runner/curator", false)];
 
-/// Makes the repository around `dir` a project. `new_id` gives it an id of its own.
-pub fn run(home: &Env, dir: &Path, new_id: bool, ui: Ui) -> Result<Exit, Failure> {
-    let (root, written) = make(home, dir, new_id)?;
+/// The id that a project gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdChoice {
+    /// The id that its files and the database know, or a new one.
+    Known,
+    /// A new one in any case.
+    New,
+}
+
+/// Makes the repository around `dir` a project. `id` may give it an id of its own.
+pub fn run(home: &Env, dir: &Path, id: IdChoice, ui: Ui) -> Result<Exit, Failure> {
+    let (root, written) = make(home, dir, id)?;
     for line in &written {
         ui.info(&format!("  {line}"));
     }
@@ -60,7 +69,7 @@ enum InitAction {
 }
 
 /// Creates the project and returns its root and the lines that report what was written.
-pub fn make(home: &Env, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<String>), Failure> {
+pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String>), Failure> {
     let git = Git::new(dir, &env::child_environment(), &env::marker()?);
     let root = match git.top() {
         Ok(root) => root,
@@ -85,7 +94,7 @@ pub fn make(home: &Env, dir: &Path, new_id: bool) -> Result<(PathBuf, Vec<String
     let old = config::file(&path)?;
     let (id, own) = {
         let store = home.store_to_identify()?;
-        choose(home, store.as_ref(), &root, config.project.as_ref(), new_id)?
+        choose(home, store.as_ref(), &root, config.project.as_ref(), id)?
     };
     let mut steps = Vec::new();
     // The id in the project's file is only a seed for a clone's own id, so an existing one stays
@@ -146,10 +155,10 @@ fn choose(
     store: Option<&Store>,
     root: &Path,
     seed: Option<&ProjectId>,
-    new_id: bool,
+    id: IdChoice,
 ) -> Result<(ProjectId, bool), Failure> {
     let fresh = || Ok::<_, Failure>(ProjectId::new(home.wall()?));
-    if new_id {
+    if id == IdChoice::New {
         return Ok((fresh()?, true));
     }
     identity::git_folder(root)?;

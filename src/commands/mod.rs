@@ -152,7 +152,8 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     }
     match &args.command {
         Command::Init { dir, new_id } => {
-            init::run(home, dir.as_deref().unwrap_or(here), *new_id, ui)
+            let id = if *new_id { init::IdChoice::New } else { init::IdChoice::Known };
+            init::run(home, dir.as_deref().unwrap_or(here), id, ui)
         }
         Command::Demo { dir, agent } => demo::run(home, &here.join(dir), *agent, manner),
         Command::Night { dry_run: true, listing, .. } => dry_run::night(home, here, *listing),

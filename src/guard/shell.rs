@@ -60,6 +60,15 @@ pub fn written(line: &str) -> Result<Vec<ShellPlace>, String> {
     Ok(look.found)
 }
 
+/// The standard input of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    /// The output of another command.
+    Pipe,
+    /// Anything else.
+    Other,
+}
+
 struct ShellScan {
     /// Where it may be: where it began, and where it went since.
     folders: Vec<Option<String>>,
@@ -73,7 +82,7 @@ impl ShellScan {
         }
         let mut words: Vec<ShellWord> = Vec::new();
         let mut target = None;
-        let mut piped = false;
+        let mut input = Input::Other;
         for token in tokens(line)?.into_iter().chain([Token::End { pipe: false }]) {
             match token {
                 Token::Word(word) => match target.take() {
@@ -87,8 +96,8 @@ impl ShellScan {
                 Token::Within(line) => self.line(&line, depth + 1)?,
                 Token::End { pipe } => {
                     target = None;
-                    self.command(&std::mem::take(&mut words), piped, depth)?;
-                    piped = pipe;
+                    self.command(&std::mem::take(&mut words), input, depth)?;
+                    input = if pipe { Input::Pipe } else { Input::Other };
                 }
             }
         }

@@ -93,15 +93,24 @@ pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
     Ok(elements)
 }
 
+/// Whether it is known where an array ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// Anywhere up to the limit.
+    Open,
+    /// At the limit.
+    ToLimit,
+}
+
 /// Reads the array that begins at `start`, whole or salvaged. It extends within `text[..limit]` at
-/// most; with `fill`, it is known to extend to `limit`.
-fn read_at(text: &str, start: usize, limit: usize, fill: bool) -> ExtractedArray {
+/// most; with [`Extent::ToLimit`], it is known to extend to `limit`.
+fn read_at(text: &str, start: usize, limit: usize, extent: Extent) -> ExtractedArray {
     let region = &text[start..limit];
     let mut stream = serde_json::Deserializer::from_str(region).into_iter::<Value>();
     let why = match stream.next() {
         Some(Ok(Value::Array(values))) => {
             let end = stream.byte_offset();
-            if !goes_on(&region[end..], fill) {
+            if !goes_on(&region[end..], extent) {
                 return ExtractedArray {
                     start,
                     end: start + end,
@@ -113,7 +122,7 @@ fn read_at(text: &str, start: usize, limit: usize, fill: bool) -> ExtractedArray
         Some(Err(error)) => error.to_string(),
         _ => "not an array".to_owned(),
     };
-    let mut found = salvage::array(text, start, limit, fill);
+    let mut found = salvage::array(text, start, limit, extent);
     if found.elements.iter().all(Result::is_ok) {
         let index = found.elements.len();
         found.elements.push(Err(ElementError {
@@ -127,11 +136,11 @@ fn read_at(text: &str, start: usize, limit: usize, fill: bool) -> ExtractedArray
 
 /// Checks whether another element follows the bracket that should be the last. No comma is required
 /// if the array has to fill its place.
-fn goes_on(after: &str, fill: bool) -> bool {
+fn goes_on(after: &str, extent: Extent) -> bool {
     let after = after.trim_start();
     match after.strip_prefix(',') {
         Some(next) => next.trim_start().starts_with('{'),
-        None => fill && after.starts_with('{'),
+        None => extent == Extent::ToLimit && after.starts_with('{'),
     }
 }
 

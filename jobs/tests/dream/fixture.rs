@@ -25,7 +25,7 @@ use runner_jobs::context::{Tools, Workplace as Where};
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::proposal::Proposal;
 use runner_jobs::dream::review::{
-    AppliedDecision, Decider, DecisionInput, DecisionRequest, Proposals, ReviewError,
+    AppliedDecision, Decider, DecisionInput, DecisionRequest, IfChanged, Proposals, ReviewError,
 };
 use runner_jobs::{Context, JobSpec, Progress, SettledRun, Silent, Spending, execute};
 use runner_text::redact::Redactor;
@@ -242,14 +242,19 @@ impl Fixture {
     ) -> Result<AppliedDecision, ReviewError> {
         let id = self.id_of(target);
         self.with_decider(|desk| {
-            desk.decide(&DecisionRequest { id: &id, verdict, note: None, force: false })
+            desk.decide(&DecisionRequest {
+                id: &id,
+                verdict,
+                note: None,
+                if_changed: IfChanged::Refuse,
+            })
         })
     }
 
     /// Takes the decision on the newest proposal about an idea back.
     pub fn undo(&mut self, target: &str) -> Result<AppliedDecision, ReviewError> {
         let id = self.id_of(target);
-        self.with_decider(|desk| desk.undo(&id, false))
+        self.with_decider(|desk| desk.undo(&id, IfChanged::Refuse))
     }
 
     /// Returns the id of the newest proposal about an idea.

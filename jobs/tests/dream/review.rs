@@ -12,7 +12,9 @@ use runner_backends::Builtin;
 use runner_engine::outcome::Outcome;
 use runner_jobs::Progress;
 use runner_jobs::dream::proposal::Action;
-use runner_jobs::dream::review::{DecisionInput, DecisionRequest, MARKER, ReviewError, Stale};
+use runner_jobs::dream::review::{
+    DecisionInput, DecisionRequest, IfChanged, MARKER, ReviewError, Stale,
+};
 
 use super::fixture::{Fixture, OtherPerson};
 use super::project;
@@ -195,7 +197,7 @@ fn an_amended_proposal_does_what_the_person_says() {
             id: &secret[..6],
             verdict: DecisionInput::Amend { action: Action::Archive, into: None },
             note: Some(" the word is hunter2\n"),
-            force: false,
+            if_changed: IfChanged::Refuse,
         })
     });
     assert_eq!(done.unwrap().decision.decision, "amended");
@@ -212,26 +214,26 @@ fn nothing_is_acted_on_that_is_not_what_was_looked_at() {
     assert!(matches!(stale, ReviewError::Stale { stale: Stale::Changed, .. }), "{stale}");
     assert_eq!(place.everything(), before);
     let id = place.id_of("ideas/retry-policy.md");
-    let force = |place: &mut Fixture, force| {
+    let force = |place: &mut Fixture, if_changed| {
         place.with_decider(|desk| {
             desk.decide(&DecisionRequest {
                 id: &id,
                 verdict: DecisionInput::Accept,
                 note: None,
-                force,
+                if_changed,
             })
         })
     };
-    force(&mut place, true).unwrap();
+    force(&mut place, IfChanged::Proceed).unwrap();
     assert_eq!(place.read("ideas/done/retry-policy.md"), b"something else now\n");
     // An undo does not discard later changes unless the person requests it; then they are kept.
     place.write("ideas/done/retry-policy.md", "and later\n");
     assert!(matches!(place.undo("ideas/retry-policy.md"), Err(ReviewError::Changed(_))));
-    place.with_decider(|desk| desk.undo(&id, true)).unwrap();
+    place.with_decider(|desk| desk.undo(&id, IfChanged::Proceed)).unwrap();
     assert_eq!(place.read("ideas/retry-policy.md"), b"something else now\n");
     assert_eq!(place.read("ideas/done/retry-policy.md"), b"and later\n");
     fs::remove_file(place.root.join("ideas/retry-policy.md")).unwrap();
-    let gone = force(&mut place, true).unwrap_err();
+    let gone = force(&mut place, IfChanged::Proceed).unwrap_err();
     assert!(matches!(gone, ReviewError::Cannot(_)), "{gone}");
 }
 
@@ -242,7 +244,7 @@ fn an_undo_that_is_forced_over_somebodys_words_keeps_them() {
     place.decide("ideas/sub/report.md", DecisionInput::Accept).unwrap();
     place.write("ideas/report-page.md", "rewritten manually\n");
     let id = place.id_of("ideas/sub/report.md");
-    place.with_decider(|desk| desk.undo(&id, true)).unwrap();
+    place.with_decider(|desk| desk.undo(&id, IfChanged::Proceed)).unwrap();
     assert_eq!(place.read("ideas/report-page.md"), before);
     let kept = place.everything();
     let backup = place.root.join("dreams/.undo");
@@ -303,7 +305,12 @@ fn what_is_tracked_canonical_or_behind_a_link_is_not_touched() {
     let gone = place.decide("ideas/retry-policy.md", DecisionInput::Accept).unwrap_err();
     assert!(matches!(gone, ReviewError::Stale { stale: Stale::Gone, .. }), "{gone}");
     let id = place.id_of("ideas/retry-policy.md");
-    let ask = DecisionRequest { id: &id, verdict: DecisionInput::Accept, note: None, force: true };
+    let ask = DecisionRequest {
+        id: &id,
+        verdict: DecisionInput::Accept,
+        note: None,
+        if_changed: IfChanged::Proceed,
+    };
     let forced = place.with_decider(|desk| desk.decide(&ask)).unwrap_err();
     assert!(matches!(forced, ReviewError::Guard(_)), "{forced}");
     assert!(twin.exists());
@@ -313,7 +320,8 @@ fn what_is_tracked_canonical_or_behind_a_link_is_not_touched() {
         .map(|()| {
             let id = place.id_of("ideas/coffee.md");
             let verdict = DecisionInput::Amend { action: Action::Archive, into: None };
-            let ask = DecisionRequest { id: &id, verdict, note: None, force: false };
+            let ask =
+                DecisionRequest { id: &id, verdict, note: None, if_changed: IfChanged::Refuse };
             let linked = place.with_decider(|desk| desk.decide(&ask)).unwrap_err();
             assert!(matches!(linked, ReviewError::Guard(_)), "{linked}");
         })
@@ -352,8 +360,12 @@ fn a_pass_and_a_decision_at_the_same_time_lose_nothing() {
     place.write("ideas/new.md", "# A new thought\n\n- Draw it\n- Show it\n");
     let id = place.id_of("ideas/retry-policy.md");
     let act = move |other: &OtherPerson| {
-        let ask =
-            DecisionRequest { id: &id, verdict: DecisionInput::Accept, note: None, force: false };
+        let ask = DecisionRequest {
+            id: &id,
+            verdict: DecisionInput::Accept,
+            note: None,
+            if_changed: IfChanged::Refuse,
+        };
         other.with_decider(|desk| desk.decide(&ask)).unwrap();
     };
     let mut meanwhile = Meanwhile(place.other(), Some(act));
@@ -382,7 +394,8 @@ fn two_people_at_once_decide_once() {
             let (id, barrier) = (&id, &barrier);
             scope.spawn(move || {
                 barrier.wait();
-                let ask = DecisionRequest { id, verdict, note: None, force: false };
+                let ask =
+                    DecisionRequest { id, verdict, note: None, if_changed: IfChanged::Refuse };
                 other.with_decider(|desk| desk.decide(&ask))
             })
         });
@@ -430,7 +443,7 @@ fn a_death_at_any_commit_leaves_all_or_nothing() {
                 };
                 place.set_fuse(None);
                 // The next decision finishes the work that is half done.
-                let nobody = place.with_decider(|desk| desk.undo("nobody", false));
+                let nobody = place.with_decider(|desk| desk.undo("nobody", IfChanged::Refuse));
                 assert!(matches!(nobody, Err(ReviewError::NotFound(_))), "{nobody:?}");
                 let decided = place.book().find(&id).unwrap().decision.is_some();
                 let wanted = if decided { &after } else { &before };

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use runner_jobs::dream::proposal::Action;
-use runner_jobs::dream::review::{DecisionInput, DecisionRequest, ReviewError};
+use runner_jobs::dream::review::{DecisionInput, DecisionRequest, IfChanged, ReviewError};
 
 use super::fixture::Fixture;
 
@@ -102,7 +102,10 @@ impl ProjectLife {
             id: &item.proposal.id,
             verdict,
             note: None,
-            force: self.dice.roll(3) == 0,
+            if_changed: match self.dice.roll(3) {
+                0 => IfChanged::Proceed,
+                _ => IfChanged::Refuse,
+            },
         };
         let done = self.place.with_decider(|desk| desk.decide(&ask));
         let words = done.as_ref().map(|done| done.says.clone());
@@ -118,7 +121,7 @@ impl ProjectLife {
             return;
         };
         let id = item.proposal.id;
-        let done = self.place.with_decider(|desk| desk.undo(&id, false));
+        let done = self.place.with_decider(|desk| desk.undo(&id, IfChanged::Refuse));
         let words = done.as_ref().map(|done| done.says.clone());
         self.log.push(format!("undo {id}: {:?}", words.map_err(|error| error.to_string())));
     }
@@ -137,10 +140,10 @@ impl ProjectLife {
             id: &item.proposal.id,
             verdict: DecisionInput::Amend { action, into },
             note: None,
-            force: false,
+            if_changed: IfChanged::Refuse,
         };
         if self.place.with_decider(|desk| desk.decide(&ask)).is_ok() {
-            self.place.with_decider(|desk| desk.undo(ask.id, false)).unwrap();
+            self.place.with_decider(|desk| desk.undo(ask.id, IfChanged::Refuse)).unwrap();
         }
         self.log.push(format!("there and back {ask:?}"));
         assert_eq!(super::review::looks(&self.place), before);
@@ -157,7 +160,7 @@ impl ProjectLife {
             self.decide()
         }
         self.place.set_fuse(None);
-        let nobody = self.place.with_decider(|desk| desk.undo("nobody", false));
+        let nobody = self.place.with_decider(|desk| desk.undo("nobody", IfChanged::Refuse));
         assert!(matches!(nobody, Err(ReviewError::NotFound(_))), "{nobody:?}");
     }
 

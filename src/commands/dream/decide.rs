@@ -3,7 +3,7 @@
 
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::decisions::Decision;
-use runner_jobs::dream::review::{AppliedDecision, DecisionInput, DecisionRequest};
+use runner_jobs::dream::review::{AppliedDecision, DecisionInput, DecisionRequest, IfChanged};
 use serde::Serialize;
 
 use super::{ReviewContext, failure};
@@ -21,10 +21,10 @@ impl<'a> DecisionArgs<'a> {
         id: &'a str,
         verdict: DecisionInput,
         note: &'a DecisionNote,
-        force: bool,
+        if_changed: IfChanged,
     ) -> Self {
         let note = note.note.as_deref();
-        let ask = DecisionRequest { id, verdict, note, force };
+        let ask = DecisionRequest { id, verdict, note, if_changed };
         Self { ask }
     }
 }
@@ -57,12 +57,12 @@ pub(super) fn decide(
 pub(super) fn undo(
     room: ReviewContext<'_>,
     id: &str,
-    force: bool,
+    if_changed: IfChanged,
     ui: Ui,
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let mut tools = room.tools()?;
-    let done = room.desk(&mut tools).undo(id, force).map_err(failure)?;
+    let done = room.desk(&mut tools).undo(id, if_changed).map_err(failure)?;
     print_decision(&done, ui, listing);
     Ok(Exit::Done)
 }

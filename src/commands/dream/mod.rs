@@ -15,7 +15,7 @@ use runner_engine::store::Store;
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::quarantine::Quarantine;
 use runner_jobs::dream::review::{
-    Decider, DecisionInput, ProposalItem, Proposals, ProposalsError, ReviewError,
+    Decider, DecisionInput, IfChanged, ProposalItem, Proposals, ProposalsError, ReviewError,
 };
 use runner_text::redact::Redactor;
 
@@ -54,25 +54,27 @@ pub fn run(
             list::show(&mut ReviewContext::open(home, here, &one.which)?, &one.id, *listing)
         }
         DreamCommand::Accept { one, note, force, listing } => {
-            let how = decide::DecisionArgs::new(&one.id, DecisionInput::Accept, note, force.force);
+            let how = decide::DecisionArgs::new(&one.id, DecisionInput::Accept, note, force.into());
             decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui, *listing)
         }
         DreamCommand::Reject { one, note, listing } => {
-            let how = decide::DecisionArgs::new(&one.id, DecisionInput::Reject, note, false);
+            let how =
+                decide::DecisionArgs::new(&one.id, DecisionInput::Reject, note, IfChanged::Refuse);
             decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui, *listing)
         }
         DreamCommand::Skip { one, note, listing } => {
-            let how = decide::DecisionArgs::new(&one.id, DecisionInput::Skip, note, false);
+            let how =
+                decide::DecisionArgs::new(&one.id, DecisionInput::Skip, note, IfChanged::Refuse);
             decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui, *listing)
         }
         DreamCommand::Amend { one, action, into, note, force, listing } => {
             let verdict = DecisionInput::Amend { action: (*action).into(), into: into.clone() };
-            let how = decide::DecisionArgs::new(&one.id, verdict, note, force.force);
+            let how = decide::DecisionArgs::new(&one.id, verdict, note, force.into());
             decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui, *listing)
         }
         DreamCommand::Undo { one, force, listing } => {
             let room = ReviewContext::open(home, here, &one.which)?;
-            decide::undo(room, &one.id, force.force, manner.ui, *listing)
+            decide::undo(room, &one.id, force.into(), manner.ui, *listing)
         }
         DreamCommand::Review { filter, which } => {
             if !screen::there_is_one() {

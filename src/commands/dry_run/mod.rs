@@ -15,7 +15,7 @@ use runner_engine::schedule::Trigger;
 use runner_engine::store::Amounts;
 use runner_engine::tick::civil_date;
 
-use super::execute::dry_run::{DryRun, DryRunOutcome, DryRunStore, RemainingBudget};
+use super::execute::dry_run::{Charge, DryRun, DryRunOutcome, DryRunStore, RemainingBudget};
 use crate::cli::Failure;
 use crate::cli::args::Listing;
 use crate::cli::show;
@@ -68,7 +68,7 @@ fn once(
         }
         return Ok(Exit::Done);
     };
-    let reported = stage.dry_run(&run, true)?;
+    let reported = stage.dry_run(&run, Charge::AtMost)?;
     if listing.json {
         show::json(&view::json(&reported, &project.root));
     } else {
@@ -109,11 +109,11 @@ pub enum BudgetFit {
 /// Goes through a manual night.
 pub fn night(home: &Env, here: &Path, listing: Listing) -> Result<Exit, Failure> {
     let project = LoadedProject::load_for_dry_run(home, here)?;
-    let (name, worst, account) = all(home, &project, true)?;
+    let (name, worst, account) = all(home, &project, Charge::AtMost)?;
     let over = |reported: &DryRun| matches!(&reported.stands, DryRunOutcome::Declined(outcome) if outcome.class() == Some(Class::OverBudget));
     // Only who would be refused at the worst is worth a second look.
     let best: BTreeMap<String, bool> = if worst.iter().any(over) {
-        let (_, best, _) = all(home, &project, false)?;
+        let (_, best, _) = all(home, &project, Charge::Nothing)?;
         let fits = best.iter().map(|it| (it.row.job_name.clone(), !over(it)));
         fits.collect()
     } else {
@@ -144,7 +144,7 @@ pub fn night(home: &Env, here: &Path, listing: Listing) -> Result<Exit, Failure>
 fn all(
     home: &Env,
     project: &LoadedProject,
-    most: bool,
+    charge: Charge,
 ) -> Result<(String, Vec<DryRun>, RemainingBudget), Failure> {
     let mut stage = DryRunStore::of(home, project)?;
     let settings = &project.config.night;
@@ -162,7 +162,7 @@ fn all(
     }
     let mut all = Vec::new();
     while let Some(run) = queue.pop_front() {
-        all.push(stage.dry_run(&run, most)?);
+        all.push(stage.dry_run(&run, charge)?);
         queue.extend(stage.ready(night.id)?);
     }
     let used: Amounts = stage.store.account("night", &night.id.0.to_string())?;

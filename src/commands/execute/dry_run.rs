@@ -30,6 +30,7 @@ use runner_jobs::{Context, DryRunPlan, Silent};
 use runner_text::redact::Redactor;
 use serde::Serialize;
 
+use super::resolved_run::Purpose;
 use super::{
     AdmissionInput, NotAdmitted, ResolvedRun, cancel_token, contract_lock_path, not_ours, refuse,
 };
@@ -130,6 +131,15 @@ pub struct DryRunStore<'h> {
     me: ProcessIdentity,
 }
 
+/// What a dry run is charged in the copy of the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charge {
+    /// All that it may spend.
+    AtMost,
+    /// Nothing.
+    Nothing,
+}
+
 impl<'h> DryRunStore<'h> {
     /// Creates a copy of the database in which the project is registered in its present state.
     pub fn of(home: &'h Env, project: &LoadedProject) -> Result<Self, Failure> {
@@ -167,7 +177,7 @@ impl<'h> DryRunStore<'h> {
 
     /// Goes through one run and settles it in the copy: at `most`, as if it had spent all that it
     /// may, else as if it had spent nothing, without a plan.
-    pub fn dry_run(&mut self, run: &RunId, most: bool) -> Result<DryRun, Failure> {
+    pub fn dry_run(&mut self, run: &RunId, charge: Charge) -> Result<DryRun, Failure> {
         let row = self.store.run(run)?;
         let setting = ResolvedRun::of(self.home, &self.store, &row)?;
         let mut reported = DryRun {
@@ -183,7 +193,7 @@ impl<'h> DryRunStore<'h> {
             notes: Vec::new(),
             row: row.clone(),
         };
-        if let Err(stop) = self.go_through(&setting, most, &mut reported) {
+        if let Err(stop) = self.go_through(&setting, charge, &mut reported) {
             let outcome = match stop {
                 NotAdmitted::Before(outcome) => setting.redacted(outcome),
                 NotAdmitted::Hard(failure) => return Err(failure),
@@ -197,13 +207,13 @@ impl<'h> DryRunStore<'h> {
     fn go_through(
         &mut self,
         setting: &ResolvedRun<'_>,
-        most: bool,
+        charge: Charge,
         reported: &mut DryRun,
     ) -> Result<(), NotAdmitted> {
         let held = self.look_at_locks(setting);
         self.recover_stale_runs(setting, reported)?;
         let AdmissionInput { git, backends, sandbox_start, facts, want, levels, convened } =
-            AdmissionInput::of(self.home, &self.store, setting, false)?;
+            AdmissionInput::of(self.home, &self.store, setting, Purpose::DryRun)?;
         let backend = backends.first;
         let described = backend.describe();
         reported.backend_name = backend.name().to_owned();
@@ -240,7 +250,7 @@ impl<'h> DryRunStore<'h> {
             Admission::Admitted(admitted) => admitted,
             Admission::Declined(outcome) => {
                 reported.stands = DryRunOutcome::Declined(setting.redacted(outcome));
-                if most {
+                if charge == Charge::AtMost {
                     reported.plan = self.as_if(setting, reported.want, &git, &backend)?;
                 }
                 return Ok(());
@@ -250,7 +260,7 @@ impl<'h> DryRunStore<'h> {
         let (mut outcome, mut at) = (Outcome::Succeeded, self.now);
         // The reservation of each question is charged in full, because no usage is reported in a
         // dry run. The run's time is charged in full as well.
-        if most {
+        if charge == Charge::AtMost {
             let plan = self.plan(setting, &admitted, &git, &backend)?;
             if let Err(other) = &plan {
                 outcome = other.clone();

@@ -41,7 +41,7 @@ use crate::cli::{Ui, log, show};
 use crate::env::{self, Env};
 use crate::spawn;
 pub(in crate::commands) use resolved_run::slots_folder;
-use resolved_run::{Backends, Convened, ResolvedRun};
+use resolved_run::{Backends, Convened, Purpose, ResolvedRun};
 
 /// How a run that was not admitted stands, or why nothing can be said of it.
 enum NotAdmitted {
@@ -252,7 +252,7 @@ fn locked(
     let ResolvedRun { here, spec, row, .. } = setting;
     recover_stale_runs(home, store, row, me)?;
     let AdmissionInput { git, backends, sandbox_start, facts, want, levels, convened } =
-        AdmissionInput::of(home, store, setting, true)?;
+        AdmissionInput::of(home, store, setting, Purpose::Run)?;
     let cancel = cancel_token()?;
     cancel_on_signals(&cancel);
     let staging = setting.staging();
@@ -298,17 +298,17 @@ impl AdmissionInput {
         home: &Env,
         store: &Store,
         setting: &ResolvedRun<'_>,
-        real_run: bool,
+        purpose: Purpose,
     ) -> Result<Self, NotAdmitted> {
         let ResolvedRun { here, row, .. } = setting;
         let git = Git::new(&here.root, &setting.environment, row.id.as_str());
         let sandbox_start = setting
-            .sandbox_start(real_run)
+            .sandbox_start(purpose)
             .map_err(|failure| refuse(Class::Environment, failure.to_string()))?;
         let mut backends = setting.backends(store, &sandbox_start)?;
         let facts = setting.facts(store, &git, backends.first.as_ref())?;
         let held = setting.hold_chain(store, &mut backends, home.wall()?)?;
-        let mut convened = setting.convene(store, &sandbox_start, real_run)?;
+        let mut convened = setting.convene(store, &sandbox_start, purpose)?;
         let first = backends.first.describe().kind;
         let held = setting.hold_voices(store, &mut convened, &first, held, home.wall()?)?;
         Ok(Self {

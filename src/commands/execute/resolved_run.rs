@@ -41,6 +41,15 @@ use crate::project::{FILE, LoadedProject};
 
 pub(super) use panel::Convened;
 
+/// What the inputs of an admission are gathered for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::commands) enum Purpose {
+    /// A run, whose folders are made.
+    Run,
+    /// A dry run, which makes nothing.
+    DryRun,
+}
+
 /// A run in its place.
 pub(super) struct ResolvedRun<'a> {
     /// The run.

@@ -3,7 +3,7 @@
 //! sandbox.
 
 use super::tokens::ShellWord;
-use super::{ShellAction, ShellPlace, ShellScan};
+use super::{Input, ShellAction, ShellPlace, ShellScan};
 
 /// Programs that write, or may write, every plain argument.
 const ALL: [&str; 19] = [
@@ -51,12 +51,12 @@ const OUTPUT: [(&str, &[&str]); 8] = [
     ("rustc", &["-o", "--out-dir"]),
 ];
 impl ShellScan {
-    /// Scans one command, its wrappers included; `piped` is set when the command reads the output
+    /// Scans one command, its wrappers included; `input` is a pipe when the command reads the output
     /// of another one.
     pub(super) fn command(
         &mut self,
         mut words: &[ShellWord],
-        piped: bool,
+        input: Input,
         depth: usize,
     ) -> Result<(), String> {
         let mut fed = false;
@@ -99,14 +99,14 @@ impl ShellScan {
         if fed && known(name) && !shell(name) {
             return Err(format!("what {name} is given by xargs cannot be known before it runs"));
         }
-        self.program(name, rest, piped, depth)
+        self.program(name, rest, input, depth)
     }
 
     fn program(
         &mut self,
         name: &str,
         rest: &[ShellWord],
-        piped: bool,
+        input: Input,
         depth: usize,
     ) -> Result<(), String> {
         let plain = plain(rest);
@@ -158,7 +158,7 @@ impl ShellScan {
                 if name == "script" {
                     self.places(ShellAction::Write, plain.iter().copied());
                 }
-                self.shell(name, rest, &plain, piped, depth)?;
+                self.shell(name, rest, &plain, input, depth)?;
             }
             name if ALL.contains(&name) => self.places(ShellAction::Write, plain.iter().copied()),
             name if SWEEP.contains(&name) => {
@@ -183,7 +183,7 @@ impl ShellScan {
                 }
             }
             _ => {
-                self.code(name, rest, piped, &plain)?;
+                self.code(name, rest, input, &plain)?;
                 let outputs = OUTPUT.iter().filter(|(program, _)| *program == name);
                 for option in outputs.flat_map(|(_, options)| *options) {
                     self.places(ShellAction::Write, &values(rest, option));
@@ -200,7 +200,7 @@ impl ShellScan {
         name: &str,
         rest: &[ShellWord],
         plain: &[&ShellWord],
-        piped: bool,
+        input: Input,
         depth: usize,
     ) -> Result<(), String> {
         let mut reported = false;
@@ -214,7 +214,7 @@ impl ShellScan {
                 self.line(&word.text, depth + 1)?;
             }
         }
-        let reads = piped && (plain.is_empty() || option(rest, "-s"));
+        let reads = input == Input::Pipe && (plain.is_empty() || option(rest, "-s"));
         match reads && !reported {
             true => Err(format!("what {name} reads from another command cannot be judged")),
             false => Ok(()),
@@ -226,7 +226,7 @@ impl ShellScan {
         &mut self,
         name: &str,
         rest: &[ShellWord],
-        piped: bool,
+        input: Input,
         plain: &[&ShellWord],
     ) -> Result<(), String> {
         let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
@@ -238,7 +238,8 @@ impl ShellScan {
                 word.text == *option || (option.len() == 2 && word.text.starts_with(option))
             })
         });
-        let reads = piped && (plain.is_empty() || rest.iter().any(|word| word.text == "-"));
+        let reads =
+            input == Input::Pipe && (plain.is_empty() || rest.iter().any(|word| word.text == "-"));
         match given || reads {
             true => Err(format!(
                 "code given to {name} in the line cannot be judged; write it to a file with the Write tool"
@@ -310,7 +311,7 @@ impl ShellScan {
                             "what find gives to {runs} cannot be known before it runs"
                         ));
                     }
-                    self.command(&line, false, depth + 1)?;
+                    self.command(&line, Input::Other, depth + 1)?;
                 }
                 _ => {}
             }

@@ -1,6 +1,6 @@
 //! Where in a text an array may be.
 
-use super::{ExtractedArray, read_at};
+use super::{Extent, ExtractedArray, read_at};
 
 /// Returns all arrays of the best source that has any: the whole text, then code fences, then
 /// prose.
@@ -11,7 +11,7 @@ pub(super) fn arrays(text: &str) -> Vec<ExtractedArray> {
     };
     let end = text.trim_end().len();
     if text[start..].starts_with('[') {
-        let whole = read_at(text, start, end, true);
+        let whole = read_at(text, start, end, Extent::ToLimit);
         let intact = whole.elements.iter().all(Result::is_ok);
         let plainly = text[start + 1..].trim_start().starts_with(['{', '"']);
         if (intact && whole.end == end) || (!intact && plainly && !has_fence(&text[start..end])) {
@@ -20,7 +20,10 @@ pub(super) fn arrays(text: &str) -> Vec<ExtractedArray> {
     }
     let fenced = fences(text);
     if !fenced.is_empty() {
-        return fenced.into_iter().map(|(start, end)| read_at(text, start, end, true)).collect();
+        return fenced
+            .into_iter()
+            .map(|(start, end)| read_at(text, start, end, Extent::ToLimit))
+            .collect();
     }
     prose(text)
 }
@@ -83,7 +86,7 @@ fn prose(text: &str) -> Vec<ExtractedArray> {
     {
         let start = at + next;
         if opens_objects(text, start) || is_empty_line(text, start) {
-            let array = read_at(text, start, text.len(), false);
+            let array = read_at(text, start, text.len(), Extent::Open);
             at = array.end.max(start + 1);
             found.push(array);
         } else {

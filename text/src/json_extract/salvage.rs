@@ -14,7 +14,7 @@
 
 use serde_json::Value;
 
-use super::{ElementError, ExtractedArray, MAX_ELEMENTS};
+use super::{ElementError, Extent, ExtractedArray, MAX_ELEMENTS};
 
 /// After so many damaged places the rest is given up.
 const MAX_BAD: usize = 200;
@@ -35,8 +35,8 @@ struct Salvage<'t> {
 }
 
 /// Reads what can be read of the array at `start`; its end is the closing bracket, or `limit`.
-/// With `fill`, it should be at `limit`.
-pub(super) fn array(text: &str, start: usize, limit: usize, fill: bool) -> ExtractedArray {
+/// With [`Extent::ToLimit`], it should be at `limit`.
+pub(super) fn array(text: &str, start: usize, limit: usize, extent: Extent) -> ExtractedArray {
     let mut salvage = Salvage {
         text,
         at: start + 1,
@@ -46,12 +46,12 @@ pub(super) fn array(text: &str, start: usize, limit: usize, fill: bool) -> Extra
         bad: 0,
         searches: MAX_SEARCHES * (limit - start),
     };
-    salvage.run(fill);
+    salvage.run(extent);
     ExtractedArray { start, end: salvage.at, elements: salvage.elements }
 }
 
 impl<'t> Salvage<'t> {
-    fn run(&mut self, fill: bool) {
+    fn run(&mut self, extent: Extent) {
         loop {
             self.skip(|byte| byte.is_ascii_whitespace() || byte == b',');
             if self.elements.len() >= MAX_ELEMENTS || self.bad >= MAX_BAD {
@@ -62,7 +62,7 @@ impl<'t> Salvage<'t> {
             match self.byte(self.at) {
                 None => return,
                 Some(b'{') => self.element(),
-                Some(b']') => match self.behind_bracket(fill) {
+                Some(b']') => match self.behind_bracket(extent) {
                     Some(next) => self.at = next,
                     None => {
                         self.at += 1;
@@ -80,14 +80,16 @@ impl<'t> Salvage<'t> {
     /// Finds the place where the array continues after a bracket that is not its end: an element
     /// that follows after only closing marks and a comma, or, if the array has to fill its place,
     /// any element that does not begin an array of its own.
-    fn behind_bracket(&self, fill: bool) -> Option<usize> {
+    fn behind_bracket(&self, extent: Extent) -> Option<usize> {
         let after = &self.text[self.at..self.limit];
         let marks = |c: char| c.is_ascii_whitespace() || matches!(c, ']' | '}' | ',');
         let next = self.limit - after.trim_start_matches(marks).len();
-        if self.begins_element(next) && (fill || self.text[self.at..next].contains(',')) {
+        if self.begins_element(next)
+            && (extent == Extent::ToLimit || self.text[self.at..next].contains(','))
+        {
             return Some(next);
         }
-        if !fill {
+        if extent == Extent::Open {
             return None;
         }
         let mut braces = after.match_indices('{').map(|(at, _)| self.at + at);

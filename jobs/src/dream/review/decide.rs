@@ -86,6 +86,16 @@ impl DecisionInput {
     }
 }
 
+/// What happens to a decision whose files have changed since the proposal was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IfChanged {
+    /// The decision is refused.
+    #[default]
+    Refuse,
+    /// The decision is carried out all the same.
+    Proceed,
+}
+
 /// A decision to be made.
 #[derive(Clone, Debug)]
 pub struct DecisionRequest<'a> {
@@ -96,7 +106,7 @@ pub struct DecisionRequest<'a> {
     /// The person's note on the decision.
     pub note: Option<&'a str>,
     /// Also when an idea is not what was triaged.
-    pub force: bool,
+    pub if_changed: IfChanged,
 }
 
 /// The result of a decision.
@@ -208,7 +218,7 @@ impl Decider<'_> {
                 return stands(before, &ask.verdict, item);
             }
             let now = self.now()?;
-            let (action, plan) = self.planned(item, &ask.verdict, ask.force, now)?;
+            let (action, plan) = self.planned(item, &ask.verdict, ask.if_changed, now)?;
             let proposal = &item.proposal;
             let mut decision = Decision::new(&proposal.id, ask.verdict.as_str(), action, now);
             decision.targets_hash = item.hash().map(str::to_owned);
@@ -241,7 +251,7 @@ impl Decider<'_> {
         item: &ProposalItem,
         verdict: &DecisionInput,
     ) -> Result<ActionPlan, ReviewError> {
-        let (_, plan) = self.planned(item, verdict, true, self.now()?)?;
+        let (_, plan) = self.planned(item, verdict, IfChanged::Proceed, self.now()?)?;
         self.guard(&plan)?;
         Ok(plan)
     }
@@ -266,7 +276,7 @@ impl Decider<'_> {
         &self,
         item: &ProposalItem,
         verdict: &DecisionInput,
-        force: bool,
+        if_changed: IfChanged,
         now: Timestamp,
     ) -> Result<(Action, ActionPlan), ReviewError> {
         let proposal = &item.proposal;
@@ -285,7 +295,7 @@ impl Decider<'_> {
             }
         };
         let path = &proposal.targets[0];
-        if let Some(stale) = item.stale.filter(|_| !force) {
+        if let Some(stale) = item.stale.filter(|_| if_changed == IfChanged::Refuse) {
             let path = path.clone();
             return Err(ReviewError::Stale { path, stale });
         }

@@ -43,7 +43,9 @@ mod undo;
 use std::path::{Path, PathBuf};
 
 pub use backup::BACKUPS;
-pub use decide::{AppliedDecision, Decider, DecisionInput, DecisionRequest, ReviewError};
+pub use decide::{
+    AppliedDecision, Decider, DecisionInput, DecisionRequest, IfChanged, ReviewError,
+};
 pub use plan::{ActionPlan, FileChange, LineKind, MARKER, PreviewLine, Source, plan};
 pub use proposals::{ProposalItem, Proposals, ProposalsError, Stale};
 

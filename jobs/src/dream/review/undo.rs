@@ -20,7 +20,7 @@ use super::super::decisions::{Decision, UNDONE};
 use super::super::inventory::Reader;
 use super::super::state::Mark;
 use super::backup::{self, ChangedFile, DecisionRecord};
-use super::decide::{AppliedDecision, Decider, ReviewError, source};
+use super::decide::{AppliedDecision, Decider, IfChanged, ReviewError, source};
 use super::plan::{ActionPlan, FileChange, LineKind, PreviewLine, Source};
 use super::proposals;
 
@@ -29,7 +29,11 @@ impl Decider<'_> {
     ///
     /// # Errors
     /// [`ReviewError`]; `Stale` when a file was changed since, unless forced.
-    pub fn undo(&mut self, id: &str, force: bool) -> Result<AppliedDecision, ReviewError> {
+    pub fn undo(
+        &mut self,
+        id: &str,
+        if_changed: IfChanged,
+    ) -> Result<AppliedDecision, ReviewError> {
         let mut held = self.sit_down()?;
         let mut tries = 0;
         loop {
@@ -37,7 +41,7 @@ impl Decider<'_> {
             let before = self.decision(id)?;
             let now = self.now()?;
             let plan = match self.act(&before)? {
-                Some((folder, act)) => self.back(&folder, &act, force, &before)?,
+                Some((folder, act)) => self.back(&folder, &act, if_changed, &before)?,
                 None if acted(&before) => {
                     let why = format!(
                         "there is no backup of what {} at {} did",
@@ -122,7 +126,7 @@ impl Decider<'_> {
         &self,
         folder: &str,
         act: &DecisionRecord,
-        force: bool,
+        if_changed: IfChanged,
         before: &Decision,
     ) -> Result<ActionPlan, ReviewError> {
         let scope = self.looker()?;
@@ -133,7 +137,7 @@ impl Decider<'_> {
             proposals::idea(&touched.path, self.spec)
                 .or_else(|why| self.own_place(&touched.path).then_some(()).ok_or(why))
                 .map_err(ReviewError::Guard)?;
-            match self.one_back(&scope, folder, touched, force)? {
+            match self.one_back(&scope, folder, touched, if_changed)? {
                 Some(change @ FileChange::Put { .. }) => comes.push(change),
                 Some(change @ FileChange::Remove(_)) => goes.push(change),
                 None => {}
@@ -188,7 +192,7 @@ impl Decider<'_> {
         scope: &Scope,
         folder: &str,
         touched: &ChangedFile,
-        force: bool,
+        if_changed: IfChanged,
     ) -> Result<Option<FileChange>, ReviewError> {
         let path = &touched.path;
         let now = match source(scope, path) {
@@ -201,7 +205,7 @@ impl Decider<'_> {
         if holds == was {
             return Ok(None);
         }
-        if holds != touched.after && !force {
+        if holds != touched.after && if_changed == IfChanged::Refuse {
             let why = match &now {
                 Some(_) => format!("{path} was changed since"),
                 None => format!("{path} is gone since"),

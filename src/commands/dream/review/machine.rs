@@ -14,7 +14,7 @@
 //! effect is carried out, so a person can leave the review at any time without losing anything.
 
 use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
-use runner_jobs::dream::review::{DecisionInput, PreviewLine, ProposalItem};
+use runner_jobs::dream::review::{DecisionInput, IfChanged, PreviewLine, ProposalItem};
 
 use super::super::holds;
 use crate::cli::screen::Input;
@@ -53,7 +53,7 @@ pub enum Effect {
         verdict: DecisionInput,
         note: Option<String>,
         /// Although it changed.
-        force: bool,
+        if_changed: IfChanged,
     },
     /// Take the decision on this proposal back.
     Undo(String),
@@ -265,7 +265,7 @@ impl Review {
                 match (key, self.current()) {
                     (Input::Char('F'), Some(item)) => {
                         let id = item.proposal.id.clone();
-                        Some(self.effect(id, verdict, true))
+                        Some(self.effect(id, verdict, IfChanged::Proceed))
                     }
                     _ => None,
                 }
@@ -389,12 +389,12 @@ impl Review {
         let id = self.current()?.proposal.id.clone();
         self.said = None;
         self.pending = Some(verdict.clone());
-        Some(self.effect(id, verdict, false))
+        Some(self.effect(id, verdict, IfChanged::Refuse))
     }
 
-    fn effect(&self, id: String, verdict: DecisionInput, force: bool) -> Effect {
+    fn effect(&self, id: String, verdict: DecisionInput, if_changed: IfChanged) -> Effect {
         let note = self.note.clone();
-        Effect::Decide { id, verdict, note, force }
+        Effect::Decide { id, verdict, note, if_changed }
     }
 
     fn go(&mut self, at: usize) {

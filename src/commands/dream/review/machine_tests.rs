@@ -48,8 +48,8 @@ fn keys(review: &mut Review, text: &str) -> Option<Effect> {
     last
 }
 
-fn decide(id: &str, verdict: DecisionInput, force: bool) -> Option<Effect> {
-    Some(Effect::Decide { id: id.into(), verdict, note: None, force })
+fn decide(id: &str, verdict: DecisionInput, if_changed: IfChanged) -> Option<Effect> {
+    Some(Effect::Decide { id: id.into(), verdict, note: None, if_changed })
 }
 
 /// Applies a decision as the loop does: it reloads the proposals, then passes the result.
@@ -71,13 +71,13 @@ fn one_after_the_other_is_decided() {
     let mut review = three();
     assert_eq!(keys(&mut review, "a"), None, "not on what is not seen");
     assert_eq!(review.mode, Mode::Card);
-    assert_eq!(keys(&mut review, "a"), decide("a1", DecisionInput::Accept, false));
+    assert_eq!(keys(&mut review, "a"), decide("a1", DecisionInput::Accept, IfChanged::Refuse));
     decided(&mut review, "a1");
     assert_eq!((current(&review), review.counts()), ("b2", (2, 1)));
-    assert_eq!(keys(&mut review, "nr"), decide("c3", DecisionInput::Reject, false));
+    assert_eq!(keys(&mut review, "nr"), decide("c3", DecisionInput::Reject, IfChanged::Refuse));
     decided(&mut review, "c3");
     assert_eq!(current(&review), "b2", "the last one is gone");
-    assert_eq!(keys(&mut review, "s"), decide("b2", DecisionInput::Skip, false));
+    assert_eq!(keys(&mut review, "s"), decide("b2", DecisionInput::Skip, IfChanged::Refuse));
     decided(&mut review, "b2");
     assert_eq!(keys(&mut review, "arsm"), None, "nothing is left");
     assert_eq!(keys(&mut review, "q"), Some(Effect::Quit));
@@ -107,11 +107,11 @@ fn the_last_decision_is_undone_first() {
 fn another_action_is_chosen_and_a_merge_asks_where_to() {
     let mut review = three();
     let archive = DecisionInput::Amend { action: Action::Archive, into: None };
-    assert_eq!(keys(&mut review, "\nnm1"), decide("b2", archive, false));
+    assert_eq!(keys(&mut review, "\nnm1"), decide("b2", archive, IfChanged::Refuse));
     assert_eq!(review.mode, Mode::Card);
     assert_eq!(keys(&mut review, "m\u{1b}m9m2"), None);
     let merge = DecisionInput::Amend { action: Action::Merge, into: Some("ideas/x.md".into()) };
-    assert_eq!(keys(&mut review, "ideas/x.mdd\u{8}\n"), decide("b2", merge, false));
+    assert_eq!(keys(&mut review, "ideas/x.mdd\u{8}\n"), decide("b2", merge, IfChanged::Refuse));
     assert_eq!(keys(&mut review, "m2\n"), None, "nowhere is no place");
     assert_eq!(keys(&mut review, "m2abc\u{1b}"), None);
     assert_eq!(review.mode, Mode::Card);
@@ -128,7 +128,7 @@ fn what_changed_is_only_done_when_that_is_said_again() {
     assert_eq!(review.mode, Mode::Card);
     assert!(keys(&mut review, "a").is_some());
     review.handle_result(stale());
-    assert_eq!(keys(&mut review, "F"), decide("a1", DecisionInput::Accept, true));
+    assert_eq!(keys(&mut review, "F"), decide("a1", DecisionInput::Accept, IfChanged::Proceed));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn only_what_is_looked_for_is_seen_and_decided() {
     assert_eq!((review.shown().len(), review.mode.clone()), (3, Mode::List));
     keys(&mut review, "/C.MD\n");
     assert_eq!(current(&review), "c3");
-    assert_eq!(keys(&mut review, "\na"), decide("c3", DecisionInput::Accept, false));
+    assert_eq!(keys(&mut review, "\na"), decide("c3", DecisionInput::Accept, IfChanged::Refuse));
     keys(&mut review, "/\u{1b}");
     assert_eq!(review.shown().len(), 3);
     keys(&mut review, "fss");

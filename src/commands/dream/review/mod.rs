@@ -6,7 +6,7 @@ mod view;
 
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::review::{
-    Decider, DecisionInput, DecisionRequest, ProposalItem, ReviewError,
+    Decider, DecisionInput, DecisionRequest, IfChanged, ProposalItem, ReviewError,
 };
 
 use super::{ReviewContext, Tools, failure};
@@ -75,13 +75,13 @@ pub(super) fn run(room: &ReviewContext<'_>, filter: &Filter) -> Result<Exit, Fai
 fn carry_out(room: &ReviewContext<'_>, tools: &mut Tools, effect: Effect) -> Result<News, Failure> {
     let mut desk = room.desk(tools);
     let done = match &effect {
-        Effect::Decide { id, verdict, note, force } => desk.decide(&DecisionRequest {
+        Effect::Decide { id, verdict, note, if_changed } => desk.decide(&DecisionRequest {
             id,
             verdict: verdict.clone(),
             note: note.as_deref(),
-            force: *force,
+            if_changed: *if_changed,
         }),
-        Effect::Undo(id) => desk.undo(id, false),
+        Effect::Undo(id) => desk.undo(id, IfChanged::Refuse),
         Effect::Quit => unreachable!("the loop has ended"),
     };
     match done {

@@ -20,7 +20,7 @@ use runner_jobs::context::CHILD_FOLDER;
 use runner_jobs::{JobSpec, Panel, Panelist};
 
 use super::sandbox::TEMP_FOLDER;
-use super::{NotAdmitted, ResolvedRun};
+use super::{NotAdmitted, Purpose, ResolvedRun};
 use crate::cli::Failure;
 use crate::project::LoadedProject;
 
@@ -52,14 +52,14 @@ impl ResolvedRun<'_> {
         &self,
         store: &Store,
         sandbox_start: &SandboxedStart,
-        real_run: bool,
+        purpose: Purpose,
     ) -> Result<Convened, NotAdmitted> {
         let mut convened = Convened::default();
         let slots = super::slots_folder(self.home);
         for (number, spec) in panel_backends(&self.spec, &self.here).into_iter().enumerate() {
             let name = format!("voice-{}", number + 1);
             let place = self.run_dir.join(CHILD_FOLDER).join(&name);
-            let sandbox_start = self.apart(sandbox_start, &name, real_run)?;
+            let sandbox_start = self.apart(sandbox_start, &name, purpose)?;
             let around = Surroundings {
                 env: &self.around,
                 sandbox_start: Some(&sandbox_start),
@@ -149,11 +149,11 @@ impl ResolvedRun<'_> {
         &self,
         sandbox_start: &SandboxedStart,
         name: &str,
-        real_run: bool,
+        purpose: Purpose,
     ) -> Result<SandboxedStart, Failure> {
         let mut own = sandbox_start.clone();
         let folders = [CHILD_FOLDER, TEMP_FOLDER].map(|part| self.run_dir.join(part).join(name));
-        for folder in folders.iter().filter(|_| real_run) {
+        for folder in folders.iter().filter(|_| purpose == Purpose::Run) {
             std::fs::create_dir_all(folder).map_err(|error| {
                 Failure::cannot_write(format!("cannot make {}: {error}", folder.display()))
             })?;

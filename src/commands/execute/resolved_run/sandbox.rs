@@ -16,7 +16,7 @@ use runner_engine::sandbox::placeholders::FOLDER;
 use runner_engine::sandbox::{FolderQuota, ResourceLimits, Sandbox, SandboxedStart};
 use runner_jobs::context::{CHILD_FOLDER, OUT_FOLDER};
 
-use super::ResolvedRun;
+use super::{Purpose, ResolvedRun};
 use crate::cli::Failure;
 use crate::config::SandboxSettings;
 use crate::env;
@@ -31,7 +31,7 @@ const SOCKETS: [&str; 4] =
 impl ResolvedRun<'_> {
     /// Returns the sandbox of this run's children. For a real run, it also creates the folders that
     /// they may write.
-    pub fn sandbox_start(&self, real_run: bool) -> Result<SandboxedStart, Failure> {
+    pub fn sandbox_start(&self, purpose: Purpose) -> Result<SandboxedStart, Failure> {
         let sandbox = match self.here.config.jobs.get(&self.row.job_name) {
             Some(job) => job.sandbox.clone(),
             None => SandboxSettings::default(),
@@ -40,12 +40,12 @@ impl ResolvedRun<'_> {
             Failure::cannot_write(format!("cannot make {}: {error}", path.display()))
         };
         let real = |path: &Path| match fs::canonicalize(path) {
-            Err(_) if !real_run => Ok(path.to_owned()),
+            Err(_) if purpose == Purpose::DryRun => Ok(path.to_owned()),
             found => found.map_err(|error| cannot(path, error)),
         };
         let program = self.spec.kind.program();
         let own = program.map_or(CHILD_FOLDER, |_| OUT_FOLDER);
-        for folder in [own, TEMP_FOLDER].into_iter().filter(|_| real_run) {
+        for folder in [own, TEMP_FOLDER].into_iter().filter(|_| purpose == Purpose::Run) {
             let folder = self.run_dir.join(folder);
             fs::create_dir_all(&folder).map_err(|error| cannot(&folder, error))?;
         }
