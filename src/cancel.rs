@@ -25,7 +25,7 @@ pub fn cancel(home: &Env, store: &mut Store, run: &RunId, why: &str) -> Result<S
         Cancelled::Asked(live) => {
             spawn::end(store, &live.id)?;
             Ok(format!(
-                "{job} was asked to end, and settles itself; the next ticks end it if it does not (run {})",
+                "{job} was asked to end and is shutting down; if it does not end, one of the next ticks ends it (run {})",
                 live.id
             ))
         }

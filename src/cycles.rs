@@ -55,7 +55,7 @@ fn interval() -> Result<Option<SignedDuration>, Failure> {
     let least = millis.parse().ok().map(SignedDuration::from_millis);
     let least = least.filter(|least| !least.is_negative());
     least.map(Some).ok_or_else(|| {
-        Failure::configuration(format!("{INTERVAL} must be milliseconds, it is {millis:?}"))
+        Failure::configuration(format!("{INTERVAL} must be milliseconds, but is {millis:?}"))
     })
 }
 

@@ -62,7 +62,7 @@ impl Env {
     /// Reads the environment.
     pub fn read() -> Result<Self, Failure> {
         let here = env::current_dir().map_err(|error| {
-            Failure::environment(format!("cannot tell the current folder: {error}"))
+            Failure::environment(format!("cannot determine the current folder: {error}"))
         })?;
         let clock =
             env::var_os("RUNNER_TEST_CLOCK").map_or(Clock::Host, |path| Clock::File(path.into()));
@@ -135,7 +135,7 @@ impl Env {
             .unwrap_or(said);
         Err(StoreError::Damaged {
             path: self.store_path(),
-            why: format!("it was found damaged, and no check has found it whole since: {said}"),
+            why: format!("it was found damaged, and no check has found it intact since: {said}"),
         })
     }
 
@@ -210,7 +210,7 @@ impl Env {
     fn private_state(&self) -> Result<(), Failure> {
         if let Some(kind) = filesystem::shared(&self.state) {
             return Err(Failure::environment(format!(
-                "{} lies on {kind}: its locks and its database hold only between processes of one machine",
+                "{} is on {kind}: its locks and its database work only between processes of one machine",
                 self.state.display()
             ))
             .hint("export XDG_STATE_HOME=/a/folder/on/a/local/disk"));
@@ -334,7 +334,7 @@ impl Env {
     pub fn folder(&self) -> Result<PathBuf, Failure> {
         let home = setting("HOME").map(PathBuf::from);
         home.filter(|home| home.is_absolute())
-            .ok_or_else(|| Failure::environment("HOME is not set, or is no absolute path"))
+            .ok_or_else(|| Failure::environment("HOME is not set, or is not an absolute path"))
     }
 
     /// Returns the path of the file with the environment of a host scheduler's tick.
@@ -489,7 +489,7 @@ pub fn host_program(name: &str) -> Option<PathBuf> {
 pub fn host_command(name: &str) -> io::Result<Command> {
     let found = host_program(name).map(Command::new);
     found.ok_or_else(|| {
-        let why = format!("there is no {name} in the folders of PATH that lie outside of projects");
+        let why = format!("there is no {name} in the folders of PATH that are outside of projects");
         io::Error::new(io::ErrorKind::NotFound, why)
     })
 }
@@ -576,7 +576,7 @@ fn folder(variable: &str, below_home: &str) -> Result<PathBuf, Failure> {
             return Ok(path);
         }
         return Err(Failure::environment(format!(
-            "{variable} must be an absolute path, it is {}",
+            "{variable} must be an absolute path, but is {}",
             path.display()
         )));
     }

@@ -58,7 +58,7 @@ pub fn secret(name: &str) -> Result<String, String> {
 #[cfg(feature = "keyring")]
 fn some(name: &str, secret: String) -> Result<String, String> {
     match secret.trim().is_empty() {
-        true => Err(format!("what the keyring has as {SERVICE}/{name} is empty")),
+        true => Err(format!("the keyring entry {SERVICE}/{name} is empty")),
         // A line's end comes with what was piped into it.
         false => Ok(secret.trim_end_matches(['\r', '\n']).to_owned()),
     }
@@ -74,9 +74,9 @@ fn describe_error(name: &str, error: &::keyring::Error) -> String {
         Error::Ambiguous(all) => {
             format!("the keyring has {} secrets {SERVICE}/{name}; keep one of them", all.len())
         }
-        Error::BadEncoding(_) => format!("what the keyring has as {SERVICE}/{name} is no text"),
+        Error::BadEncoding(_) => format!("the keyring entry {SERVICE}/{name} is not text"),
         Error::NoStorageAccess(why) | Error::PlatformFailure(why) => format!(
-            "the keyring is locked, or nobody answers for it: {why} (a timer's tick has no desktop; a variable or a file of its owner's serves there)"
+            "the keyring is locked or does not answer: {why} (a timer's tick has no desktop session; use a variable or a file of the owner there)"
         ),
         other => format!("the keyring cannot be asked for {SERVICE}/{name}: {other}"),
     }

@@ -50,7 +50,7 @@ pub fn find(from: &Path) -> Result<PathBuf, Failure> {
     from.ancestors().find(|folder| folder.join(FILE).is_file()).map(Path::to_owned).ok_or_else(
         || {
             Failure::configuration(format!(
-                "{} is in no project: there is no {FILE} here or above",
+                "{} is in no project: there is no {FILE} here or in any parent folder",
                 from.display()
             ))
             .hint("runner init")
@@ -274,14 +274,14 @@ pub fn contradiction(known: &Project) -> Option<(String, String)> {
                 |seed| format!("names another project, {seed}"),
             );
             return Some((
-                format!("{file} {names}; the project goes on as {}", known.id),
+                format!("{file} {names}; the project continues as {}", known.id),
                 format!("write `id = \"{}\"` below [project] in {file}", known.id),
             ));
         }
     };
     let file = folder.map_or_else(|| identity::FILE.into(), |it| it.join(identity::FILE));
     Some((
-        format!("{} {what}; the project goes on as {}", file.display(), known.id),
+        format!("{} {what}; the project continues as {}", file.display(), known.id),
         format!("runner init {}", root.display()),
     ))
 }

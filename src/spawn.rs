@@ -219,7 +219,7 @@ fn ended(live: &BTreeMap<u32, Started>, patience: Duration) -> Result<Vec<u32>, 
     for pid in live.keys() {
         let number = i32::try_from(*pid).ok().and_then(Pid::from_raw);
         let number =
-            number.ok_or_else(|| Failure::internal(format!("no process can be numbered {pid}")))?;
+            number.ok_or_else(|| Failure::internal(format!("{pid} is not a valid process id")))?;
         handles.push((*pid, pidfd_open(number, PidfdFlags::empty()).map_err(internal)?));
     }
     let mut polled: Vec<PollFd<'_>> = handles

@@ -161,7 +161,7 @@ impl EditActor<'_> {
             if after.state != RunState::Settled {
                 return Err(ManualEditError::Unfinished {
                     run: row.id,
-                    why: "an earlier act cannot be finished yet".to_owned(),
+                    why: "an earlier manual change cannot be finished yet".to_owned(),
                 });
             }
             sweep(self.store, &after, now.wall)?;
@@ -185,7 +185,7 @@ impl EditActor<'_> {
         let job = self.store.hand_job(self.project, act.job, KIND, now)?;
         let new = NewOccurrence::manual(job, OccurrenceId::new(now).to_string(), now);
         let Recorded::New(run) = self.store.enter(&new, self.me, now)? else {
-            return Err(ManualEditError::Disk("a fresh occurrence was known".to_owned()));
+            return Err(ManualEditError::Disk("the new occurrence is already in the database".to_owned()));
         };
         let holder = LockHolder { owner: self.me.clone(), run: run.clone(), since: now };
         held.0.sign(&holder).map_err(|error| {

@@ -151,7 +151,7 @@ pub enum RecordingError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The run read more than is kept.
-    #[error("the run read {bytes} bytes, and {most} are kept: it cannot be gone through again")]
+    #[error("the run read {bytes} bytes, but only {most} are kept: it cannot be replayed")]
     TooLong {
         /// Number of bytes that the run read.
         bytes: u64,
@@ -199,7 +199,7 @@ impl Recording {
         }
         match (head, outcome) {
             (Some(head), Some(outcome)) => Ok(Self { head, data, asked, outcome, redacted }),
-            _ => Err(not_one("it does not say how it ended".to_owned()).into()),
+            _ => Err(not_one("it does not state how the run ended".to_owned()).into()),
         }
     }
 }

@@ -164,7 +164,7 @@ pub fn replay(
     }
     if backend.asked() < recording.asked.len() {
         let (now, then) = (backend.asked(), recording.asked.len());
-        drift.push(format!("{now} requests were made, {then} then"));
+        drift.push(format!("the replay made {now} requests, the recorded run made {then}"));
     }
     drift.extend(inputs.missing().iter().map(ToString::to_string));
     if settled.outcome != recording.outcome {
@@ -207,10 +207,10 @@ fn compare(then: &RecordingData, now: &RecordingData) -> Vec<Compared> {
         let differs = match (content(then, target), content(now, target)) {
             (Some(old), Some(new)) if old == new => None,
             (Some(Some(old)), Some(Some(new))) => Some(first_difference(then, now, &old, &new)),
-            (Some(_), Some(None)) => Some("it is removed now".to_owned()),
-            (Some(None), Some(_)) => Some("it was removed then".to_owned()),
-            (Some(_), None) => Some("it is not made now".to_owned()),
-            (None, _) => Some("it was not made then".to_owned()),
+            (Some(_), Some(None)) => Some("the replay removed it".to_owned()),
+            (Some(None), Some(_)) => Some("the recorded run removed it".to_owned()),
+            (Some(_), None) => Some("the replay did not write it".to_owned()),
+            (None, _) => Some("the recorded run did not write it".to_owned()),
         };
         Compared { target: target.to_owned(), equal: differs.is_none(), differs }
     });
@@ -268,8 +268,8 @@ mod tests {
         assert_eq!(words("a"), None);
         let b = words("b").unwrap();
         assert_eq!(b, "line 2 (byte 3): \"2\" then, \"3\" now");
-        assert_eq!(words("c").as_deref(), Some("it was removed then"));
-        assert_eq!(words("d").as_deref(), Some("it is not made now"));
-        assert_eq!(words("e").as_deref(), Some("it was not made then"));
+        assert_eq!(words("c").as_deref(), Some("the recorded run removed it"));
+        assert_eq!(words("d").as_deref(), Some("the replay did not write it"));
+        assert_eq!(words("e").as_deref(), Some("the recorded run did not write it"));
     }
 }

@@ -79,7 +79,7 @@ pub(crate) fn charge(
                 let whole = heard.usage.map_or(stated, |heard| usage_meter::most(heard, stated));
                 let (known, money) = amounts(&whole);
                 let note = match money {
-                    Money::Reserved => "answered, its price is not known",
+                    Money::Reserved => "answered; its price is not known",
                     Money::Stated | Money::Priced => "answered",
                 };
                 RequestCharge {

@@ -39,10 +39,10 @@ pub fn reserved<'n>(path: &str, names: &[&'n str]) -> Option<&'n str> {
 pub fn target(to: &str) -> Result<(), String> {
     RelPath::new(to).map_err(|error| error.to_string())?;
     if to.contains(['{', '}']) {
-        return Err(format!("{to:?} has a placeholder that is not {{date}}"));
+        return Err(format!("{to:?} has a placeholder other than {{date}}"));
     }
     match reserved(to, &NEVER) {
-        Some(never) => Err(format!("{to:?}: no job writes to {never}")),
+        Some(never) => Err(format!("{to:?}: a job cannot write to {never}")),
         None => Ok(()),
     }
 }

@@ -219,7 +219,7 @@ impl StepsFile {
         options.create(true).append(true).read(true).mode(0o600);
         let file = open_with_no_link(&mut options, &path)?;
         if file.metadata()?.nlink() > 1 {
-            let why = format!("{} is no plain file with one name", path.display());
+            let why = format!("{} is not a regular file with exactly one hard link", path.display());
             return Err(io::Error::other(why));
         }
         Ok(file)
@@ -364,7 +364,7 @@ impl Recorder {
 /// Marks a use whose end was never reported.
 fn unanswered(mut step: ToolStep) -> ToolStep {
     step.exit_code = -1;
-    step.error = Some("it did not come back".to_owned());
+    step.error = Some("it did not return".to_owned());
     step
 }
 

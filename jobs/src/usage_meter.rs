@@ -42,17 +42,17 @@ impl std::fmt::Display for LimitExceeded {
                 unit: "seconds",
                 reserved,
                 ..
-            } => write!(f, "stopped: the {reserved} seconds of the run's budget are over"),
+            } => write!(f, "stopped: the {reserved} seconds of the run's budget are used up"),
             Self::Over {
                 unit,
                 used,
                 reserved,
             } => write!(
                 f,
-                "stopped in the midst of an answer: it is at {used} {unit}, {reserved} were reserved"
+                "stopped in the middle of an answer: it is at {used} {unit}, but only {reserved} were reserved"
             ),
             Self::Overage => f.write_str(
-                "stopped: the provider bills this beyond the subscription, and the pool does not say overage = true",
+                "stopped: the provider bills this beyond the subscription, and the pool does not set overage = true",
             ),
         }
     }

@@ -37,7 +37,7 @@ fn the_first_token_too_many_stops_it_at_once() {
     assert!(cancel.is_cancelled() && cancel.is_at_once());
     assert_eq!(
         breach.to_string(),
-        "stopped in the midst of an answer: it is at 100 tokens, 99 were reserved"
+        "stopped in the middle of an answer: it is at 100 tokens, but only 99 were reserved"
     );
     let (reported, _) = heard(reserved(100, 4), false, &[fits]);
     assert!(matches!(reported.breach, Some(LimitExceeded::Over { unit: "micros", .. })));

@@ -70,7 +70,7 @@ fn deliver(
 ) -> Result<DeliveryResult, Failure> {
     if !projects.contains_key(&delivery.project) {
         let Some(row) = store.project(&delivery.project)? else {
-            return Ok(DeliveryResult::Withdrawn("its project is gone".to_owned()));
+            return Ok(DeliveryResult::Withdrawn("its project no longer exists".to_owned()));
         };
         // That a project is gone or cannot be read is just what people are to hear of.
         let (notify, lacking) = match LoadedProject::at(home, Some(store), &row.path) {
@@ -92,7 +92,7 @@ fn deliver(
         if let Some(why) = &known.lacking {
             return Ok(DeliveryResult::Failed(redacted(why)));
         }
-        let why = format!("there is no [channels.{}] any more", delivery.channel);
+        let why = format!("[channels.{}] is no longer configured", delivery.channel);
         return Ok(DeliveryResult::Withdrawn(why));
     };
     let templates = Templates { subject: notify.subject.as_deref(), body: notify.body.as_deref() };
@@ -132,7 +132,7 @@ pub(super) fn resolved(address: &Address) -> Result<String, String> {
         Address::Variable(name) => env::named(std::iter::once(name.as_str()))
             .remove(name)
             .filter(|text| !text.is_empty())
-            .ok_or_else(|| format!("{name} is not set here")),
+            .ok_or_else(|| format!("{name} is not set in this environment")),
     }
 }
 

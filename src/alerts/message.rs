@@ -110,8 +110,8 @@ impl Message {
             count: 1,
             since: now,
             at: now,
-            why: "somebody tries whether this arrives".to_owned(),
-            hint: "nothing is to be done".to_owned(),
+            why: "a test message was requested".to_owned(),
+            hint: "no action is needed".to_owned(),
         };
         Self::with(fields, root, templates, |fields| {
             let subject = format!("{}: a test of runner's alerts", fields.project);
@@ -260,7 +260,7 @@ fn hint(what: &str, kind: AlertKind, delivery: &Delivery) -> String {
     match (kind, &delivery.run) {
         (AlertKind::Failure, Some(run)) => format!("runner runs show {run}"),
         (AlertKind::Failure | AlertKind::Stale, _) => format!("runner runs --job {job}"),
-        (AlertKind::Breaker, _) => format!("runner jobs reset {job}, when it is mended"),
+        (AlertKind::Breaker, _) => format!("runner jobs reset {job}, when it is fixed"),
         (AlertKind::Missed, _) => "runner doctor".to_owned(),
     }
 }
@@ -319,7 +319,7 @@ mod tests {
         ] {
             let reported = message(&Templates { subject: Some(bad), body: Some(bad) });
             assert!(reported.subject.contains("a test of runner's alerts"), "{bad}");
-            assert!(reported.text.starts_with("somebody tries"), "{bad}");
+            assert!(reported.text.starts_with("a test message was requested"), "{bad}");
             assert_eq!(reported.text.matches("cannot be used").count(), 2, "{}", reported.text);
         }
     }

@@ -50,7 +50,7 @@ pub fn desktop(home: &Env, message: &Message) -> Result<(), String> {
         (found, osascript(message))
     } else {
         return Err(
-            "there is neither notify-send nor osascript in PATH (Debian: apt install libnotify-bin)"
+            "neither notify-send nor osascript is in PATH (Debian: apt install libnotify-bin)"
                 .to_owned(),
         );
     };
@@ -120,7 +120,7 @@ pub fn email(
 fn own(home: &Env, program: &Program, message: &Message, input: Vec<u8>) -> Result<(), String> {
     let named = env::named(program.env.iter().map(String::as_str));
     if let Some(missing) = program.env.iter().find(|name| !named.contains_key(*name)) {
-        return Err(format!("{missing} is not set here"));
+        return Err(format!("{missing} is not set in this environment"));
     }
     let secrets = named.values().cloned().collect();
     let mut env = env::child_environment();
@@ -142,7 +142,7 @@ fn own(home: &Env, program: &Program, message: &Message, input: Vec<u8>) -> Resu
 
 /// Makes a sandbox in which the program may write only temporary files and may use the network.
 fn sandbox_start(home: &Env, off: bool) -> Result<SandboxedStart, String> {
-    let cannot = |error: std::io::Error| format!("cannot make a folder for it: {error}");
+    let cannot = |error: std::io::Error| format!("cannot create a folder for it: {error}");
     let temp = home.state.join("alerts");
     fs::create_dir_all(&temp).map_err(cannot)?;
     let state = fs::canonicalize(&home.state).map_err(cannot)?;
@@ -207,7 +207,7 @@ impl ChannelProgram {
                 Err(format!("{shown} ended with {status}: {last}"))
             }
             (Reason::TotalDeadline, _) => {
-                Err(format!("{shown} was not done within {} s and was ended", TOTAL.as_secs()))
+                Err(format!("{shown} did not finish within {} s and was ended", TOTAL.as_secs()))
             }
             (reason, _) => Err(format!("{shown} was ended: {reason:?}")),
         }

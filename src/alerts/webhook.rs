@@ -78,8 +78,8 @@ fn key(home: &Env, secret: &Secret) -> Result<Vec<u8>, String> {
             .map(String::into_bytes)
             .ok_or_else(|| {
                 format!(
-                    "{name}, the key that it is signed with, is not set here (a host scheduler's tick \
-                     has what {} says)",
+                    "{name}, the signing key, is not set in this environment (a tick of the host scheduler \
+                     has the variables in {})",
                     home.credentials_file().display()
                 )
             }),
@@ -95,7 +95,7 @@ fn key_file(path: &Path) -> Result<Vec<u8>, String> {
     let file = open_host(path).map_err(cannot)?;
     let data = file.metadata().map_err(cannot)?;
     if data.mode() & 0o077 != 0 {
-        return Err(format!("{shown} holds a key and others may open it: chmod 600 {shown}"));
+        return Err(format!("{shown} contains a key, but other users have access to it: chmod 600 {shown}"));
     }
     let mut key = Vec::new();
     file.take(LARGEST).read_to_end(&mut key).map_err(cannot)?;

@@ -153,7 +153,7 @@ pub enum EventsCommand {
         listing: Listing,
     },
     /// Say that it is over: nothing of its budget is spent any more
-    #[command(after_help = "Example: runner curator events ack 0123abcd --note 'mended'")]
+    #[command(after_help = "Example: runner curator events ack 0123abcd --note 'fixed'")]
     Ack {
         /// Its id, or an unambiguous beginning or end of it
         event: String,

@@ -30,9 +30,9 @@ pub enum DreamCommand {
     },
     /// Measure the answer by rule on ideas of which the answer is known; proposes nothing
     #[command(
-        after_help = "FILE is a JSON array. Each element has `idea`, a path, and what is known of it: \
-                            `commits`, the hashes that did it; or `status`, one of the five; or `open`, true \
-                            where it is alive.\n\nExample: runner dream bench --truth labels.json --past"
+        after_help = "FILE is a JSON array. Each element has `idea`, a path, and what is known about it: \
+                            `commits`, the hashes of the commits that implemented it; or `status`, one of the \
+                            five; or `open`, true if the idea is still open.\n\nExample: runner dream bench --truth labels.json --past"
     )]
     Bench {
         /// The labels

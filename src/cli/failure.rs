@@ -131,7 +131,7 @@ impl From<StoreError> for Failure {
             }
             .hint(match path.extension() {
                 Some(ending) if ending == "sqlite" && path.file_stem().is_some_and(|it| it == "database") => {
-                    "runner db restore   (puts the newest backup in its place; nothing is thrown away)".to_owned()
+                    "runner db restore   (replaces it with the newest backup; nothing is deleted)".to_owned()
                 }
                 _ => "name another backup".to_owned(),
             }),
@@ -153,7 +153,7 @@ impl From<StoreError> for Failure {
             StoreError::InUse { .. } => Self::new(Exit::TryLater, what)
                 .hint("end the older runner (or wait for its runs), then repeat this"),
             StoreError::CannotWrite { path, .. } => Self::new(Exit::CannotWrite, what).hint(format!(
-                "df -h {0}; ls -l {1}*   (make room there, or chmod u+rw what is listed)",
+                "df -h {0}; ls -l {1}*   (free some space there, or chmod u+rw the listed files)",
                 path.parent().unwrap_or(path).display(),
                 path.display()
             )),
@@ -163,7 +163,7 @@ impl From<StoreError> for Failure {
                 let lost = path.with_file_name("lost");
                 let left: Vec<String> = left.iter().map(|it| it.display().to_string()).collect();
                 Self::new(Exit::Internal, what).hint(format!(
-                    "runner db restore   (or, to begin anew: mkdir {0} && mv {1} {0}/)",
+                    "runner db restore   (or, to start with an empty database: mkdir {0} && mv {1} {0}/)",
                     lost.display(),
                     left.join(" ")
                 ))
@@ -189,7 +189,7 @@ pub fn aside(store: &Path) -> String {
         .map(|path| format!(" {}", path.display()))
         .collect();
     format!(
-        "mkdir {0}/damaged && mv {1}*{beside} {0}/damaged/   (history and accounts start anew; decisions are in your projects and stay)",
+        "mkdir {0}/damaged && mv {1}*{beside} {0}/damaged/   (history and budgets start again from zero; decisions are in your projects and are kept)",
         state.display(),
         store.display()
     )

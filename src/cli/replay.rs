@@ -7,9 +7,9 @@ use super::listing::Listing;
 /// Goes through a recorded run again.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "What the run read and what it was answered come from its recording: no model is asked, no \
-                  program is started, and the project need not be there any more. Exit code 0: every artifact \
-                  is byte for byte the same; 1: something drifted, and where; 65: there is no whole recording.\n\
+    after_help = "What the run read and the answers it received are taken from its recording: no model is asked, no \
+                  program is started, and the project need not exist any more. Exit code 0: every artifact \
+                  is byte for byte the same; 1: something differs, and where; 65: there is no complete recording.\n\
                   \n\
                   Example: runner replay 01K5 && runner replay 01K5 --export tests/night.jsonl"
 )]

@@ -10,7 +10,7 @@ pub fn parse_time(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timesta
     let text = text.trim();
     let wrong = || {
         format!(
-            "{text:?} is no moment (like 2026-11-22T02:30:00Z, \"2026-11-22 02:30\", 02:30 or 2h)"
+            "{text:?} is not a time (like 2026-11-22T02:30:00Z, \"2026-11-22 02:30\", 02:30 or 2h)"
         )
     };
     if let Ok(at) = text.parse::<Timestamp>() {

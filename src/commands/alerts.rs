@@ -213,7 +213,7 @@ fn test(
             .hint("runner config show"));
     }
     if notify.channels.is_empty() {
-        return Err(Failure::configuration("there is no channel, so nobody is told of anything")
+        return Err(Failure::configuration("no channel is configured, so no alert can be sent")
             .hint("runner config set --user channels.screen.type desktop"));
     }
     let templates = Templates { subject: notify.subject.as_deref(), body: notify.body.as_deref() };
@@ -275,7 +275,7 @@ fn ack(home: &Env, here: &Path, wanted: &str, ui: Ui, listing: Listing) -> Resul
     }
     for alert in done {
         ui.info(&format!(
-            "{} ({}): nobody is told again before it is over",
+            "{} ({}): no further message is sent before it is over",
             alert.job_name,
             alert.kind.as_str()
         ));

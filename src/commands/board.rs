@@ -131,7 +131,7 @@ fn lint(here: &LoadedProject, which: &BoardArg, listing: Listing) -> Result<Exit
         found.push(UnresolvedVerdict {
             line: lines[0],
             what: format!(
-                "{} tasks have the heading {heading:?} (lines {}): no verdict can mean one of them",
+                "{} tasks have the heading {heading:?} (lines {}): a verdict cannot name a single one of them",
                 lines.len(),
                 others.join(", ")
             ),
@@ -139,7 +139,7 @@ fn lint(here: &LoadedProject, which: &BoardArg, listing: Listing) -> Result<Exit
     }
     found.extend(board.odd.iter().map(|odd| UnresolvedVerdict {
         line: odd.line,
-        what: format!("{:?} is no keyword that is moved: {}", odd.keyword, odd.heading),
+        what: format!("{:?} is not a keyword that runner moves: {}", odd.keyword, odd.heading),
     }));
     let nameless = board.tasks.iter().filter(|task| task.heading.is_empty());
     found.extend(nameless.map(|task| UnresolvedVerdict {
@@ -182,7 +182,7 @@ fn apply(
     };
     let done = change(home, here, which, &[BoardRequest::Apply(&entry)])?;
     let words = match done.before.first() {
-        Some(before) => format!("{path} was applied before, at {}", show::format_time(before.ts)),
+        Some(before) => format!("{path} was already applied, at {}", show::format_time(before.ts)),
         None => format!("applied {path}"),
     };
     print_change(&done, &words, ui, listing);
@@ -252,7 +252,7 @@ fn history(here: &LoadedProject, limit: usize, listing: Listing) -> Result<Exit,
     let newest: Vec<&HistoryRecord> = history.records.iter().rev().take(most).collect();
     if history.unreadable > 0 {
         show::complain(&format!(
-            "{} has {} that no record could be read from",
+            "{} has {} that could not be read as a record",
             board::PATH,
             counted(history.unreadable, "line")
         ));
@@ -262,7 +262,7 @@ fn history(here: &LoadedProject, limit: usize, listing: Listing) -> Result<Exit,
         return Ok(Exit::Done);
     }
     if newest.is_empty() {
-        show::out("nothing was moved yet\n");
+        show::out("no task was moved yet\n");
     }
     for record in newest {
         let of = match (&record.entry, record.agent.as_str()) {

@@ -335,7 +335,7 @@ fn grant(
     let now = home.wall()?;
     let reason = wish.reason.trim();
     if reason.is_empty() {
-        return Err(Failure::usage("--reason: say what it is for"));
+        return Err(Failure::usage("--reason: state what the grant is for"));
     }
     let amounts = amounts(wish.amounts)?;
     let zone = TimeZone::get(&here.config.night.zone).unwrap_or(TimeZone::UTC);
@@ -353,14 +353,14 @@ fn grant(
     let standing = store.standing(&account.level, now)?;
     if account.level.level == WINDOW && standing.window.is_none() {
         return Err(Failure::data(format!(
-            "no window of {} is open: the next run opens one, and it is whole",
+            "no window of {} is open: the next run opens one with its full budget",
             wish.account
         )));
     }
     for (unit, name) in UNITS.iter().enumerate() {
         if amounts.array()[unit] > 0 && account.level.cap.array()[unit].is_none() {
             return Err(Failure::usage(format!(
-                "{} bounds no {name}: there is nothing to add to",
+                "{} has no limit for {name}: there is nothing to add to",
                 account.level.label
             ))
             .hint("runner budget show"));
@@ -434,13 +434,13 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
                 .ok()
                 .filter(|dollars| dollars.is_finite() && *dollars > 0.0 && *dollars <= 1e6)
                 .map(|dollars| (dollars * 1e6).round() as u64)
-                .ok_or_else(|| wrong("dollars, more than none and at most a million"))?,
+                .ok_or_else(|| wrong("it must be an amount in dollars, more than zero and at most a million"))?,
             3 => units::duration(value).map_err(|why| wrong(&why))?.as_secs().unsigned_abs(),
             _ => value
                 .parse::<u64>()
                 .ok()
                 .filter(|count| *count > 0 && *count <= 1_000_000_000_000)
-                .ok_or_else(|| wrong("a whole number, more than none"))?,
+                .ok_or_else(|| wrong("it must be a whole number, more than zero"))?,
         };
         sum[unit] = amount;
     }

@@ -154,20 +154,20 @@ pub(super) fn set(
     let (old, new, rest) = config::edit(own, &wanted)?;
     if rest > 0 {
         show::complain(&format!(
-            "{rest} {} in the settings: nothing starts until {} mended\n  to see: runner config check",
+            "{rest} {} in the settings: nothing starts until {} fixed\n  to see: runner config check",
             if rest == 1 { "mistake remains" } else { "mistakes remain" },
             if rest == 1 { "it is" } else { "they are" },
         ));
     }
     if old == new {
-        ui.info(&format!("{key} is so already; nothing was written"));
+        ui.info(&format!("{key} already has this value; nothing was written"));
         return Ok(Exit::Done);
     }
     write(&path, &old, &new)?;
     ui.info(&format!("set {key} in {}", path.display()));
     // The mistakes that remain were printed above, and every tick reports them again.
     if let (0, Err(failure)) = (rest, register(home)) {
-        show::complain(&format!("it counts from the next tick on: {}", failure.message()));
+        show::complain(&format!("the change takes effect at the next tick: {}", failure.message()));
     }
     Ok(Exit::Done)
 }
@@ -196,7 +196,7 @@ pub(super) fn write(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
     let mark: &[u8] = if there.starts_with(MARK) { MARK } else { &[] };
     if there[mark.len()..] != *old.as_bytes() {
         return Err(Failure::later(format!(
-            "{} was changed meanwhile; nothing was written",
+            "{} was changed in the meantime; nothing was written",
             path.display()
         ))
         .hint("say it again"));

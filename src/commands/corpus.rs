@@ -64,7 +64,7 @@ fn find(from: &Path) -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::data(format!("{}: {error}", from.display())))?;
     let found = from.ancestors().find(|folder| folder.join(FOLDER).is_dir());
     found.map(Path::to_owned).ok_or_else(|| {
-        Failure::data(format!("{} has no {FOLDER} here or above", from.display()))
+        Failure::data(format!("could not find {FOLDER} in {} or any parent folder", from.display()))
             .hint(format!("mkdir -p {FOLDER}/learnings"))
     })
 }
@@ -242,8 +242,8 @@ impl CorpusCommandContext<'_> {
             }
             for (word, all) in [
                 ("is past its time to live", &it.stale),
-                ("comes and goes, and is left alone", &it.oscillating),
-                ("cannot be edited without guessing, and is left alone", &it.uneditable),
+                ("is repeatedly added and removed; left unchanged", &it.oscillating),
+                ("cannot be edited without guessing; left unchanged", &it.uneditable),
             ] {
                 for path in all {
                     text.push_str(&format!("{} {word}\n", safe::line(path)));
@@ -252,7 +252,7 @@ impl CorpusCommandContext<'_> {
             match (text.is_empty(), it.applied) {
                 (true, _) => "everything is in order\n".to_owned(),
                 (false, true) => text,
-                (false, false) => text + "nothing was changed; --apply does it\n",
+                (false, false) => text + "nothing was changed; run again with --apply to make these changes\n",
             }
         });
         Ok(Exit::Done)
@@ -261,8 +261,8 @@ impl CorpusCommandContext<'_> {
     fn brief(&self, goal: &str, listing: Listing) -> Result<Exit, Failure> {
         let brief = brief(&self.corpus()?, goal, self.date()?).map_err(inside)?;
         if brief.nodes.is_empty() {
-            return Err(Failure::data(format!("no node of the corpus speaks of {goal:?}"))
-                .hint("say it in the corpus's own words, or runner corpus harvest"));
+            return Err(Failure::data(format!("no node of the corpus matches {goal:?}"))
+                .hint("use words that occur in the corpus, or run: runner corpus harvest"));
         }
         print_report(listing, &brief, |it| show::printable(&it.text).into_owned());
         Ok(Exit::Done)
@@ -291,7 +291,7 @@ impl CorpusCommandContext<'_> {
         };
         print_report(listing, &report, |it: &Harvest| {
             let mut text = format!(
-                "{} new from {}, {} and {}; {} known\n",
+                "{} new from {}, {} and {}; {} already known\n",
                 it.added.len(),
                 counted(it.commits, "commit"),
                 counted(it.closed_items, "closed item"),
@@ -384,7 +384,7 @@ fn inside(error: impl std::error::Error) -> Failure {
 pub(super) fn locked(error: LockError) -> Failure {
     match error {
         LockError::Held { .. } => {
-            Failure::later(error.to_string()).hint("repeat it when that is over")
+            Failure::later(error.to_string()).hint("run the command again when the other one has finished")
         }
         LockError::Io { .. } => Failure::cannot_write(error.to_string()),
     }
@@ -394,7 +394,7 @@ fn not_committed(error: CommitError) -> Failure {
     match error {
         CommitError::Before(_) => Failure::cannot_write(error.to_string()),
         CommitError::Unfinished(_) => Failure::cannot_write(error.to_string())
-            .hint("make room, or put the file that was changed right; then say it again"),
+            .hint("free disk space or restore the changed file, then run the command again"),
         CommitError::TakenOver => Failure::later(error.to_string()),
     }
 }

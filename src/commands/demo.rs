@@ -72,7 +72,7 @@ pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Ex
     // Without a view of its own a child cannot commit.
     let scripted = agent == Agent::Scripted && available().level == Some(SandboxLevel::Full);
     if agent == Agent::Scripted && !scripted {
-        manner.ui.info("no bubblewrap that works here, so no agent can work inside the sandbox: the built-in backend shows the cycle",
+        manner.ui.info("bubblewrap is missing or does not work here, so no agent can run in the sandbox: the demo uses the built-in backend",
         );
     }
     cycle(&root, scripted)?;
@@ -87,7 +87,7 @@ pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Ex
         .and_then(|entries| entries.filter_map(Result::ok).map(|entry| entry.path()).max());
     let Some(path) = newest.map(|folder| folder.join("report.md")) else {
         return Err(Failure::internal(format!(
-            "the night left no report in {}",
+            "the night wrote no report to {}",
             reports.display()
         )));
     };
@@ -210,7 +210,7 @@ fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
     }
     let spec = ChildSpec {
         program: env::host_program("git").ok_or_else(|| {
-            Failure::unavailable("there is no git in the folders of PATH".to_owned())
+            Failure::unavailable("git was not found in PATH".to_owned())
                 .hint("apt-get install git   (or your system's way)")
         })?,
         args: args.iter().map(Into::into).collect(),

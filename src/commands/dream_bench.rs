@@ -67,7 +67,7 @@ fn labels(path: &Path) -> Result<Vec<truth::Label>, Failure> {
         |why: String| Failure::usage(format!("{shown}: {why}")).hint("runner help dream bench");
     let size = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?.len();
     if size > LONGEST {
-        return Err(bad(format!("it is {size} bytes long, {LONGEST} are read")));
+        return Err(bad(format!("it is {size} bytes long, the limit is {LONGEST}")));
     }
     let text = read_text_host(path, LONGEST).map_err(|error| bad(error.to_string()))?;
     truth::parse(&text).map_err(bad)
@@ -199,8 +199,8 @@ fn format_figures(reported: &BenchJson) -> String {
     );
     for (what, paths) in [
         ("live, and proposed for archive", &figures.false_archives),
-        ("done, and not seen or cited", &figures.missed),
-        ("labelled, and not there", &figures.missing),
+        ("done, but not seen or cited", &figures.missed),
+        ("labelled, but missing", &figures.missing),
     ] {
         if !paths.is_empty() {
             writeln!(text, "\n{what}:\n  {}", paths.join("\n  ")).expect("as above");

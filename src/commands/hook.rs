@@ -29,7 +29,7 @@ struct SessionPlace {
 /// Records it. In no project, or in a run of our own, there is nothing to record.
 pub fn post_tool_use(home: &Env, here: &Path, agent: Option<&str>) -> Result<Exit, Failure> {
     if let Some(agent) = agent.filter(|it| !is_agent_name(it)) {
-        return Err(Failure::usage(format!("{agent:?} is no agent's name")));
+        return Err(Failure::usage(format!("{agent:?} is not a valid agent name")));
     }
     let mut payload = Vec::new();
     let read = io::stdin().lock().take(LONGEST + 1).read_to_end(&mut payload);

@@ -43,12 +43,12 @@ pub fn run(home: &Env, dir: &Path, id: IdChoice, ui: Ui) -> Result<Exit, Failure
     }
     if let Some(kind) = filesystem::shared(&root) {
         show::complain(&format!(
-            "warning: {} lies on {kind}: what other machines do there is not seen, and a rename may not be whole",
+            "warning: {} is on {kind}: changes by other machines are not noticed, and a rename may not be atomic",
             root.display()
         ));
     }
     let said = if written.is_empty() {
-        "is a project already; nothing was written"
+        "is already a project; nothing was written"
     } else {
         "is a project now; put notes into ideas/ and try `runner night`"
     };
@@ -115,7 +115,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
             Ok(data) if data.is_dir() => {}
             Ok(_) => {
                 return Err(Failure::data(format!(
-                    "{} is no folder, and a project has one of this name",
+                    "{} is not a folder, but a project needs a folder of this name",
                     path.display()
                 ))
                 .hint(format!("mv {0} {0}.old", path.display())));
@@ -208,7 +208,7 @@ fn config_file(
             let header = lines.iter().position(|line| line.trim_start().starts_with("[project]"));
             let Some(header) = header else {
                 return Err(Failure::configuration(format!(
-                    "{} has a project without an id",
+                    "{} defines a project without an id",
                     path.display()
                 ))
                 .hint(format!("write `[project]` and below it `id = \"{id}\"`")));
@@ -221,8 +221,8 @@ fn config_file(
             "wrote   runner.toml (yours to edit and to commit)".to_owned(),
             // No table in a comment: uncommented, it would stand twice once a command has made it.
             format!(
-                "# What runner does here at night. `runner config show --origin` has every setting with its\n\
-                 # source; what stands here overrides the default. To change one:\n\
+                "# What runner does here at night. `runner config show --origin` lists every setting with its\n\
+                 # source; what is set here overrides the default. To change one:\n\
                  # runner config set jobs.dream.max_ideas 50\n\n{table}"
             ),
         ),

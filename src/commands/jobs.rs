@@ -189,15 +189,15 @@ fn reset(
     }
     for ack in &done {
         let text = match (ack.failures, ack.failmark, ack.was_stopped) {
-            (0, false, _) if ack.alerts > 0 => "its alerts are over".to_owned(),
+            (0, false, _) if ack.alerts > 0 => "its alerts are closed".to_owned(),
             (0, false, _) => "nothing to acknowledge".to_owned(),
             (0, true, _) => "its failmark is removed".to_owned(),
             (n, _, true) => format!(
-                "its {} in a row no longer matter; clocks start it again",
+                "acknowledged {} in a row; its schedule starts it again",
                 show::count(n.into(), "failure")
             ),
             (n, _, false) => {
-                format!("its {} in a row no longer matter", show::count(n.into(), "failure"))
+                format!("acknowledged {} in a row", show::count(n.into(), "failure"))
             }
         };
         ui.info(&format!("{}: {text}", ack.job));

@@ -115,7 +115,7 @@ fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h Cycle
             .hint("runner config set jobs.lifecycle.kind lifecycle")
     } else {
         let whose = if agent.is_empty() {
-            "no cycle of the agent without a name".to_owned()
+            "no cycle of an agent without a name".to_owned()
         } else {
             format!("no cycle of an agent {agent:?}")
         };
@@ -157,7 +157,7 @@ fn of_project(here: &LoadedProject, spec: &Spec) -> Vec<SpecError> {
         let file = prompt.as_ref().filter(|it| !it.contains(char::is_whitespace));
         let file = file.filter(|it| it.contains(['.', '/']));
         if let Some(file) = file.filter(|it| !here.root.join(it).is_file()) {
-            let why = format!("PROMPT names {file}, and there is no such file");
+            let why = format!("PROMPT names {file}, but there is no such file");
             found.push(SpecError { line: *line, why });
         }
     }
@@ -239,7 +239,7 @@ fn states(
         show::out(&format!("held after {} in a row{why}\n", counted(failures, "failure")));
     }
     if job.is_none() {
-        show::out("nothing steps through it: there is no job of kind lifecycle\n");
+        show::out("no job runs it: there is no job of kind lifecycle\n");
     }
     Ok(Exit::Done)
 }

@@ -44,7 +44,7 @@ pub fn write(into: &Path, ui: Ui) -> Result<Exit, Failure> {
         show::out(&format!("{}\n", path.display()));
     }
     if wanted.is_empty() {
-        ui.info("all pages are there already; nothing was written");
+        ui.info("all pages are up to date; nothing was written");
     }
     Ok(Exit::Done)
 }
@@ -64,7 +64,7 @@ fn ours(path: &Path, text: &[u8]) -> Result<bool, Failure> {
         _ => {}
     }
     Err(Failure::cannot_write(format!(
-        "{} is there and was not written by runner man; nothing was written",
+        "{} already exists and was not written by runner man; nothing was written",
         path.display()
     ))
     .hint("runner man ANOTHER-FOLDER"))

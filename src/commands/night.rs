@@ -125,13 +125,13 @@ pub fn with_steps(
         manner.ui.info(&format!("{} — {}", report.headline(), path.display()));
     } else if open > 0 {
         manner.ui.info(&format!(
-            "{}; the report follows when the rest is over, at the latest at {}",
+            "{}; the report is written when the remaining runs have finished, at the latest at {}",
             report.headline(),
             show::format_time(closes)
         ));
     } else {
         show::complain(&format!(
-            "{}; the report of the night could not be made",
+            "{}; the report of the night could not be written",
             report.headline()
         ));
         worst = worst.max(Exit::Failed);
@@ -145,7 +145,7 @@ fn nothing_due(project: &LoadedProject, ui: Ui, listing: Listing) -> Exit {
     let why = match project.config.jobs.len() {
         0 => "this project has no job".to_owned(),
         jobs => format!(
-            "of {} none is enabled and begins a night (`runner config show` lists them)",
+            "none of {} is enabled and begins a night (`runner config show` lists them)",
             show::count(jobs as u64, "job")
         ),
     };

@@ -70,7 +70,7 @@ pub fn pause(
     if !live.is_empty() {
         let names = live.iter().map(|run| format!("{} (run {})", run.job_name, run.id));
         let names = names.collect::<Vec<_>>().join(", ");
-        ui.info(&format!("what runs goes on to its end: {names}"));
+        ui.info(&format!("runs in progress are not stopped: {names}"));
     }
     Ok(Exit::Done)
 }

@@ -62,7 +62,7 @@ fn list(home: &Env, listing: Listing) -> Result<Exit, Failure> {
                 Some((what, hint)) => (Some(what), Some(hint)),
                 None if standing == Registration::Replaced => (
                     Some(
-                        "another folder is at its path than was; it goes on as the same project"
+                        "a different folder is at its path now; it continues as the same project"
                             .to_owned(),
                     ),
                     Some(
@@ -93,7 +93,7 @@ fn list(home: &Env, listing: Listing) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if found.is_empty() {
-        show::out("no project yet; `runner init` makes one of the folder you are in\n");
+        show::out("no project yet; `runner init` makes the current folder one\n");
         return Ok(Exit::Done);
     }
     let mut text = String::new();
@@ -111,7 +111,7 @@ fn list(home: &Env, listing: Listing) -> Result<Exit, Failure> {
         }
         if let Some(kind) = &it.shared {
             text.push_str(&format!(
-                "  warning: it lies on {kind}, which other machines write to as well\n"
+                "  warning: it is on {kind}, which other machines write to as well\n"
             ));
         }
     }
@@ -138,7 +138,7 @@ fn named(store: &Store, name: &Path) -> Result<Project, Failure> {
     }
     match matches.as_slice() {
         [one] => Ok((*one).clone()),
-        [] => Err(Failure::data(format!("no project {} is known", name.display()))
+        [] => Err(Failure::data(format!("there is no project {}", name.display()))
             .hint("runner projects")),
         several => Err(Failure::data(format!("{} projects begin with {text}", several.len()))
             .hint("runner projects")),
@@ -162,7 +162,7 @@ fn relocate(home: &Env, old: &Path, new: &Path, ui: Ui, listing: Listing) -> Res
         .map_err(|error| Failure::data(format!("{}: {error}", new.display())))?;
     if !root.join(project::FILE).is_file() {
         return Err(Failure::data(format!(
-            "{} is no project: it has no {}",
+            "{} is not a project: it has no {}",
             root.display(),
             project::FILE
         ))
@@ -174,12 +174,12 @@ fn relocate(home: &Env, old: &Path, new: &Path, ui: Ui, listing: Listing) -> Res
     let other = store.project_at(&root)?.filter(|it| it.id != known.id);
     if let (Some(other), false) = (&other, same_folder) {
         return Err(Failure::data(format!(
-            "{} is a project of its own already ({}), with a history of its own",
+            "{} is already a separate project ({}), with its own history",
             root.display(),
             other.id
         ))
         .hint(format!(
-            "runner projects   (to give up the history of that one: runner projects forget {})",
+            "runner projects   (to delete the history of that one: runner projects forget {})",
             other.id
         )));
     }
@@ -187,7 +187,7 @@ fn relocate(home: &Env, old: &Path, new: &Path, ui: Ui, listing: Listing) -> Res
         let carries =
             carried.map_or_else(|| "carries no id".to_owned(), |id| format!("carries the id {id}"));
         return Err(Failure::data(format!(
-            "{} is another project than {}: it {carries}",
+            "{} is not the same project as {}: it {carries}",
             root.display(),
             known.path.display()
         ))
@@ -254,7 +254,7 @@ struct ForgetJson<'a> {
 }
 
 fn forget(home: &Env, name: &Path, yes: bool, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
-    let nothing = || Failure::data(format!("no project {} is known", name.display()));
+    let nothing = || Failure::data(format!("there is no project {}", name.display()));
     let Some(reader) = home.store_to_read()? else {
         return Err(nothing().hint("runner projects"));
     };

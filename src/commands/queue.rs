@@ -87,7 +87,7 @@ pub fn enqueue(
     let run = match store.enqueue(&new, ready_at, after.as_ref(), now)? {
         Recorded::New(run) => run,
         Recorded::Known(occurrence) => {
-            ui.beside(listing).info(&format!("{} was asked for with this key before", wish.job));
+            ui.beside(listing).info(&format!("{} was already requested with this key", wish.job));
             let row = store.last_run_of(&occurrence)?;
             row.ok_or_else(|| Failure::internal("an occurrence without a run".to_owned()))?.id
         }
@@ -114,7 +114,7 @@ pub fn retry(home: &Env, run: &str, ui: Ui, listing: Listing) -> Result<Exit, Fa
     let mut store = home.store()?;
     let row = runs::find(&store, run)?;
     if row.kind == review::KIND {
-        let what = format!("run {} was a person's decision; it cannot be tried again", row.id);
+        let what = format!("run {} records a person's decision; it cannot be retried", row.id);
         return Err(Failure::usage(what).hint("runner dream list"));
     }
     if store.occurrence(&row.occurrence)?.outcome.is_none() {
@@ -137,7 +137,7 @@ fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
             Some((key, value)) if !key.trim().is_empty() => {
                 Ok((key.trim().to_owned(), value.to_owned()))
             }
-            _ => Err(Failure::usage(format!("--set {one}: a setting is given as key=value"))),
+            _ => Err(Failure::usage(format!("--set {one}: expected key=value"))),
         })
         .collect()
 }

@@ -71,9 +71,9 @@ fn print_comparison(recording: &Recording, replayed: &Replayed) {
     let total = replayed.artifacts.len();
     let same = replayed.artifacts.iter().filter(|one| one.equal).count();
     let verdict = match (replayed.equal, total) {
-        (true, 0) => format!("it made nothing, as then ({})", replayed.outcome),
+        (true, 0) => format!("it produced no artifacts, like the recorded run ({})", replayed.outcome),
         (true, _) => format!("all {total} artifacts are byte for byte the same"),
-        (false, _) => format!("it drifted; {same} of {total} artifacts are the same"),
+        (false, _) => format!("the result differs; {same} of {total} artifacts are the same"),
     };
     let mut text = format!(
         "run {} of {} ({}): {verdict}\n",
@@ -95,7 +95,7 @@ fn print_comparison(recording: &Recording, replayed: &Replayed) {
     }
     if replayed.redacted > 0 && !replayed.equal {
         text.push_str(&format!(
-            "  note     secrets were taken out of {} contents of the recording: what is made of them may differ\n",
+            "  note     secrets were removed from {} contents of the recording: results made from them may differ\n",
             replayed.redacted
         ));
     }
@@ -110,7 +110,7 @@ fn find(home: &Env, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
     let start = wanted.trim().to_ascii_uppercase();
     if start.is_empty() {
         return Err(
-            Failure::usage("a run is named by its id or the beginning of it").hint("runner runs")
+            Failure::usage("expected the id of a run, or the beginning of one").hint("runner runs")
         );
     }
     let folder = home.state.join(FOLDER);
@@ -136,15 +136,15 @@ fn none(home: &Env, wanted: &str) -> Failure {
     let known = home.store_to_read().ok().flatten();
     match known.map(|store| runs::find(&store, wanted)) {
         Some(Ok(row)) if kinds::unrecorded(&row.kind).is_some() => Failure::data(format!(
-            "run {} ({}) is of kind {}, which cannot be gone through again: {}",
+            "run {} ({}) is of kind {}, which cannot be replayed: {}",
             row.id,
             row.job_name,
             row.kind,
             kinds::unrecorded(&row.kind).unwrap_or_default()
         )),
         Some(Ok(row)) => Failure::data(format!(
-            "run {} ({}) has no recording: only runs that did their work have one, as long as \
-             retention.recordings says",
+            "run {} ({}) has no recording: only runs that did their work have one, for as long as \
+             retention.recordings keeps it",
             row.id, row.job_name
         ))
         .hint("runner config show   (retention.recordings)"),
@@ -157,7 +157,7 @@ fn unusable(error: &RecordingError) -> Failure {
     let failure = Failure::data(whole(error));
     match error {
         RecordingError::File(_) => {
-            failure.hint("runner runs   (another run has another recording)")
+            failure.hint("runner runs   (lists other runs)")
         }
         RecordingError::TooLong { .. } => failure,
     }

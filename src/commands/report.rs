@@ -68,7 +68,7 @@ fn open(
     show::out(&format!("{}\n", path.display()));
     let Some(opener) = env::host_program(OPENER) else {
         return Err(Failure::unavailable(format!(
-            "there is no {OPENER} here to open the page with; {by_hand}"
+            "{OPENER} was not found, so the page cannot be opened; {by_hand}"
         ))
         .hint("apt-get install xdg-utils   (or your system's way)"));
     };

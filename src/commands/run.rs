@@ -88,7 +88,7 @@ pub(super) fn settled(
             let outcome = store.occurrence(&occurrence)?.outcome;
             let stands =
                 outcome.as_ref().map_or_else(|| "not settled yet".to_owned(), Outcome::to_string);
-            manner.ui.info(&format!("{job} was asked for with this key before: {stands}"));
+            manner.ui.info(&format!("{job} was already requested with this key: {stands}"));
             if listing.json
                 && let Some(row) = store.last_run_of(&occurrence)?
             {

@@ -320,7 +320,7 @@ fn tool_counts(tally: &Tally) -> Vec<(&'static str, String)> {
         used.push_str(&format!(", ${}.{:06}", cost / 1_000_000, cost % 1_000_000));
     }
     if tally.unstated > 0 {
-        used.push_str(&format!("; {} of {} did not say", tally.unstated, tally.asked));
+        used.push_str(&format!("; {} of {} reported no usage", tally.unstated, tally.asked));
     }
     lines.push(("stated use", used));
     if !tally.tools.is_empty() {
@@ -361,7 +361,7 @@ pub fn find(store: &Store, run: &str) -> Result<RunRow, Failure> {
     if wanted.is_empty() {
         // An empty variable of a script is not "the only one there is".
         return Err(
-            Failure::usage("a run is named by its id or the beginning of it").hint("runner runs")
+            Failure::usage("expected the id of a run, or the beginning of one").hint("runner runs")
         );
     }
     let filter = RunFilter { prefix: Some(wanted), limit: 9, ..RunFilter::default() };
@@ -375,7 +375,7 @@ pub fn find(store: &Store, run: &str) -> Result<RunRow, Failure> {
                 matches.iter().map(|row| format!("{} ({})", row.id, row.job_name)).collect();
             let ids = runner_text::some_of(ids.iter().map(String::as_str));
             Err(Failure::data(format!("{many} begin with {run}: {ids}"))
-                .hint("give more of the id"))
+                .hint("give more characters of the id"))
         }
     }
 }

@@ -109,7 +109,7 @@ fn next(
             ..of(&schedule)
         });
     } else if found.is_empty() {
-        show::out(&format!("no clock makes it due: {}\n", schedule.describe()));
+        show::out(&format!("no scheduled time makes it due: {}\n", schedule.describe()));
     } else {
         let row = |at: &Timestamp| {
             let local = at.to_zoned(zone.clone());
@@ -215,13 +215,13 @@ fn stretch(
     let asleep = asleep.iter().map(|text| match text.split_once("..") {
         Some((from, to)) => span(from, to),
         None => Err(Failure::usage(format!(
-            "--asleep {text:?}: two times with .. between them, like 2026-11-20T20:00..2026-11-23T08:00"
+            "--asleep {text:?}: expected two times with .. between them, like 2026-11-20T20:00..2026-11-23T08:00"
         ))),
     });
     let (from, to) = span(from, to)?;
     let tick = duration("--tick", tick)?;
     if tick < SignedDuration::from_secs(1) {
-        return Err(Failure::usage("--tick: one second at least"));
+        return Err(Failure::usage("--tick: must be at least one second"));
     }
     Ok(Stretch { from, to, asleep: asleep.collect::<Result<_, _>>()?, tick })
 }

@@ -95,7 +95,7 @@ impl<'a> EffectRunner<'a> {
             DaemonEffect::Spawn(run) => events.extend(self.spawn(&run, now)),
             DaemonEffect::Terminate(run) => {
                 // The run only sees a signal, so the database records the reason.
-                let why = "the daemon was told to end and it was not over in time";
+                let why = "the daemon was asked to stop and the run did not end in time";
                 if let Err(error) = self.store.cancel(&run, why, now.wall) {
                     self.voice.complain(&Failure::from(error).to_string());
                 }
@@ -138,7 +138,7 @@ impl<'a> EffectRunner<'a> {
                 Ok(Ok(troubles)) => troubles.iter().for_each(|one| self.voice.complain(one)),
                 Ok(Err(failure)) if failure.is_damage() => return Err(failure),
                 Ok(Err(failure)) => self.voice.complain(&failure.to_string()),
-                Err(_panicked) => self.voice.complain("the daily care of the database ended badly"),
+                Err(_panicked) => self.voice.complain("the daily maintenance of the database failed"),
             }
         }
         let looked = self.home.wall().and_then(|now| Ok(self.store.maintenance_due(now)?));
@@ -315,7 +315,7 @@ impl<'a> EffectRunner<'a> {
         };
         let (projects, jobs) = count().unwrap_or_default();
         let next = next.map_or_else(
-            || "nothing is due by a clock".to_owned(),
+            || "nothing is scheduled".to_owned(),
             |next| format!("next: {} at {}", next.what, show::format_time(next.at)),
         );
         self.voice.log(&format!(
@@ -336,7 +336,7 @@ impl<'a> EffectRunner<'a> {
         };
         if let Err(error) = reported {
             // Not worth a line on every beat for people; the log has it.
-            tracing::debug!(%error, "the service manager could not be told");
+            tracing::debug!(%error, "the service manager could not be notified");
         }
     }
 

@@ -58,12 +58,12 @@ impl DaemonLock {
 fn held(holder: Option<DaemonHolder>) -> Failure {
     match holder {
         Some(holder) => Failure::later(format!(
-            "a daemon runs already: PID {} since {}",
+            "a daemon is already running: PID {} since {}",
             holder.owner.pid,
             show::format_time(holder.since)
         ))
         .hint(format!("kill -TERM {}   (or leave it: it serves all projects)", holder.owner.pid)),
-        None => Failure::later("a daemon is just being started").hint("runner status"),
+        None => Failure::later("a daemon is already starting").hint("runner status"),
     }
 }
 

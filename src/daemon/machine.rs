@@ -251,7 +251,7 @@ impl Daemon {
                 }
                 DaemonRequest::Tick => effects.push(DaemonEffect::Reply {
                     to: by,
-                    with: Reply::error("the daemon is about to end and starts nothing new"),
+                    with: Reply::error("the daemon is shutting down and starts nothing new"),
                 }),
             },
         }
@@ -304,7 +304,7 @@ impl Daemon {
                 effects.push(DaemonEffect::Notify(ServiceNotice::Stopping));
                 if !self.live.is_empty() {
                     effects.push(DaemonEffect::Say(format!(
-                        "ends; {} may go on for {}",
+                        "shutting down; {} may continue for {}",
                         runs(self.live.len()),
                         seconds(self.settings.drain)
                     )));
@@ -326,7 +326,7 @@ impl Daemon {
             ShutdownStage::Ending { until } if now.boot >= until => self.kill(now, effects),
             ShutdownStage::Killing { until } if now.boot >= until => {
                 effects.push(DaemonEffect::Say(format!(
-                    "{} would not die; the next tick settles what is left",
+                    "{} could not be killed; the next tick settles what is left",
                     runs(self.live.len())
                 )));
                 effects.push(DaemonEffect::Exit(Exit::Done));
@@ -338,7 +338,7 @@ impl Daemon {
     fn end(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         self.stage = ShutdownStage::Ending { until: now.boot.saturating_add(TERM_TO_KILL) };
         effects.push(DaemonEffect::Say(format!(
-            "asks {} to end, and kills what is left in {}",
+            "asking {} to end; what is left is killed in {}",
             runs(self.live.len()),
             seconds(TERM_TO_KILL)
         )));

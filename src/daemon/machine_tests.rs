@@ -153,7 +153,7 @@ fn a_stop_waits_then_asks_then_kills() {
     let effects = daemon.handle(DaemonEvent::Signal(Signal::Stop), at(1));
     assert_eq!(effects[0], DaemonEffect::Notify(ServiceNotice::Stopping));
     assert!(
-        matches!(&effects[1], DaemonEffect::Say(text) if text.contains("1 run may go on for 30s"))
+        matches!(&effects[1], DaemonEffect::Say(text) if text.contains("1 run may continue for 30s"))
     );
     let asked = DaemonEvent::Asked { by: 1, what: DaemonRequest::Tick };
     let refused = daemon.handle(asked, at(2));

@@ -41,7 +41,7 @@ pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFin
                 DoctorFinding::error(
                     program,
                     format!(
-                        "is not in the PATH here ({}), and is needed by {}; install it, or where your own shell has it, freeze its PATH",
+                        "is not in PATH here ({}), and is needed by {}; install it, or, if your own shell finds it, run this there to save its PATH",
                         path.to_string_lossy(),
                         who.join(", ")
                     ),
@@ -58,7 +58,7 @@ pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFin
                 DoctorFinding::error(
                     &key,
                     format!(
-                        "is not set, and is needed by {}; this takes it from what you type, up to Ctrl-D",
+                        "is not set, but is needed by {}; this command reads it from the terminal, up to Ctrl-D",
                         who.join(", ")
                     ),
                 )
@@ -102,7 +102,7 @@ fn agents(home: &Env, root: &Path, config: &Config) -> Vec<DoctorFinding> {
                 "program" | "version" => DoctorFinding::error(place, bad.said).hint(install),
                 "login" => DoctorFinding::error(
                     place,
-                    format!("{}; what lies in a desktop's keychain does not reach a run", bad.said),
+                    format!("{}; a run cannot use what is in a desktop's keychain", bad.said),
                 )
                 .hint(login),
                 _ => DoctorFinding::error(place, bad.said).hint(format!(

@@ -53,7 +53,7 @@ fn check_projects(home: &Env, store: &Store) -> Result<Vec<DoctorFinding>, Failu
         let since = looked
             .map_or_else(|| "ever".to_owned(), |at| format!("since {}", show::format_time(at)));
         found.push(
-            DoctorFinding::warning("database", format!("nobody has looked through it {since}"))
+            DoctorFinding::warning("database", format!("no check has run {since}"))
                 .hint("runner db check"),
         );
     }
@@ -84,7 +84,7 @@ fn one(
         );
         found.push(
             DoctorFinding::warning(root.clone(), what)
-                .hint("take that folder out of PATH, then: runner setup --apply"),
+                .hint("remove that folder from PATH, then: runner setup --apply"),
         );
     }
     let here = match LoadedProject::at(home, Some(store), &known.path) {
@@ -97,7 +97,7 @@ fn one(
     if let Some(kind) = filesystem::shared(&known.path) {
         found.push(DoctorFinding::warning(
             &root,
-            format!("lies on {kind}: what other machines do there is not seen"),
+            format!("is on {kind}: changes by other machines are not noticed"),
         ));
     }
     found.extend(surroundings::room_at(&known.path));
@@ -127,13 +127,13 @@ fn one(
         match ContractLock::inspect(&path, now) {
             Err(LockError::Foreign { path, content }) => found.push(DoctorFinding::note(
                 path.display().to_string(),
-                format!("another program ({content}) holds it; it is respected for an hour"),
+                format!("another program ({content}) holds this lock; it is respected for an hour"),
             )),
             // One of ours is taken over under the deciding lock; one that is old is another's.
             Ok(true) if store.live()?.is_empty() => found.push(
                 DoctorFinding::warning(
                     path.display().to_string(),
-                    "a lock file that nobody seems to hold; the next run takes it over",
+                    "a lock file that no process seems to hold; the next run takes it over",
                 )
                 .hint(format!("rm {}", quote_path(&path))),
             ),

@@ -94,7 +94,7 @@ fn describe_available(found: &Available) -> Result<String, String> {
             Ok(format!("{level} ({parts}; bubblewrap does not work: {why})"))
         }
         (None, None) => Err(format!(
-            "neither bubblewrap nor a kernel with Landlock is here, so no job's program is started; {BUBBLEWRAP}"
+            "neither bubblewrap nor a kernel with Landlock is available here, so no job's program is started; {BUBBLEWRAP}"
         )),
         (None, Some(why)) => Err(format!(
             "bubblewrap does not work here ({why}), and the kernel has no Landlock, so no job's program is started; {}",
@@ -109,7 +109,7 @@ pub(super) fn findings() -> Vec<DoctorFinding> {
 }
 
 fn findings_of(found: &Available, off: &[&str]) -> Vec<DoctorFinding> {
-    let open = "sandbox are files-only, and docs/guide/sandbox.md says what that leaves open";
+    let open = "the sandbox is files-only; docs/guide/sandbox.md describes what that does not cover";
     match (&found.level, &found.refused) {
         (Some(SandboxLevel::FilesOnly), None) => vec![
             DoctorFinding::note("sandbox", format!("bubblewrap is not installed: {open}"))
@@ -118,7 +118,7 @@ fn findings_of(found: &Available, off: &[&str]) -> Vec<DoctorFinding> {
         (Some(_), Some(why)) => vec![
             DoctorFinding::warning(
                 "sandbox",
-                format!("bubblewrap is installed and does not work here ({why}): {open}"),
+                format!("bubblewrap is installed but does not work here ({why}): {open}"),
             )
             .hint(allow(off)),
         ],
@@ -135,7 +135,7 @@ fn findings_of(found: &Available, off: &[&str]) -> Vec<DoctorFinding> {
         (None, None) => vec![
             DoctorFinding::warning(
                 "sandbox",
-                "neither Landlock nor bubblewrap is here, so jobs cannot be confined and are refused",
+                "neither Landlock nor bubblewrap is available here, so jobs cannot be confined and are refused",
             )
             .hint(BUBBLEWRAP),
         ],

@@ -12,14 +12,14 @@ pub fn findings() -> Option<DoctorFinding> {
         means,
         program: means.and_then(|means| env::host_program(means.program())),
         env: env::named(["PATH", "DBUS_SYSTEM_BUS_ADDRESS"].into_iter()),
-        what: "runner doctor looks whether it could".to_owned(),
+        what: "runner doctor checks whether runs can keep this machine awake".to_owned(),
     });
     let awake = keeper.standing();
     match awake.held {
         InhibitLevel::Sleep => None,
         _ => Some(DoctorFinding::note(
             "sleep",
-            format!("runs here are {awake}; a machine that never sleeps needs nothing"),
+            format!("runs here are {awake}; this does not matter on a machine that never sleeps"),
         )),
     }
 }

@@ -28,14 +28,14 @@ fn program(home: &Env) -> Vec<DoctorFinding> {
         Ok(path) if path.to_string_lossy().ends_with(" (deleted)") => vec![
             DoctorFinding::error(
                 "program",
-                "the file of this program was replaced or removed; call the new one",
+                "the file of this program was replaced or removed; run the new one",
             )
             .hint("runner doctor"),
         ],
         Ok(path) if path.components().any(|part| part.as_os_str() == "target") => vec![
             DoctorFinding::note(
                 path.display().to_string(),
-                "lies in a build folder: a clean build takes it from the timer",
+                "is in a build folder: after a clean build the timer no longer finds it",
             )
             .hint("cargo install --path ."),
         ],
@@ -80,13 +80,13 @@ fn time(home: &Env) -> Vec<DoctorFinding> {
     }
     if TimeZone::system().iana_name().is_none() {
         found.push(
-            DoctorFinding::warning("zone", "this machine does not name its time zone, so its times are UTC; as root, with the place where you are:")
+            DoctorFinding::warning("zone", "this machine does not name its time zone, so its times are UTC; as root, with your own zone:")
                 .hint("ln -sf /usr/share/zoneinfo/Europe/Berlin /etc/localtime"),
         );
     }
     if !Path::new("/usr/share/zoneinfo").is_dir() {
         found.push(
-            DoctorFinding::note("zone", "no zone data on this machine; the program's own are used")
+            DoctorFinding::note("zone", "no time zone data on this machine; the program's own data is used")
                 .hint("apt-get install tzdata"),
         );
     }
@@ -99,7 +99,7 @@ fn disk_space(home: &Env) -> Vec<DoctorFinding> {
         found.push(
             DoctorFinding::error(
                 home.state.display().to_string(),
-                format!("lies on {kind}: its locks and its database hold only between processes of one machine"),
+                format!("is on {kind}: its locks and its database work only between processes of one machine"),
             )
             .hint("export XDG_STATE_HOME=/var/tmp/runner-state && runner setup --apply"),
         );

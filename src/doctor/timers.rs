@@ -23,7 +23,7 @@ pub fn findings(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     if record.pending {
         found.push(
-            DoctorFinding::error("setup", "a setup was begun and not ended")
+            DoctorFinding::error("setup", "a setup was started but not finished")
                 .hint("runner setup --apply"),
         );
     }
@@ -88,7 +88,7 @@ fn whole(
             found.push(
                 DoctorFinding::warning(
                     file.path.display().to_string(),
-                    "was made for another place of runner, other minutes or an older template",
+                    "was made for another location of runner, other minutes or an older template",
                 )
                 .hint(again),
             );
@@ -184,7 +184,7 @@ fn twice(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
             DoctorFinding::warning(
                 "schedulers",
                 format!(
-                    "several tick: {}; nothing is done twice, but what runner did not make it does not take away",
+                    "several schedulers run ticks: {}; nothing is done twice, but runner does not remove what it did not make",
                     kinds.join(", ")
                 ),
             )
@@ -228,7 +228,7 @@ fn silence(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
             DoctorFinding::error(
                 "clock",
                 format!(
-                    "the last tick lies ahead, at {}: it was wrong then or is now (`date` shows it)",
+                    "the last tick is in the future, at {}: the clock was wrong then or is wrong now (`date` shows it)",
                     show::format_time(last)
                 ),
             )
@@ -244,7 +244,7 @@ fn silence(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
         None if !none => found.push(
             DoctorFinding::note(
                 "timers",
-                "nothing has ticked yet; that comes within a quarter of an hour",
+                "nothing has ticked yet; the first tick comes within 15 minutes",
             )
             .hint("runner setup --status"),
         ),

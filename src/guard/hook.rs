@@ -88,7 +88,7 @@ fn command_line(line: &str, cwd: &Path, bounds: &WriteBounds) -> Result<(), Stri
             ShellPlace::Unknown(text) => {
                 let text: String = text.chars().take(80).collect();
                 return Err(format!(
-                    "what {text:?} stands for cannot be known before it runs; name the path itself"
+                    "the value of {text:?} is not known before it runs; name the path itself"
                 ));
             }
         }
@@ -116,7 +116,7 @@ impl WriteBounds {
                 let home = self.home.as_deref().ok_or("~ means nothing here")?;
                 self.allow(home, &format!(".{rest}"))
             }
-            Some(_) => Err(format!("whose home {path:?} is cannot be known")),
+            Some(_) => Err(format!("cannot determine whose home {path:?} is")),
         }
     }
 
@@ -132,7 +132,7 @@ impl WriteBounds {
                 match self.keep.iter().find(|keep| beneath(keep, &whole)) {
                     None => Ok(()),
                     Some(kept) => Err(format!(
-                        "{} holds what this job never writes ({})",
+                        "{} contains a path that this job must never write ({})",
                         whole.display(),
                         kept.display()
                     )),
@@ -154,7 +154,7 @@ impl WriteBounds {
         }
         if let Some(kept) = self.keep.iter().find(|keep| beneath(whole, keep)) {
             return Err(format!(
-                "{} belongs to what this job never writes ({})",
+                "{} is inside a path that this job must never write ({})",
                 whole.display(),
                 kept.display()
             ));
@@ -206,7 +206,7 @@ fn resolve(path: &Path) -> Result<PathBuf, String> {
             Ok(data) if data.is_symlink() => {
                 whole = fs::canonicalize(&whole).map_err(|error| {
                     format!(
-                        "{} is a link that leads nowhere: {}",
+                        "{} is a broken link: {}",
                         whole.display(),
                         error_chain(&error)
                     )

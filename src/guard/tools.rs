@@ -119,7 +119,7 @@ pub fn named<'a>(tool: &str, input: &'a Map<String, Value>) -> Result<Vec<&'a st
     }
     match found.is_empty() {
         true => Err(format!(
-            "{tool} is not known and names no path that could be judged; if it writes nothing: --reads {tool}"
+            "{tool} is not known and names no path that can be checked; if it writes nothing: --reads {tool}"
         )),
         false => Ok(found),
     }
@@ -133,7 +133,7 @@ fn gather<'a>(
 ) -> Result<(), String> {
     if under(key, &RUNS) {
         return Err(format!(
-            "{tool} is not known, and what it runs ({key}) cannot be judged; use Bash"
+            "{tool} is not known, and what it runs ({key}) cannot be checked; use Bash"
         ));
     }
     match value {

@@ -214,10 +214,10 @@ impl Registration {
             Self::New | Self::Known | Self::Alias { .. } | Self::Replaced => return None,
             Self::Recloned { was } => (
                 format!(
-                    "{here} is another clone than the one that was known here: it has no id of its own yet"
+                    "{here} is not the clone that was known here: it has no id of its own yet"
                 ),
                 format!(
-                    "runner init {here}   (it goes on as {was}; if that one is elsewhere: runner projects move {was} ITS-NEW-PLACE)"
+                    "runner init {here}   (it continues as {was}; if that one is elsewhere: runner projects move {was} ITS-NEW-PLACE)"
                 ),
             ),
             Self::Moved { from } => (
@@ -225,7 +225,7 @@ impl Registration {
                 format!("{}   (or, as a project of its own: {new_id})", moved(from)),
             ),
             Self::Copied { of } => (
-                format!("{here} carries the id of {}: one of them is a copy", of.display()),
+                format!("{here} has the same id as {}: one of them is a copy", of.display()),
                 format!("{new_id}   (makes the copy a project of its own)"),
             ),
             Self::Cloned { of } => (
@@ -237,7 +237,7 @@ impl Registration {
             ),
             Self::Unsure { of, why } => (
                 format!(
-                    "{here} carries the id of {}, which cannot be looked at: {why}",
+                    "{here} has the same id as {}, which cannot be read: {why}",
                     of.display()
                 ),
                 format!("{}   (if it moved; else: {new_id})", moved(of)),
@@ -255,8 +255,8 @@ impl Registration {
                 ),
             ),
             Self::Unreadable { why } => (
-                format!("the project's folder cannot be looked at: {why}"),
-                format!("ls -ld {here}   (its owner must let you in)"),
+                format!("the project's folder cannot be read: {why}"),
+                format!("ls -ld {here}   (its owner must give you access)"),
             ),
             Self::Overtaken => (
                 "another project is at its path now".to_owned(),

@@ -135,7 +135,7 @@ pub fn write(
 ) -> Result<Option<String>, Failure> {
     let changed = |when: &str| {
         Failure::later(format!("the crontab was changed by somebody else {when}"))
-            .hint("crontab -l, then say it again")
+            .hint("crontab -l, then run the command again")
     };
     let there = read()?;
     if there.as_deref() == after {
@@ -154,7 +154,7 @@ pub fn write(
         }
         put(after.as_deref(), draft)?.map_err(Failure::cannot_write)?;
         note = Some(
-            "the last line of the crontab has a line break now: crontab takes none without"
+            "the last line of the crontab has a line break now: crontab requires one"
                 .to_owned(),
         );
     }

@@ -59,7 +59,7 @@ pub fn refuse_project_folders<'a>(
                 "PATH has {entry:?}, which leads into a project ({}): an agent could put programs there",
                 project.display()
             ))
-            .hint("take that folder out of PATH, then repeat this"));
+            .hint("remove that folder from PATH, then run the command again"));
         }
     }
     Ok(())
@@ -71,12 +71,12 @@ pub fn refuse_project_folders<'a>(
 /// Returns an error if a value has several lines.
 pub fn text(variables: &BTreeMap<String, String>) -> Result<String, Failure> {
     let mut text = String::from(
-        "# What a tick by the host's scheduler works in; made by `runner setup --apply`, which makes it anew.\n",
+        "# The environment of a tick by the host's scheduler; made by `runner setup --apply`, which overwrites it.\n",
     );
     for (name, value) in variables {
         if value.contains(['\n', '\r', '\0']) {
             return Err(Failure::environment(format!(
-                "{name} has a line break, and the file for the host's scheduler holds one variable a line"
+                "{name} has a line break, but the file for the host's scheduler holds one variable per line"
             ))
             .hint(format!("unset {name}, or give it another value, and repeat this")));
         }

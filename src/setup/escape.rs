@@ -50,7 +50,7 @@ fn systemd(text: &str) -> Result<String, String> {
             c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
             // It reads units as UTF-8 and refuses a line with a code point that is for no text.
             c if is_noncharacter(c) => {
-                return Err(format!("systemd takes no U+{:04X} in a unit", u32::from(c)));
+                return Err(format!("systemd does not accept U+{:04X} in a unit", u32::from(c)));
             }
             c => quoted.push(c),
         }
@@ -70,7 +70,7 @@ pub fn starts_a_unit(program: &str) -> bool {
 fn cron(text: &str) -> Result<String, String> {
     if let Some(c) = text.chars().find(|c| c.is_ascii_control()) {
         return Err(format!(
-            "a crontab's line holds no control character, and this has U+{:04X}",
+            "a line of a crontab cannot contain a control character, but this one has U+{:04X}",
             u32::from(c)
         ));
     }

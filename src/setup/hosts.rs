@@ -52,7 +52,7 @@ impl HostScheduler {
         let utf8 = |path: &Path| {
             path.to_str().map(str::to_owned).ok_or_else(|| {
                 Failure::data(format!(
-                    "{}: not UTF-8, and files of host schedulers are",
+                    "{}: not UTF-8, but files of host schedulers must be",
                     path.display()
                 ))
             })

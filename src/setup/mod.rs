@@ -82,7 +82,7 @@ pub fn fitting(record: &SetupRecord) -> (SchedulerKind, String) {
     // "manual" is not something that is set up: what fits may have come since.
     let there = record.hosts.keys().rfind(|kind| **kind != SchedulerKind::Manual);
     if let Some(kind) = there {
-        return (*kind, "it is the one that is set up".to_owned());
+        return (*kind, "it is already set up".to_owned());
     }
     if cfg!(target_os = "macos") {
         return (SchedulerKind::Launchd, "this is macOS".to_owned());
@@ -307,7 +307,7 @@ fn uninstall(
         match text_at(path)? {
             Some(text) if texts.contains(&text) => steps.push(SetupStep::Remove(path.clone())),
             Some(_) => left.push(format!(
-                "{} was changed since it was made, and stays: rm it if it is not needed",
+                "{} was changed since it was made, so it is kept: remove it if it is not needed",
                 path.display()
             )),
             None => {}
@@ -337,15 +337,15 @@ fn run(words: &[&str], must: bool) -> SetupStep {
 }
 
 fn broken(what: String) -> Failure {
-    Failure::data(what).hint("crontab -e, take its lines out, then say this again")
+    Failure::data(what).hint("crontab -e, remove runner's lines, then run the command again")
 }
 
 fn not_ours(path: &Path) -> Failure {
     Failure::data(format!(
-        "{} is there and was not made by this setup, or was changed since; nothing was touched",
+        "{} already exists and was not made by this setup, or was changed since; nothing was changed",
         path.display()
     ))
-    .hint(format!("mv {0} {0}.old, then say this again", path.display()))
+    .hint(format!("mv {0} {0}.old, then run the command again", path.display()))
 }
 
 /// Returns the variables of the current environment that are frozen.

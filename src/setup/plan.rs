@@ -85,7 +85,7 @@ impl SetupStep {
             Self::Run { words, must } => format!(
                 "run {}{}",
                 shown(words),
-                if *must { "" } else { "   (goes on if it fails)" }
+                if *must { "" } else { "   (continues if it fails)" }
             ),
             Self::Remove(path) => format!("remove {}", path.display()),
             Self::RemoveFolder(path) => {
@@ -181,7 +181,7 @@ fn one(step: &SetupStep, note: &Path, draft: &Path) -> Result<Option<String>, Fa
                 let what = format!("{}: {why}", shown(words));
                 if *must {
                     return Err(Failure::environment(what).hint(
-                        "runner setup --scheduler cron --apply, or mend it and say this again",
+                        "runner setup --scheduler cron --apply, or fix it and run the command again",
                     ));
                 }
                 return Ok(Some(what));

@@ -100,7 +100,7 @@ fn settings(config: &Config, wish: &SetupOptions) -> Result<Vec<(String, String)
     if !config.backends.contains_key(backend) {
         let known: Vec<&str> = config.backends.keys().map(String::as_str).collect();
         return Err(Failure::configuration(format!(
-            "--runner {backend}: there is no such backend; there are {}",
+            "--runner {backend}: there is no such backend; the backends are {}",
             known.join(", ")
         ))
         .hint(format!(
@@ -155,7 +155,7 @@ pub fn undo(
             mode: None,
         })),
         Some(_) => Err(format!(
-            "{} was changed since, so the night and the backends that were set there stay",
+            "{} was changed since, so the night and the backends that were set there are kept",
             path.display()
         )),
         None => Err(format!("{} is gone", path.display())),

@@ -72,7 +72,7 @@ impl SetupRecord {
         match read_host(path, DOCUMENT) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| {
                 Failure::configuration(format!("{}: {error}", path.display())).hint(
-                    "take back manually what it names, move it away, then runner setup --apply",
+                    "undo manually what it lists, move it away, then run: runner setup --apply",
                 )
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),

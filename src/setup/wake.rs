@@ -27,7 +27,7 @@ pub fn advice(kind: SchedulerKind, opens: Time, zone: &str) -> Vec<String> {
             "Register-ScheduledTask -TaskPath '\\runner\\' -TaskName 'wake' -Trigger (New-ScheduledTaskTrigger -Daily -At {at}) -Action (New-ScheduledTaskAction -Execute 'cmd.exe' -Argument '/c exit') -Settings (New-ScheduledTaskSettingsSet -WakeToRun)"
         ),
         SchedulerKind::Manual => {
-            return vec!["waking: no host scheduler is asked, so none wakes".to_owned()];
+            return vec!["waking: no host scheduler is used, so the machine is not woken".to_owned()];
         }
     };
     let undo = match kind {
@@ -41,12 +41,12 @@ pub fn advice(kind: SchedulerKind, opens: Time, zone: &str) -> Vec<String> {
     };
     let zoned = match kind {
         SchedulerKind::Launchd | SchedulerKind::TaskScheduler => {
-            format!(" (a time of {zone}; the command takes it for this machine's own zone)")
+            format!(" (the time is in {zone}; the command takes it as this machine's own zone)")
         }
         _ => String::new(),
     };
     vec![
-        format!("waking needs root and is yours to do{zoned}: {command}"),
+        format!("waking needs root; run this yourself{zoned}: {command}"),
         format!("to undo it: {undo}"),
     ]
 }

@@ -231,7 +231,7 @@ fn a_log_of_a_moved_database_is_not_replayed_onto_a_new_one() {
     // The remains of a lost database must not be replaced silently: a person decides to begin a new
     // one.
     let said = fixture.run(&["night"]).ends(70);
-    let anew = said.err.split("to begin anew: ").nth(1).unwrap();
+    let anew = said.err.split("to start with an empty database: ").nth(1).unwrap();
     let anew = anew.split(")\n").next().unwrap();
     let moved = fixture.command("sh", &["-c", anew]).status().unwrap();
     assert!(moved.success(), "{anew}");

@@ -148,8 +148,8 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
     at(&fixture, noon, &["run", "ask1"]).ends(1).expect_text("over-budget");
     let grant = ["budget", "grant", "pool:max:day"];
     for (bad, why) in [
-        (&["calls=0", "--reason", "x"][..], "more than none"),
-        (&["calls=1", "--reason", " "], "say what it is for"),
+        (&["calls=0", "--reason", "x"][..], "more than zero"),
+        (&["calls=1", "--reason", " "], "state what the grant is for"),
         (&["call=1", "--reason", "x"], "the units are"),
         (&["ideas=5", "--reason", "x"], "bounds no ideas"),
         (&["money=nan", "--reason", "x"], "dollars"),

@@ -139,7 +139,7 @@ fn the_same_key_runs_once() {
     fixture
         .run(&["run", "tidy", "--key", "monday"])
         .ends(0)
-        .expect_text("asked for with this key before");
+        .expect_text("already requested with this key");
     assert_eq!(fixture.read("times"), "x\n");
     fixture.run(&["run", "tidy", "--key", "tuesday"]).ends(0);
     assert_eq!(fixture.read("times"), "x\nx\n");

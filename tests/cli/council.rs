@@ -74,7 +74,7 @@ fn artifact(fixture: &Fixture, name: &str) -> Value {
 fn valid(fixture: &Fixture) {
     run_ok(fixture, &["overnight", "report", "--validate"])
         .ends(0)
-        .expect_text("each as its schema says");
+        .expect_text("all valid against their schemas");
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn summaries_of_others_are_told_in_every_form() {
         }
     }
     for (from, words) in
-        [("nowhere", "nowhere"), ("nowhere/summary.json", "nowhere"), ("README.md", "no summary")]
+        [("nowhere", "nowhere"), ("nowhere/summary.json", "nowhere"), ("README.md", "not a summary")]
     {
         fixture.run(&["overnight", "report", "--from", from]).ends(65).expect_text(words);
     }

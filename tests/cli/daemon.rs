@@ -77,7 +77,7 @@ fn a_stop_waits_for_a_run_that_ends_in_time() {
     let fixture = fixture(WAIT);
     let (mut daemon, id) = busy(&fixture, &["--drain", "1h"]);
     daemon.signal(Signal::TERM);
-    daemon.wait_for_text("1 run may go on for 1h");
+    daemon.wait_for_text("1 run may continue for 1h");
     let status = daemon.ask(r#"{"ask":"status"}"#);
     assert_eq!((&status["draining"], &status["live"][0]["job"]), (&json!(true), &json!("wait")));
     assert_eq!(daemon.tick()["is"], "error");
@@ -91,7 +91,7 @@ fn a_second_stop_asks_the_run_to_end() {
     let fixture = fixture(WAIT);
     let (mut daemon, id) = busy(&fixture, &["--drain", "1h"]);
     daemon.signal(Signal::INT);
-    daemon.wait_for_text("may go on");
+    daemon.wait_for_text("may continue");
     daemon.signal(Signal::TERM);
     daemon.ends(0);
     assert!(outcome(&fixture, &id).contains("cancelled"));
@@ -112,7 +112,7 @@ fn a_run_that_ignores_a_stop_is_killed_with_its_tree() {
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     let reported = outcome(&fixture, &id);
     assert!(reported.contains("cancelled"), "by itself: {reported}");
-    assert!(reported.contains("the daemon was told to end"), "{reported}");
+    assert!(reported.contains("the daemon was asked to stop"), "{reported}");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_run_that_hangs_is_killed_with_its_tree_and_settled() {
     let pid = owner(&fixture);
     kill_process(pid, Signal::STOP).unwrap();
     daemon.signal(Signal::TERM);
-    daemon.wait_for_text("may go on");
+    daemon.wait_for_text("may continue");
     daemon.signal(Signal::TERM);
     daemon.wait_for_text("asks 1 run to end");
     daemon.signal(Signal::TERM);
@@ -130,7 +130,7 @@ fn a_run_that_hangs_is_killed_with_its_tree_and_settled() {
     daemon.ends(0);
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     let reported = outcome(&fixture, &id);
-    assert!(reported.contains("the daemon was told to end"), "{reported}");
+    assert!(reported.contains("the daemon was asked to stop"), "{reported}");
 }
 
 #[test]

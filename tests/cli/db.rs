@@ -112,7 +112,7 @@ fn a_database_is_checked_copied_and_told_of() {
     let mode = fs::metadata(&target).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let before = fs::read(&target).unwrap();
-    aged.run(&["db", "backup", name]).ends(73).expect_text("is there already");
+    aged.run(&["db", "backup", name]).ends(73).expect_text("already exists");
     assert_eq!(fs::read(&target).unwrap(), before);
     assert_eq!(content(&target), content(&aged.store()));
     aged.run(&["db", "vacuum", "--json"]).ends(0);
@@ -176,7 +176,7 @@ fn what_happened_after_a_backup_does_not_happen_again_in_silence() {
     assert_eq!(aged.fixture.count(runs), 6, "five hours and one manually");
     // The plan alone changes nothing.
     let before = content(&aged.store());
-    aged.run(&["db", "restore"]).ends(0).expect_text("with --yes it is done");
+    aged.run(&["db", "restore"]).ends(0).expect_text("run again with --yes to restore");
     assert_eq!(content(&aged.store()), before);
     let newest = aged
         .backups()
@@ -689,10 +689,10 @@ fn a_look_at_the_database_tells_scripts_what_is_wrong_and_changes_nothing() {
     aged.run(&["db", "backup"]).ends(0);
     aged.run(&["db", "restore"])
         .ends(0)
-        .expect_text("there is nothing to mend")
+        .expect_text("there is nothing to fix")
         .expect_text("0 runs");
     let file = aged.backups()[0].display().to_string();
-    aged.run(&["db", "backup", &file]).ends(73).expect_text("is there already");
+    aged.run(&["db", "backup", &file]).ends(73).expect_text("already exists");
     fs::write(aged.store(), "no database at all, whatever its name may say\n".repeat(400)).unwrap();
     for ending in ["-wal", "-shm"] {
         let _absent = fs::remove_file(format!("{}{ending}", aged.store().display()));
@@ -706,8 +706,8 @@ fn a_look_at_the_database_tells_scripts_what_is_wrong_and_changes_nothing() {
     let said = aged.run(&["status"]).ends(70);
     assert_eq!(said.err.matches("is damaged").count(), 1, "{said:?}");
     let plan = aged.run(&["db", "restore"]).ends(0);
-    assert!(plan.out.contains("cannot be told"), "{plan:?}");
-    assert!(!plan.out.contains("nothing to mend"), "{plan:?}");
+    assert!(plan.out.contains("cannot be listed"), "{plan:?}");
+    assert!(!plan.out.contains("nothing to fix"), "{plan:?}");
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn each_thing_that_is_wrong_has_its_finding() {
     fs::write(&tab, text.replace("0,15", "7")).unwrap();
     wrong("are not what they should be", "runner setup --apply");
     fs::write(&tab, format!("{text}9 * * * * runner tick\n")).unwrap();
-    wrong("several tick", "crontab -e");
+    wrong("several schedulers run ticks", "crontab -e");
     fs::write(&tab, text).unwrap();
     let environment = fixture.state().join("environment");
     let frozen = fs::read(&environment).unwrap();
@@ -147,7 +147,7 @@ fn each_thing_that_is_wrong_has_its_finding() {
     fs::write(fixture.state().join("tick.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
     wrong("nothing has ticked since 2020-01-01", "runner tick");
     fs::write(fixture.state().join("tick.stamp"), "2199-01-01T00:00:00Z\n").unwrap();
-    wrong("the last tick lies ahead", "date");
+    wrong("the last tick is in the future", "date");
     run(&fixture, &["tick"]);
     fixture.write(
         "dreams/.failed",

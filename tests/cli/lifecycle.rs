@@ -76,7 +76,7 @@ fn verdicts_are_applied_once_and_what_is_unclear_is_reported() {
     assert_eq!(record["unresolved"].as_array().unwrap().len(), 2, "{record}");
     let after = BOARD.replace("TODO tables", "NEXT tables").replace("NEXT re", "TODO re");
     assert_eq!(fixture.read("plan.org"), after);
-    fixture.run(&["board", "apply"]).ends(0).expect_text("applied before");
+    fixture.run(&["board", "apply"]).ends(0).expect_text("already applied");
     assert_eq!(fixture.read("plan.org"), after);
     // Another agent's entry of that name is another entry.
     dreamt(&fixture, "rem/two", "2026-06-10-1430", "- put down: tables — offline — x");

@@ -100,7 +100,7 @@ fn init_writes_nothing_before_all_is_checked() {
         assert!(!fixture.path(".git/runner-id").exists(), "{words}");
     };
     fixture.write("dreams", "a file\n");
-    untouched(&fixture, 65, "is no folder");
+    untouched(&fixture, 65, "is not a folder");
     fs::remove_file(fixture.path("dreams")).unwrap();
     fixture.write("runner.toml", "[nigth]\nat = \"01:00\"\n");
     untouched(&fixture, 78, "nigth");
@@ -185,7 +185,7 @@ fn a_clone_and_a_worktree_work_after_a_plain_init() {
     fixture.git(&["clone", "--quiet", ".", clone.to_str().unwrap()]);
     at(&fixture, &clone, &["night"])
         .ends(78)
-        .expect_text("another clone than the one")
+        .expect_text("is not the clone")
         .expect_text("runner init");
     at(&fixture, &clone, &["init"]).ends(0);
     assert_eq!(fs::read_to_string(clone.join(".git/runner-id")).unwrap().trim(), ids[0]);
@@ -207,7 +207,7 @@ fn a_moved_project_keeps_its_history() {
     at(&fixture, &new, &["init"]).ends(78).expect_text("projects move");
     let nowhere = fixture.root().display().to_string();
     let old = old.display().to_string();
-    fixture.run(&["projects", "move", &old, &nowhere]).ends(65).expect_text("is no project");
+    fixture.run(&["projects", "move", &old, &nowhere]).ends(65).expect_text("is not a project");
     fixture.run(&["projects", "move", &old, &to]).ends(0);
     fixture.run(&["projects", "move", &to, &to]).ends(0).expect_text("there already");
     at(&fixture, &new, &["night"]).ends(0);
@@ -230,7 +230,7 @@ fn a_move_that_is_none_is_refused() {
     fixture
         .run(&["projects", "move", old, &to])
         .ends(65)
-        .expect_text("a project of its own already");
+        .expect_text("already a separate project");
     fixture.run(&["projects", "move", "/nowhere", &to]).ends(65).expect_text("runner projects");
     assert_eq!(standings(&fixture), pairs(&[("copy", "known"), ("project", "known")]));
 }
@@ -260,7 +260,7 @@ fn a_clone_at_the_place_of_a_project_that_moved_is_not_taken_for_it() {
     fixture.git(&["clone", "--quiet", moved.to_str().unwrap(), "."]);
     at(&fixture, &moved, &["tick"])
         .ends(78)
-        .expect_text("another clone than the one")
+        .expect_text("is not the clone")
         .expect_text("runner projects move");
     assert_eq!(standings(&fixture), pairs(&[("project", "recloned")]));
     at(&fixture, &moved, &["night"]).ends(78).expect_text("runner projects move");
@@ -274,7 +274,7 @@ fn a_clone_at_the_place_of_a_project_that_moved_is_not_taken_for_it() {
     fixture
         .run(&["projects", "move", to, from])
         .ends(65)
-        .expect_text("a project of its own already");
+        .expect_text("already a separate project");
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn no_child_makes_a_project_another_one() {
             let said_of = fixture.run(&[looking]);
             let all = format!("{}{}", said_of.out, said_of.err);
             assert!(all.contains(said), "{name}, {looking}: {all}");
-            assert!(all.contains("goes on as"), "{name}, {looking}: {all}");
+            assert!(all.contains("continues as"), "{name}, {looking}: {all}");
         }
         assert_eq!(standings(&fixture), pairs(&[("project", "known")]), "{name}");
         if name == "a folder" {
@@ -477,7 +477,7 @@ fn the_inode_of_a_removed_project_is_not_that_project() {
         .status()
         .unwrap();
     assert!(outside.success());
-    fixture.run(&["night"]).ends(78).expect_text("another clone than the one");
+    fixture.run(&["night"]).ends(78).expect_text("is not the clone");
     fixture.run(&["init"]).ends(0);
     fixture.run(&["night"]).ends(0);
     assert_eq!(standings(&fixture), pairs(&[("project", "known")]));
@@ -559,7 +559,7 @@ fn a_folder_that_cannot_be_looked_at_is_told_from_one_that_is_gone() {
         command.current_dir(fixture.root());
         CommandOutput::of(command.output().unwrap())
     };
-    outside(&["tick"]).ends(78).expect_text("cannot be looked at");
+    outside(&["tick"]).ends(78).expect_text("cannot be read");
     outside(&["tick"]).ends(0);
     outside(&["projects"]).ends(0).expect_text("unreadable").expect_text("ls -ld");
     fs::set_permissions(fixture.project(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -118,13 +118,13 @@ fn a_dream_is_due_after_an_audit_and_not_twice_within_its_interval() {
         let reported = at(&fixture, clock, &["tick", "--json"]).json();
         reported["started"][0]["outcome"].as_str().unwrap_or_default().to_owned()
     };
-    assert!(started("2026-10-31T23:10:00Z").contains("no audit: commit"));
+    assert!(started("2026-10-31T23:10:00Z").contains("no `audit:` commit"));
     fixture.write("a.txt", "a");
     fixture.git(&["add", "a.txt"]);
     fixture.git(&["commit", "-q", "-m", "audit: look at all"]);
     assert_eq!(started("2026-11-01T00:10:00Z"), "succeeded");
     assert!(started("2026-11-01T00:30:00Z").contains("skipped: gate: the last dream was at"));
-    assert!(started("2026-11-01T01:10:00Z").contains("no audit: commit since"));
+    assert!(started("2026-11-01T01:10:00Z").contains("no `audit:` commit since"));
     assert_eq!(entries(&fixture, "rem"), ["2026-11-01-0010.org"]);
 }
 
@@ -234,18 +234,18 @@ fn whatever_is_wrong_with_an_answer_nothing_of_it_is_placed_and_the_gap_has_its_
         (
             "an invented hash",
             ORG.replace("It ran.", "It ran in a3f91c2."),
-            "commit a3f91c2 is not among what was shown",
+            "commit a3f91c2 does not occur in the sources that were shown",
         ),
         ("a task that is none", verdict("- pick up: no such task — why"), "names no task"),
         ("a task that is two", verdict("- cancel: twice — why"), "stands on the lines 7, 8"),
         (
             "a line that is no verdict",
             verdict("- think it over"),
-            "stands below verdicts and is none",
+            "is listed below verdicts but is not a verdict",
         ),
         ("prose around it", text(&format!("Here it is:\n{ORG}")), "words before the first heading"),
         ("nothing", text(" \n"), "malformed"),
-        ("data with a key too many", data_seven.to_string(), "not the asked form"),
+        ("data with a key too many", data_seven.to_string(), "not have the requested form"),
         (
             "data that keeps course and names a task",
             data("keep-course", "tidy the page"),
@@ -338,7 +338,7 @@ fn a_daydream_passes_and_never_fails() {
     fs::write(fixture.root().join("kill"), "").unwrap();
     fixture.run(&["run", "muse"]).ends(0).expect_text("no daydream");
     assert_eq!(fixture.git(&["status", "--porcelain", "--", "daydreams.json"]), "");
-    fixture.run(&["journal"]).ends(0).expect_text("Nobody has dreamt here yet");
+    fixture.run(&["journal"]).ends(0).expect_text("No dreams here yet");
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
         .run(&["replay", &file])
         .ends(1)
         .expect_text("it ended skipped")
-        .expect_text("it is not made now");
+        .expect_text("the replay did not write it");
 }
 
 /// Checks that a replay names the edited reply, and the line of the artifact that differs.
@@ -219,7 +219,7 @@ fn sleep_and_daydreams_are_replayed_without_a_commit_and_kinds_that_cannot_be_sa
     assert!(fixture.git(&["log", "--format=%s"]).contains("rem: "));
     fixture.run(&["run", "tidy"]);
     fixture.run(&["replay", &the(&fixture, "curator")]).ends(65).expect_text(
-        "is of kind curator, which cannot be gone through again: each file of its queue",
+        "is of kind curator, which cannot be replayed: each file of its queue",
     );
     let all = runs(&fixture);
     let (commits, left) = (fixture.git(&["log"]), fixture.tree("."));
@@ -319,7 +319,7 @@ fn commands_and_prompts_are_replayed_without_their_programs_and_secrets_are_not_
     fixture
         .run(&["replay", &long])
         .ends(65)
-        .expect_text("and 33554432 are kept: it cannot be gone through again");
+        .expect_text("only 33554432 are kept: it cannot be replayed");
     let size = fs::metadata(recording(&fixture, &long)).unwrap().len();
     assert!(size < 10_000, "{size}");
     fs::remove_file(recording(&fixture, &long)).unwrap();

@@ -73,7 +73,7 @@ fn a_jobs_own_schedule_is_taken_from_the_project() {
         .run(&["schedule", "explain", "dream"])
         .ends(0)
         .expect_text("daily 02:30: at 02:30 each day, in UTC");
-    fixture.run(&["schedule", "next", "hand"]).ends(0).expect_text("no clock makes it due");
+    fixture.run(&["schedule", "next", "hand"]).ends(0).expect_text("no scheduled time makes it due");
     fixture.run(&["schedule", "next", "cuont"]).ends(78).expect_text("count");
 }
 
@@ -102,7 +102,7 @@ fn mistakes_on_the_command_line_are_usage() {
         (&["next", "--every", "soon"], "is not a duration"),
         (&["explain", "--daily", "25:00"], "is not a time of day"),
         (&["next", "--daily", "02:30", "--zone", "Mars/Olympus"], "unknown time zone"),
-        (&["next", "--daily", "02:30", "--from", "tomorrow"], "is no moment"),
+        (&["next", "--daily", "02:30", "--from", "tomorrow"], "is not a time"),
     ];
     for (args, words) in cases {
         let args = [&["schedule"], args].concat();

@@ -147,7 +147,7 @@ fn a_look_touches_nothing_and_auto_takes_what_is_there() {
     host.run(&["setup"]).ends(0).expect_text("manual: ");
     host.run(&["setup", "--apply"]).ends(0).expect_text("runner daemon");
     for kind in ["launchd", "task-scheduler"] {
-        host.run(&["setup", "--scheduler", kind]).ends(0).expect_text("not of this system");
+        host.run(&["setup", "--scheduler", kind]).ends(0).expect_text("not available on this system");
         host.run(&["setup", "--scheduler", kind, "--apply"]).ends(69);
     }
 }
@@ -185,7 +185,7 @@ fn one_timer_serves_all_projects() {
     host.run(&["setup", "--status", "--json"]).ends(0).expect_text("\"cron\"");
     host.run(&["-C", there, "setup", "--remove"]).ends(0).expect_text("the timer stays for");
     assert_eq!(host.all(), once, "the first keeps what it had");
-    host.run(&["setup", "--remove"]).ends(0).expect_text("nothing ticks by itself any more");
+    host.run(&["setup", "--remove"]).ends(0).expect_text("no timer ticks any more");
     assert_eq!(host.all(), before);
     host.run(&["setup", "--remove"]).ends(0).expect_text("nothing was done");
 }

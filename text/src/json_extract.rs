@@ -36,7 +36,7 @@ pub struct ElementError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExtractError {
     /// The text is too long to look at.
-    #[error("{bytes} bytes, more than the {MAX_BYTES} that are read")]
+    #[error("{bytes} bytes, more than the limit of {MAX_BYTES}")]
     TooLong {
         /// Its length.
         bytes: usize,
@@ -51,7 +51,7 @@ pub enum ExtractError {
         count: usize,
     },
     /// The array is too long.
-    #[error("{count} elements, more than the {MAX_ELEMENTS} that are read")]
+    #[error("{count} elements, more than the limit of {MAX_ELEMENTS}")]
     TooMany {
         /// How many it has.
         count: usize,

@@ -46,7 +46,7 @@ pub enum BadReason {
     #[error("unfinished last line: {0}")]
     Unfinished(String),
     /// It is longer than allowed and was passed over.
-    #[error("{bytes} bytes long, more than is read")]
+    #[error("{bytes} bytes long, more than the limit")]
     TooLong {
         /// Its length.
         bytes: u64,

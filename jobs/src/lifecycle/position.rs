@@ -174,7 +174,7 @@ fn small(scope: &Scope, path: &str) -> Result<Option<String>, BadPosition> {
     match scope.inspect(path, LONGEST) {
         Ok(found) => Ok(found.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned())),
         Err(ScopeError::NotAFile { .. } | ScopeError::TooLong { .. }) => {
-            let text = "(no small plain file)".to_owned();
+            let text = "(not a small regular file)".to_owned();
             let path = path.to_owned();
             Err(BadPosition::Malformed { path, text })
         }

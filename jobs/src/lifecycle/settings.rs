@@ -13,13 +13,13 @@ pub(super) fn check(agent: &str, board: &str, writes: Option<&[String]>) -> Resu
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
     if agent.len() > LONGEST_NAME || !agent.chars().all(good) {
         let why = format!(
-            "{agent:?} is no name of an agent (small letters, digits, - and _, {LONGEST_NAME} at most)"
+            "{agent:?} is not a valid name of an agent (lowercase letters, digits, - and _, at most {LONGEST_NAME} characters)"
         );
         return Err(("agent", why));
     }
     RelPath::new(board).map_err(|error| ("board", error.to_string()))?;
     if let Some(never) = reserved(board, &NEVER) {
-        return Err(("board", format!("{board:?}: no board lies in {never}")));
+        return Err(("board", format!("{board:?}: a board cannot be in {never}")));
     }
     reserved::writes(writes).map_err(|why| ("writes", why))
 }

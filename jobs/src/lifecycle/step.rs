@@ -57,7 +57,7 @@ pub fn step(state: &CycleState, facts: &TickFacts, now: Timestamp) -> CycleStep 
         && now < until
         && ran <= now
     {
-        let why = format!("gate: {name} ran at {ran:.0}, and not again before {until:.0}");
+        let why = format!("gate: {name} ran at {ran:.0} and does not run again before {until:.0}");
         return CycleStep::Gate { until, why };
     }
     if let Some(wait) = wait(facts.failures)
@@ -67,7 +67,7 @@ pub fn step(state: &CycleState, facts: &TickFacts, now: Timestamp) -> CycleStep 
         && failed <= now
     {
         let why = format!(
-            "gate: {name} failed {} times in a row, and is not tried again before {until:.0}",
+            "gate: {name} failed {} times in a row and is not tried again before {until:.0}",
             facts.failures
         );
         return CycleStep::Gate { until, why };

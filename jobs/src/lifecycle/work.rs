@@ -120,7 +120,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
         ..Finished::default()
     };
     if by_rule {
-        let why = "no agent worked: the built-in backend only picks".to_owned();
+        let why = "no agent ran: the built-in backend only picks a task".to_owned();
         finished.degraded = Some(why);
     } else {
         finished.lines.extend(left.lines());
@@ -200,7 +200,7 @@ fn on_board(
     let Some(state) = ctx.state else {
         return Err(JobError::failed(
             Class::Internal,
-            "a working run was given no folder for its locks",
+            "the run was given no folder for its locks",
         ));
     };
     let project = ctx.store.run(ctx.admitted.run())?.project;
@@ -272,7 +272,7 @@ pub(crate) fn question(
         .wrap("orientation", &orientation)
         .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
     let rule = match picked {
-        Some(task) => format!("{}: {task:?} is picked; nothing was worked on", spec.kind),
+        Some(task) => format!("{}: {task:?} was picked; no work was done on it", spec.kind),
         None => format!("{}: nothing is open on the board", spec.kind),
     };
     Ok(Request {
@@ -338,10 +338,10 @@ impl RunResult {
             if let Some(before) = before
                 && !git.leads_to(before, after)?
             {
-                left.odd = Some(format!("history was rewritten: {before} is no ancestor any more"));
+                left.odd = Some(format!("history was rewritten: {before} is no longer an ancestor"));
             }
         } else if after.is_none() && before.is_some() {
-            left.odd = Some("the branch has no commit any more".to_owned());
+            left.odd = Some("the branch no longer has a commit".to_owned());
         }
         left.uncommitted = git.changes(&[], Untracked::Folders)?.len();
         Ok(left)
@@ -371,7 +371,7 @@ fn headline(kind: StateKind, begun: &BoardInput, left: &RunResult, by_rule: bool
         None => "no open task".to_owned(),
     };
     if by_rule {
-        return format!("{kind}: {task} is picked; no agent worked");
+        return format!("{kind}: {task} was picked; no agent ran");
     }
     let commits = match left.commits.len() {
         0 => "no commit".to_owned(),

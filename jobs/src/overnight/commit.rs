@@ -45,10 +45,10 @@ pub enum CommitError {
     #[error("nothing was committed: {0}")]
     Before(String),
     /// It is recorded and not all in place; whoever comes next goes on.
-    #[error("the commit is recorded and could not be finished yet: {0}")]
+    #[error("the commit is recorded but could not be finished yet: {0}")]
     Unfinished(String),
     /// The run lost its fence.
-    #[error("the run was taken over while it committed")]
+    #[error("another process took over the run while it committed")]
     TakenOver,
 }
 
@@ -327,7 +327,7 @@ fn rel(path: &str) -> Result<RelPath, CommitError> {
     let own = RelPath::new(path).map_err(bad)?;
     let allowed = SUBPATHS.iter().any(|it| RelPath::new(it).is_ok_and(|it| own.is_within(&it)));
     if !allowed {
-        return Err(CommitError::Before(format!("{path} is none of the corpus's own paths")));
+        return Err(CommitError::Before(format!("{path} is not one of the corpus's own paths")));
     }
     RelPath::new(&format!("{CORPUS}/{path}")).map_err(bad)
 }

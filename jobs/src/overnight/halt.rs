@@ -70,7 +70,7 @@ pub fn decide(
         && *last == 0.0
     {
         return IterationVerdict::Settled(
-            "two zero deltas in a row: nothing is left to be gained".to_owned(),
+            "two zero deltas in a row: no further gain is expected".to_owned(),
         );
     }
     let window = rules.window.max(2);

@@ -177,11 +177,11 @@ impl Night<'_, '_> {
             IterationVerdict::Rescued(why) => {
                 let spent = rescues.spend(self.ctx.root, &iteration.id, &why);
                 spent.map_err(|error| {
-                    IterationFailure::NotCommitted(format!("a rescue could not be spent: {error}"))
+                    IterationFailure::NotCommitted(format!("the use of a rescue could not be recorded: {error}"))
                 })?;
                 iteration
                     .degraded
-                    .push(format!("{why} (a rescue was spent, {} left)", rescues.remaining));
+                    .push(format!("{why} (a rescue was used, {} left)", rescues.remaining));
                 Some(NextIteration::On)
             }
             IterationVerdict::Settled(why) => {

@@ -25,9 +25,9 @@ impl Kind for OvernightSpec {
         Ok(DryRunPlan {
             notes: super::plan(ctx, self),
             checks: vec![
-                "fitness of the staged corpus, before anything of it is committed".to_owned(),
+                "fitness of the staged corpus, before any of it is committed".to_owned(),
                 "no file of the corpus has changed since it was copied".to_owned(),
-                format!("the report is written below {} alone", self.output_dir),
+                format!("the report is written only below {}", self.output_dir),
             ],
             ..DryRunPlan::default()
         })
@@ -48,15 +48,15 @@ impl Kind for OvernightSpec {
             }
         }
         if !(0.0..=1.0).contains(&self.plateau_epsilon) {
-            let why = format!("it must be from 0 to 1, it is {}", self.plateau_epsilon);
+            let why = format!("it must be from 0 to 1, but it is {}", self.plateau_epsilon);
             return Err(("plateau_epsilon", why));
         }
         if !(2..=1000).contains(&self.plateau_window) {
-            let why = format!("it must be from 2 to 1000, it is {}", self.plateau_window);
+            let why = format!("it must be from 2 to 1000, but it is {}", self.plateau_window);
             return Err(("plateau_window", why));
         }
         if self.checkpoint_max_mb == 0 {
-            let why = "it must be 1 at least, it is 0".to_owned();
+            let why = "it must be at least 1, but it is 0".to_owned();
             return Err(("checkpoint_max_mb", why));
         }
         let earlier = |(at, name): (usize, &String)| self.runners[..at].contains(name);
@@ -64,7 +64,7 @@ impl Kind for OvernightSpec {
             return Err(("runners", format!("{name:?} is named twice")));
         }
         if self.council_timeout == 0 {
-            return Err(("council_timeout", "it must be 1s at least".to_owned()));
+            return Err(("council_timeout", "it must be at least 1s".to_owned()));
         }
         if self.morning_command.trim().is_empty() {
             return Err(("morning_command", "it is empty".to_owned()));

@@ -159,7 +159,7 @@ impl Night<'_, '_> {
     pub(super) fn long_haul(&mut self, corpus: &Corpus, packets: &mut [Packet]) {
         let mut reported = LongHaul { enabled: true, ..LongHaul::default() };
         let Some(why) = thin(packets) else {
-            reported.exit_reason = format!("the first {} packets are not thin", packets.len());
+            reported.exit_reason = format!("the first {} packets need no second look", packets.len());
             self.summary.long_haul = Some(reported);
             return;
         };
@@ -190,10 +190,10 @@ impl Night<'_, '_> {
                 break format!("{MOST} probes were made");
             }
             if self.time_left().is_zero() || self.ctx.cancel.is_cancelled() {
-                break "its time was over".to_owned();
+                break "its time was used up".to_owned();
             }
             let Some(at) = wanted.next() else {
-                break "every thin packet was looked at".to_owned();
+                break "every packet that needed it got a second look".to_owned();
             };
             let packet = &mut packets[at];
             let before = packet.confidence.clone();

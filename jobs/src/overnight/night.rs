@@ -186,7 +186,7 @@ impl Night<'_, '_> {
         };
         match brief(corpus, &goal, self.date) {
             Ok(brief) if brief.nodes.is_empty() => {
-                self.skip("knowledge-brief", "no node of the corpus speaks of the goal");
+                self.skip("knowledge-brief", "no node of the corpus matches the goal");
             }
             Ok(brief) => {
                 self.summary.briefing = Some(json!({
@@ -276,7 +276,7 @@ impl Night<'_, '_> {
             .artifacts
             .insert("morning-packets-index".to_owned(), "morning-packets/index.md".to_owned());
         if let Err(why) = self.sync(&packets) {
-            self.degrade(&format!("the work file was not brought up to the packets: {why}"));
+            self.degrade(&format!("the work file was not updated from the packets: {why}"));
             if let Some(step) = self.summary.step("morning-packets") {
                 step.note = Some(why);
             }

@@ -229,7 +229,7 @@ impl Output {
             fs.rename_noreplace(&target, &from).map_err(moved)?;
             return Err(OutputError::Refused(Refusal {
                 path: self.below.clone(),
-                why: "another folder took its place while the night began".to_owned(),
+                why: "another folder replaced it while the night began".to_owned(),
             }));
         }
         fs.sync_dir(Some(&beside)).map_err(moved)?;

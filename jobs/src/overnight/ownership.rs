@@ -174,7 +174,7 @@ pub fn inspect(root: &Path, text: &str) -> Result<Standing, Refusal> {
     match foreign {
         None => Ok(Standing::Earlier(folder)),
         Some(entry) => Err(refuse(format!(
-            "runner did not make this folder: it contains {:?}, which is no artifact of a night, \
+            "runner did not make this folder: it contains {:?}, which is not an artifact of a night, \
              and a night would move it away",
             entry.to_string_lossy()
         ))),

@@ -28,7 +28,7 @@ impl Night<'_, '_> {
             .json(&format!("{id}/run.json"), &self.state)
             .and_then(|()| self.out.json(&format!("{id}/partial.json"), &self.summary));
         if let Err(error) = kept {
-            tracing::warn!(%error, "where the run is could not be noted");
+            tracing::warn!(%error, "the progress of the run could not be recorded");
         }
     }
 
@@ -84,7 +84,7 @@ impl Night<'_, '_> {
         tracing::info!("{line}");
         let line = self.ctx.redactor.redact(line);
         if let Err(error) = self.out.log(self.ctx.wall(), &line) {
-            tracing::warn!(%error, "a line of the night's log is lost");
+            tracing::warn!(%error, "a line could not be written to the night's log");
         }
     }
 

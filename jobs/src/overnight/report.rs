@@ -141,14 +141,14 @@ pub fn format_summary(summary: &Summary, missing: &[String], form: ReportForm) -
         };
         reported.line("Second look", &why);
     }
-    reported.items("Less than was wanted", summary.degraded.iter().map(String::as_str));
+    reported.items("Degraded", summary.degraded.iter().map(String::as_str));
     packets(&mut reported, summary);
     if let Some(council) = &summary.council {
         self::council(&mut reported, council, &summary.dreamscape.council);
     }
     iterations(&mut reported, summary);
     steps(&mut reported, summary);
-    reported.items("What this summary does not say", missing.iter().map(String::as_str));
+    reported.items("What this summary does not contain", missing.iter().map(String::as_str));
     if let Some(gain) = summary.gain.as_ref().filter(|it| it.values().any(|count| *count > 0)) {
         let each: Vec<String> = gain
             .iter()
@@ -218,7 +218,7 @@ fn council(reported: &mut ReportBuilder, council: &Value, words: &str) {
     }
     for one in council["wildcards"].as_array().into_iter().flatten() {
         let name = reported.text(&text(&one["runner"]));
-        reported.line(&format!("Wildcard of {name}, in no count"), &text(&one["text"]));
+        reported.line(&format!("Wildcard of {name}, not counted"), &text(&one["text"]));
     }
 }
 
@@ -254,7 +254,7 @@ fn steps(reported: &mut ReportBuilder, summary: &Summary) {
         let word = match step.status {
             StepStatus::Planned => "not begun",
             StepStatus::Done => "done",
-            StepStatus::SoftFail => "failed, the night went on",
+            StepStatus::SoftFail => "failed; the night continued",
             StepStatus::Failed => "failed",
             StepStatus::Skipped => "skipped",
         };

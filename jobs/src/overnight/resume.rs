@@ -60,12 +60,12 @@ pub fn note(out: &Output, recovered: &Recovered) -> Vec<String> {
         if out.read::<Iteration>(&name).is_none()
             && let Err(error) = out.json(&name, &iteration)
         {
-            reported.push(format!("{id} could not be noted: {error}"));
+            reported.push(format!("{id} could not be recorded: {error}"));
         }
     }
     reported.extend(recovered.foreign.iter().map(|path| {
         format!(
-            "{path} was left alone: it is not this program's, and the corpus may be half committed"
+            "{path} was left alone: this program did not write it, and the corpus may be only partly committed"
         )
     }));
     reported
@@ -126,7 +126,7 @@ pub fn open(
             // reported separately.
             reported.splice(0..0, report.degraded.iter().cloned());
             reported.push(format!(
-                "run {} goes on after {}; its earlier report is {}",
+                "run {} continues after {}; its earlier report is {}",
                 dead.run_id,
                 counted(iterations.len(), "iteration"),
                 out.path_of(&format!("{name}.json"))
@@ -168,7 +168,7 @@ pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
             break;
         };
         if iteration.index != index || iteration.id != format!("{run}-iter-{index}") {
-            reported.push(format!("{name} is rejected: it says {} of itself", iteration.id));
+            reported.push(format!("{name} is rejected: its content names the iteration {}", iteration.id));
             break;
         }
         found.push(iteration);

@@ -210,16 +210,16 @@ fn check_value(
                     one => one.as_str().into_iter().collect(),
                 };
                 if !wanted.iter().any(|it| is(value, it)) {
-                    wrong(format!("it must be {}, it is {}", wanted.join(" or "), kind(value)));
+                    wrong(format!("it must be {}, but it is {}", wanted.join(" or "), kind(value)));
                 }
             }
             "enum" => {
                 let all = rule.as_array().map_or(&[][..], Vec::as_slice);
                 if !all.contains(value) {
-                    wrong(format!("it must be one of {rule}, it is {value}"));
+                    wrong(format!("it must be one of {rule}, but it is {value}"));
                 }
             }
-            "const" if value != rule => wrong(format!("it must be {rule}, it is {value}")),
+            "const" if value != rule => wrong(format!("it must be {rule}, but it is {value}")),
             "const" => {}
             "required" => {
                 let Some(own) = value.as_object() else {
@@ -236,7 +236,7 @@ fn check_value(
                     continue;
                 };
                 if (word == "minimum" && own < bound) || (word == "maximum" && own > bound) {
-                    wrong(format!("its {word} is {bound}, it is {own}"));
+                    wrong(format!("its {word} is {bound}, but it is {own}"));
                 }
             }
             "minLength" | "maxLength" => {
@@ -247,7 +247,7 @@ fn check_value(
                 if (word == "minLength" && length < bound)
                     || (word == "maxLength" && length > bound)
                 {
-                    wrong(format!("its {word} is {bound}, it has {length}"));
+                    wrong(format!("its {word} is {bound}, but its length is {length}"));
                 }
             }
             other => wrong(format!("the schema has a rule that is not known: {other}")),
@@ -267,7 +267,7 @@ fn check_value(
             own.is_empty()
         });
         if !fits {
-            found.push((at.clone(), "it has none of the forms that it may have".to_owned()));
+            found.push((at.clone(), "it matches none of the allowed forms".to_owned()));
         }
     }
     if let Some(own) = value.as_object() {

@@ -20,7 +20,7 @@ use super::lock::FOLDER;
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// It would be more than is allowed.
-    #[error("the checkpoint needs {need} bytes, {cap} are allowed (checkpoint_max_mb)")]
+    #[error("the checkpoint needs {need} bytes, but only {cap} are allowed (checkpoint_max_mb)")]
     Cap {
         /// Size of the copy in bytes.
         need: u64,

@@ -75,7 +75,7 @@ const OPTIONAL: [&str; 19] = [
 /// Returns an error if the value is no JSON object, or has no field of a summary.
 pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
     let Value::Object(fields) = value else {
-        return Err("it is no JSON object".to_owned());
+        return Err("it is not a JSON object".to_owned());
     };
     let mut read = ImportReader { fields, reported: Vec::new() };
     if !NEEDED.iter().any(|name| fields.contains_key(*name)) {
@@ -88,9 +88,9 @@ pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
             "it is version 1: it has no iterations, no fitness and no second look".to_owned(),
         ),
         Some(other) => read.reported.push(format!(
-            "it is version {other}, which is not known: what has the same names is told"
+            "it is version {other}, which is not known: only the fields with known names are shown"
         )),
-        None => read.reported.push("it does not say its version".to_owned()),
+        None => read.reported.push("it does not state its version".to_owned()),
     }
     let missing: Vec<&str> = NEEDED
         .into_iter()
@@ -107,7 +107,7 @@ pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
         .take(20)
         .collect();
     if !unknown.is_empty() {
-        read.reported.push(format!("it has fields of no contract: {}", unknown.join(", ")));
+        read.reported.push(format!("it has fields that are not in the contract: {}", unknown.join(", ")));
     }
     let summary = read.summary(version);
     Ok((summary, read.reported))
@@ -161,7 +161,7 @@ impl ImportReader<'_> {
 
     fn odd(&mut self, name: &str, value: &Value) {
         let shown = clean(&value.to_string(), 60);
-        self.reported.push(format!("its {name} has another form: {shown}"));
+        self.reported.push(format!("its {name} does not have the expected form: {shown}"));
     }
 
     fn optional(&mut self, name: &str) -> Option<String> {
@@ -196,7 +196,7 @@ impl ImportReader<'_> {
             return Vec::new();
         };
         if all.len() > MOST {
-            self.reported.push(format!("its {name} are {}, {MOST} are told", all.len()));
+            self.reported.push(format!("its {name} has {} items, of which {MOST} are shown", all.len()));
         }
         let mut read = Vec::new();
         for (at, one) in all.iter().take(MOST).enumerate() {
@@ -230,12 +230,12 @@ impl ImportReader<'_> {
             // A summary that does not state a good end is taken for failed.
             "" => {
                 self.reported
-                    .push("it does not say how it ended: it is taken for failed".to_owned());
+                    .push("it does not state how it ended: it is treated as failed".to_owned());
                 RunStatus::Failed
             }
             _ => {
                 self.reported.push(format!(
-                    "its status is {word:?}, which is no word of the contract: it is taken for failed"
+                    "its status is {word:?}, which is not in the contract: it is treated as failed"
                 ));
                 RunStatus::Failed
             }
@@ -304,7 +304,7 @@ fn text_of(value: &Value) -> Result<String, String> {
         Value::Number(number) => Ok(number.to_string()),
         Value::Bool(flag) => Ok(flag.to_string()),
         Value::Null => Err("it is nothing".to_owned()),
-        other => Err(format!("it is no text: {}", clean(&other.to_string(), 60))),
+        other => Err(format!("it is not text: {}", clean(&other.to_string(), 60))),
     }
 }
 
@@ -315,7 +315,7 @@ fn command_of(value: &Value) -> String {
 }
 
 fn object(value: &Value) -> Result<&Map<String, Value>, String> {
-    let odd = || format!("it is no object: {}", clean(&value.to_string(), 60));
+    let odd = || format!("it is not an object: {}", clean(&value.to_string(), 60));
     value.as_object().ok_or_else(odd)
 }
 
@@ -337,7 +337,7 @@ fn step(value: &Value) -> Result<NightStep, String> {
     };
     let name = text("name").ok_or("it has no name")?;
     if odd {
-        return Err(format!("{name} is {word:?}, which is no word of the contract"));
+        return Err(format!("{name} is {word:?}, which is not in the contract"));
     }
     Ok(NightStep {
         name,
@@ -353,7 +353,7 @@ fn iteration(value: &Value) -> Result<Iteration, String> {
     let text = |key: &str| own.get(key).and_then(|it| text_of(it).ok()).unwrap_or_default();
     let word = Value::String(text("status"));
     let status: IterationStatus = serde_json::from_value(word).map_err(|_| {
-        format!("its status is {:?}, which is no word of the contract", text("status"))
+        format!("its status is {:?}, which is not in the contract", text("status"))
     })?;
     let get = |key: &str| own.get(key).cloned().unwrap_or_default();
     Ok(Iteration {
@@ -457,7 +457,7 @@ mod tests {
         for form in [ReportForm::Markdown, ReportForm::Plain] {
             let text = format_summary(&summary, &missing, form);
             for part in
-                ["The night: done", "Mend it", "fewer flakes", "What this summary does not say"]
+                ["The night: done", "Mend it", "fewer flakes", "What this summary does not contain"]
             {
                 assert!(text.contains(part), "{part} in {text}");
             }
@@ -482,7 +482,7 @@ mod tests {
             let (summary, reported) = read(&changed).unwrap();
             assert_eq!(summary.status, RunStatus::Failed, "{status}");
             assert!(
-                reported.iter().any(|it| it.contains("taken for failed")),
+                reported.iter().any(|it| it.contains("treated as failed")),
                 "{status}: {reported:?}"
             );
         }

@@ -62,7 +62,7 @@ pub(super) fn runs_by_day(
     let more = lines.len().saturating_sub(LINES);
     if more > 0 {
         lines.truncate(LINES);
-        lines.push(format!("and {more} lines more; see `runner runs`"));
+        lines.push(format!("and {more} more lines; see `runner runs`"));
     }
     Ok(lines)
 }

@@ -215,7 +215,7 @@ pub(super) fn fill(scape: &mut Dreamscape, summary: &Value) {
         .or_else(|| own("failure_reason"))
         .or_else(|| {
             let over = summary["budget_exhausted"].as_bool() == Some(true);
-            over.then(|| "its time was over".to_owned())
+            over.then(|| "its time was used up".to_owned())
         });
     scape.degraded = texts(&summary["degraded"]);
     let steps = summary["steps"].as_array().into_iter().flatten();

@@ -93,7 +93,7 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
     if !report.accounts.is_empty() {
         writeln!(
             out,
-            "## Accounts\n\n| of the night | spent | planned at most | bound | left |\n\
+            "## Budgets\n\n| of the night | spent | planned at most | limit | left |\n\
              | --- | ---: | ---: | ---: | ---: |"
         )?;
         for it in &report.accounts {
@@ -180,7 +180,7 @@ fn dreamscape(out: &mut String, scape: &Dreamscape) -> std::fmt::Result {
         [
             ("", &it.voices),
             (", not heard", &it.unheard),
-            (", a wildcard in no count", &it.wildcards),
+            (", a wildcard that is not counted", &it.wildcards),
         ]
     }) {
         for it in voices {
@@ -211,7 +211,7 @@ fn spent(report: &NightReport) -> String {
     let mut text = amounts(report.spent);
     if unstated > 0 {
         text.push_str(&format!(
-            "; {} without a stated usage, counted as reserved",
+            "; {} without a reported usage, counted as reserved",
             calls(unstated)
         ));
     }
@@ -250,7 +250,7 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
     let mut facts = vec![format!("run {}", code(&run.run))];
     if run.unstated_calls > 0 {
         facts.push(format!(
-            "usage of {} not stated and charged as reserved",
+            "usage of {} not reported and charged as reserved",
             calls(run.unstated_calls)
         ));
     }

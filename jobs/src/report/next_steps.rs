@@ -46,27 +46,27 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
     }
     if broken.len() > EACH {
         push(
-            format!("{} more did not get through", broken.len() - EACH),
-            "each with its reason".to_owned(),
+            format!("{} more did not succeed", broken.len() - EACH),
+            "each is listed with its reason".to_owned(),
             "runner runs".to_owned(),
         );
     }
     if report.alerts.iter().any(|line| line.contains("NOT DELIVERED")) {
         push(
-            "Mend a channel of alerts".to_owned(),
-            "an alert did not arrive".to_owned(),
+            "Fix an alert channel".to_owned(),
+            "an alert was not delivered".to_owned(),
             "runner alerts list".to_owned(),
         );
     }
     if !report.open.is_empty() {
         push(
             format!("{} unfinished", report.open.len()),
-            "when the report was made, they had no outcome yet".to_owned(),
+            "they had no outcome yet when the report was made".to_owned(),
             "runner status".to_owned(),
         );
     }
     if let Some(event) = report.waiting.iter().find(|it| it.sort == "event") {
-        push("Look at what was raised".to_owned(), event.why.clone(), event.command.clone());
+        push("Look at the event that was raised".to_owned(), event.why.clone(), event.command.clone());
     }
     for scape in &report.dreamscapes {
         if let Some(packet) = scape.packets.iter().find(|it| !it.command.is_empty()) {
@@ -105,7 +105,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
         let flag = report.proposals.iter().find(|it| it.waits()).map_or("", |it| it.flag.as_str());
         push(
             format!("Decide on {}", counted(waiting, "proposal")),
-            "one key each; every decision can be taken back".to_owned(),
+            "one key each; every decision can be undone".to_owned(),
             format!("runner dream review{flag}"),
         );
     }

@@ -83,7 +83,7 @@ pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
                     false => push(
                         "draft",
                         what,
-                        "keep it, change it, or take it away",
+                        "keep it, change it or delete it",
                         format!("$EDITOR {}", shell_word(path)),
                     ),
                 }
@@ -92,7 +92,7 @@ pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
         let raised = run.facts.get("raised").and_then(serde_json::Value::as_u64).unwrap_or(0);
         if run.kind == "curator" && raised > 0 {
             let what = format!("{raised} raised");
-            push("event", what, "somebody should look at it", "runner curator events".to_owned());
+            push("event", what, "a person should look at it", "runner curator events".to_owned());
         }
     }
     all.sort_by(|a, b| a.sort.cmp(&b.sort));

@@ -229,7 +229,7 @@ pub(crate) fn summary(run: &str) -> Value {
                 {"recommended_kind": "repair", "voices": [{"runner": "codex", "confidence": "high", "recommended_first_action": "Repair the clock tests"}]},
                 {"recommended_kind": "research", "voices": [{"runner": "claude", "confidence": "low", "recommended_first_action": "Find out why they fail"}]},
             ],
-            "unheard": [{"runner": "llama", "why": "malformed: its answer is no JSON"}],
+            "unheard": [{"runner": "llama", "why": "malformed: its answer is not JSON"}],
             "wildcards": [{"runner": "claude", "text": "Delete the clock", "lane": "wildcard", "wildcard": true}],
         },
         "iterations": [

@@ -36,7 +36,7 @@ impl Context<'_> {
         });
         if let Ok(Err(error)) = held {
             let why = format!("{} cannot be written: {error}", file.path);
-            tracing::warn!(why, "what its agent does is not recorded");
+            tracing::warn!(why, "the tool uses of the agent are not recorded");
             self.unrecorded = Some(why);
         }
         // A replayed run has no agent.

@@ -48,7 +48,7 @@ fn each_tool_is_a_row_in_the_contracts_fields_whatever_becomes_of_it() {
     assert_eq!(lines[0][..17], *"Bash make --key [");
     assert!(lines[0].ends_with("(exit 2)"), "{}", lines[0]);
     assert_eq!(lines[1..], ["Write src/a.rs (exit 0)", "? (exit 1)", "Grep needle (exit -1)"]);
-    assert_eq!(rows[3].error.as_deref(), Some("it did not come back"));
+    assert_eq!(rows[3].error.as_deref(), Some("it did not return"));
     assert_eq!(steps.last(2).unwrap(), rows[2..]);
     let mode = fs::metadata(folder.path().join(FILE)).unwrap().mode();
     assert_eq!(mode & 0o777, 0o600);

@@ -168,7 +168,7 @@ fn time_that_is_not_in_the_budget_is_over_budget_and_not_a_time_out() {
         settled.outcome,
         Outcome::Failed {
             class: Class::OverBudget,
-            why: "stopped: the 1 seconds of the run's budget are over".to_owned(),
+            why: "stopped: the 1 seconds of the run's budget are used up".to_owned(),
         }
     );
 }

@@ -104,11 +104,11 @@ pub fn run(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, F
     let own: Vec<_> = all.models.iter().filter(own).collect();
     rows.extend(own.iter().map(|one| line("", one.model, &one.price)));
     show::out(&show::table(&rows));
-    let mut last = format!("Dollars for a million tokens; our own list is of {as_of}.");
+    let mut last = format!("Prices are in dollars per million tokens; the built-in list is of {as_of}.");
     if let Some(file) = &all.file {
         let count = all.models.len() - own.len();
         last.push_str(&format!(
-            "\n{file} has {count} more, and without a price for tokens {}.",
+            "\n{file} has {count} more models, and {} without a price for tokens.",
             counted(all.passed_over, "entry")
         ));
     }

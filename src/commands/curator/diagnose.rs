@@ -45,7 +45,7 @@ pub fn run(home: &Env, project: &LoadedProject, listing: Listing) -> Result<Exit
     if listing.json {
         show::json(&found);
     } else if found.is_empty() {
-        show::out("the curator is whole\n");
+        show::out("no problems with the curator were found\n");
     } else {
         for one in &found {
             show::out(&format!(
@@ -96,7 +96,7 @@ fn apart(project: &LoadedProject, it: &CuratorStanding) -> Vec<Diagnosis> {
             found.push(Diagnosis {
                 level: "note",
                 what: format!(
-                    "the job asks the backend {name}, whose {key} is {has} and not {wanted}"
+                    "the job uses the backend {name}, whose {key} is {has}, not {wanted}"
                 ),
                 hint: typed(&[
                     "runner",
@@ -119,7 +119,7 @@ fn findings(
     let mut add = |level, what: String, hint: String| found.push(Diagnosis { level, what, hint });
     let configured = &it.configured;
     if configured.job.is_none() {
-        let what = "no job of kind curator works off the queue".to_owned();
+        let what = "no job of kind curator processes the queue".to_owned();
         add("wrong", what, "runner curator setup --apply".to_owned());
     } else if !configured.enabled {
         let job = configured.job.as_deref().unwrap_or_default();
@@ -143,7 +143,7 @@ fn findings(
     }
     if !configured.engine_known {
         let what = format!(
-            "[curator] engine {:?} is neither one of the backends nor a kind that this program can ask",
+            "[curator] engine {:?} is neither a configured backend nor a kind that runner supports",
             configured.engine
         );
         add("wrong", what, "runner config set curator.engine builtin".to_owned());
@@ -174,24 +174,24 @@ fn findings(
                 }
                 (None, _) => at(endpoint, &["ollama", "serve"]),
             };
-            add("note", format!("{said}; rules work without a model's words"), hint);
+            add("note", format!("{said}; rules work without a model"), hint);
         }
     }
     let state = it.status.as_ref().and_then(|status| status["state"].as_str());
     if state == Some("working") && !it.alive {
         let pid = it.status.as_ref().map(|status| status["pid"].clone()).unwrap_or_default();
-        let what = format!("the worker's process {pid} is gone, and its status says that it works");
+        let what = format!("the worker's process {pid} is gone, but its status still reports it as working");
         add("wrong", what, "runner curator work --once".to_owned());
     }
     if it.queue.failed > 0 {
         let what =
-            format!("{} failed; the reason lies beside each", counted(it.queue.failed, "job file"));
+            format!("{} failed; the reason is in the .reason.txt file next to each", counted(it.queue.failed, "job file"));
         let hint = format!("cat {}/failed/*.reason.txt", typed(&[&it.worker.folder.path]));
         add("note", what, hint);
     }
     if !it.bridge.supported {
         let what = format!(
-            "no bridge to OpenClaw or Morai: {}; it is unsupported here until one is",
+            "no bridge to OpenClaw or Morai: {}; they are not supported here without a bridge",
             it.bridge.why
         );
         add("note", what, "command -v openclaw oc-ask".to_owned());

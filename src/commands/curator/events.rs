@@ -33,7 +33,7 @@ fn failure(project: &LoadedProject, error: EventError) -> Failure {
             Failure::data(error.to_string()).hint("runner curator events --all")
         }
         EventError::Spent(_) | EventError::Over(_) => Failure::refused(error.to_string())
-            .hint("runner curator event   (a new one has a budget of its own)"),
+            .hint("runner curator event   (a new event has its own budget)"),
     }
 }
 
@@ -68,7 +68,7 @@ pub fn run(
     let (all, bad) = book::all(&worker).map_err(|error| disk(&worker, &error))?;
     if bad > 0 {
         show::complain(&format!(
-            "events: {} could not be read, and nothing of that is shown",
+            "events: {} could not be read; not shown",
             counted(bad, "line")
         ));
     }
@@ -119,7 +119,7 @@ pub fn run(
             if !project.config.backends.contains_key(target) {
                 let known: Vec<&str> = project.config.backends.keys().map(String::as_str).collect();
                 return Err(Failure::data(format!(
-                    "{target:?} is none of the backends ({}): the event waits for a person",
+                    "{target:?} is not one of the backends ({}): the event waits for a person",
                     known.join(", ")
                 ))
                 .hint(format!("runner curator events ack {}", it.event.id)));
@@ -130,7 +130,7 @@ pub fn run(
                 let spent = book::spend(&worker, &it.event.id, home.wall()?);
                 return Err(match spent {
                     Err(error) => failure(project, error),
-                    Ok(_) => Failure::internal("an event with nothing left was spent from"),
+                    Ok(_) => Failure::internal("budget was spent from an event that has none left"),
                 });
             }
             let how = by_hand::RunArgs {

@@ -134,7 +134,7 @@ fn enqueue(
         .hint("runner config show curator.kinds"));
     }
     if known == runner_jobs::curator::job::CuratorJobKind::IngestClaudeSession && source.is_none() {
-        return Err(Failure::usage(format!("--kind {kind} needs a --source: the transcript")));
+        return Err(Failure::usage(format!("--kind {kind} needs --source, the path of the transcript")));
     }
     if let Some(source) = &source
         && let (Some(start), Some(end)) = (source.chunk_start, source.chunk_end)
@@ -153,7 +153,7 @@ fn enqueue(
     } else {
         ui.info(&format!("{} waits", job.id));
         if model::job_of(project).is_none() {
-            show::complain("no job works off the queue\n  fix: runner curator setup --apply");
+            show::complain("no job processes the queue\n  fix: runner curator setup --apply");
         }
     }
     Ok(Exit::Done)

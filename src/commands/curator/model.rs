@@ -121,7 +121,7 @@ pub fn gather(here: &LoadedProject, now: Timestamp) -> CuratorStanding {
     let health = match curator.engine.as_str() {
         "ollama" => probe(&curator.endpoint, &curator.model),
         other => Health::NotAsked {
-            why: format!("{other} is looked at by `runner backends check {other}`"),
+            why: format!("`runner backends check {other}` checks {other}"),
         },
     };
     let worker = Worker::of(&here.root, &spec.worker_dir);

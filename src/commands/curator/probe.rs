@@ -78,10 +78,10 @@ pub fn probe(endpoint: &str, model: &str) -> Health {
 fn address(endpoint: &str) -> Result<(String, u16), String> {
     let rest = endpoint
         .strip_prefix("http://")
-        .ok_or_else(|| format!("{endpoint:?} is no address that begins with http://"))?;
+        .ok_or_else(|| format!("{endpoint:?} does not begin with http://"))?;
     let rest = rest.split(['/', '?', '#']).next().unwrap_or(rest);
     if rest.contains('@') {
-        return Err("an address with a name and a password in it is not asked".to_owned());
+        return Err("the address contains a user name or a password".to_owned());
     }
     let (host, port) = match rest.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => {
@@ -105,7 +105,7 @@ fn ask(host: &str, port: u16, model: &str) -> Health {
         Ok(text) => match serde_json::from_str::<Value>(&text).map(|it| it["version"].clone()) {
             Ok(Value::String(version)) => version,
             _ => {
-                return stranger(format!("its answer is not that of Ollama: {}", brief(&text)));
+                return stranger(format!("its answer is not from Ollama: {}", brief(&text)));
             }
         },
     };
@@ -115,7 +115,7 @@ fn ask(host: &str, port: u16, model: &str) -> Health {
     };
     let tags: Value = match serde_json::from_str(&tags) {
         Ok(tags) => tags,
-        Err(_) => return stranger(format!("its list of models is no JSON: {}", brief(&tags))),
+        Err(_) => return stranger(format!("its list of models is not JSON: {}", brief(&tags))),
     };
     let names = tags["models"].as_array().into_iter().flatten();
     let models: Vec<String> = names
@@ -156,7 +156,7 @@ fn get(host: &str, port: u16, path: &str, until: Duration) -> Result<String, Hea
     let mut stream = stream.ok_or(last)?;
     let spoken = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
-            Health::Silent { why: "it takes the question and does not answer".to_owned() }
+            Health::Silent { why: "it accepts the request but does not answer".to_owned() }
         }
         _ => Health::Stranger { why: format!("it hangs up: {error}") },
     };
@@ -182,8 +182,8 @@ fn get(host: &str, port: u16, path: &str, until: Duration) -> Result<String, Hea
         {
             return Err(Health::Stranger {
                 why: match text.is_empty() {
-                    true => "it hangs up without a word".to_owned(),
-                    false => format!("it does not speak HTTP: {}", brief(&text)),
+                    true => "it closes the connection without an answer".to_owned(),
+                    false => format!("its answer is not HTTP: {}", brief(&text)),
                 },
             });
         }

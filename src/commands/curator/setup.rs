@@ -31,7 +31,7 @@ pub fn run(home: &Env, project: &LoadedProject, apply: bool, ui: Ui) -> Result<E
             Err(failure) => show::complain(&failure.message()),
         }
         ui.info(
-            "the queue is worked off by runner tick or runner daemon, and by runner curator work",
+            "the queue is processed by runner tick or runner daemon, and by runner curator work",
         );
     }
     Ok(Exit::Done)

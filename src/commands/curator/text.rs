@@ -16,7 +16,7 @@ pub fn text(standing: &CuratorStanding) -> String {
             let off = if configured.enabled { "" } else { ", not enabled" };
             format!("{job}, asks {backend}{off}")
         }
-        _ => "none works off the queue: runner curator setup".to_owned(),
+        _ => "none; to process the queue: runner curator setup".to_owned(),
     };
     row("job", job);
     row(
@@ -29,12 +29,12 @@ pub fn text(standing: &CuratorStanding) -> String {
     row(
         "queue",
         format!(
-            "{} waiting, {} at work, {} done, {} failed",
+            "{} waiting, {} in progress, {} done, {} failed",
             queue.queue, queue.processing, queue.done, queue.failed
         ),
     );
     if let Some(left) = standing.left_this_hour {
-        row("hour", format!("{left} of {} may still begin", configured.hourly_cap));
+        row("hour", format!("{left} of {} jobs may still start", configured.hourly_cap));
     }
     if let Some(status) = &standing.status {
         let state = status["state"].as_str().unwrap_or_default();
@@ -59,7 +59,7 @@ pub fn health(health: &Health) -> String {
     match health {
         Health::Ready { version } => format!("ready (version {version})"),
         Health::ModelMissing { version, models } => format!(
-            "version {version} without the model; it has {}",
+            "version {version}, but the model is missing; it has {}",
             match models.as_slice() {
                 [] => "none".to_owned(),
                 models => models.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", "),

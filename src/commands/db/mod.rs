@@ -45,7 +45,7 @@ struct CheckJson<'a> {
 
 const RESTORE: &str = "runner db restore";
 /// A backup of before would lose more than such rows do.
-const ROWS: &str = "runner tick   (recovers what it can; `runner db backup` keeps a copy to look into, and a restore would lose more than this)";
+const ROWS: &str = "runner tick   (recovers what it can; `runner db backup` keeps a copy to examine; a restore would lose more)";
 
 fn check(home: &Env, listing: Listing) -> Result<Exit, Failure> {
     let path = home.store_path();
@@ -103,7 +103,7 @@ fn check(home: &Env, listing: Listing) -> Result<Exit, Failure> {
     let count = show::count(health.findings.len() as u64, "finding");
     let what = match health.whole {
         true => format!(
-            "the database {} is whole, and some of its rows contradict each other: {count}",
+            "the database {} is intact, but some of its rows contradict each other: {count}",
             path.display()
         ),
         false => format!("the database {} is damaged: {count}", path.display()),
@@ -127,7 +127,7 @@ fn backup(home: &Env, file: Option<&Path>, ui: Ui, listing: Listing) -> Result<E
     };
     if target.symlink_metadata().is_ok() {
         return Err(Failure::cannot_write(format!(
-            "{} is there already, and a backup never takes the place of a file",
+            "{} already exists, and a backup never replaces a file",
             target.display()
         ))
         .hint("runner db backup ANOTHER-NAME"));
@@ -141,7 +141,7 @@ fn backup(home: &Env, file: Option<&Path>, ui: Ui, listing: Listing) -> Result<E
         });
     } else {
         show::out(&format!("{}\n", copy.path.display()));
-        let text = format!("{} bytes, format {}, looked at and whole", copy.bytes, copy.format);
+        let text = format!("{} bytes, format {}, checked and intact", copy.bytes, copy.format);
         ui.info(&text);
     }
     Ok(Exit::Done)

@@ -70,7 +70,7 @@ pub fn run(
     if !yes && (!asks || !confirmed()) {
         match listing.json {
             true => show::json(&json),
-            false => ui.info("nothing was changed; with --yes it is done"),
+            false => ui.info("nothing was changed; run again with --yes to restore"),
         }
         return Ok(Exit::Done);
     }
@@ -86,13 +86,13 @@ pub fn run(
         show::json(&json);
     } else {
         show::out(&format!(
-            "restored; {} since then missed, {} skipped, {} ended\n",
+            "restored; since then: {} missed, {} skipped, {} ended\n",
             show::count(reported.missed, "moment"),
             show::count(reported.skipped, "waiting run"),
             show::count(reported.ended, "live run")
         ));
         if let (Some(kept), true) = (&reported.kept, reported.kept != plan.keep) {
-            show::out(&format!("what was there is {}\n", kept.display()));
+            show::out(&format!("the previous database was kept as {}\n", kept.display()));
         }
     }
     Ok(Exit::Done)
@@ -112,26 +112,26 @@ fn say_plan(json: &RestoreJson, unfinished: bool) {
     text.push_str(&format!("to      {}\n", json.store));
     match &json.kept {
         Some(kept) => {
-            text.push_str(&format!("keep    what is there now, as {kept} (with its log)\n"))
+            text.push_str(&format!("keep    the current database, as {kept} (with its log)\n"))
         }
         None => text.push_str("keep    nothing: there is no database\n"),
     }
     if json.whole {
         text.insert_str(
             0,
-            "note    the database that is there is whole: there is nothing to mend\n",
+            "note    the current database is intact: there is nothing to fix\n",
         );
     }
     text.push_str(&match &json.since {
         Some(since) => format!(
-            "lost    what the copy does not know: {}, {}, {}, {}; pauses stay as they are now ({})\n",
+            "lost    what is not in the copy: {}, {}, {}, {}; pauses stay as they are now ({})\n",
             show::count(since.runs, "run"),
             show::count(since.acks, "acknowledgement"),
             show::count(since.grants, "grant"),
             show::count(since.limits, "waiting limit"),
             since.pauses,
         ),
-        None => "lost    what was paused, resumed, acknowledged, granted or put off since cannot be told; \
+        None => "lost    what was paused, resumed, acknowledged, granted or put off since, which cannot be listed; \
                  `runner pause --all` before the next tick holds everything back\n"
             .to_owned(),
     });
@@ -139,7 +139,7 @@ fn say_plan(json: &RestoreJson, unfinished: bool) {
         text.push_str("first   finish a restore that was interrupted\n");
     }
     text.push_str(
-        "then    what came due since is recorded as missed, what waited as skipped; nothing runs twice in silence\n",
+        "then    what came due since is recorded as missed, what was waiting as skipped; nothing silently runs twice\n",
     );
     show::out(&text);
 }
@@ -154,7 +154,7 @@ fn newest(home: &Env) -> Result<PathBuf, Failure> {
         }
     }
     let path = home.store_path();
-    Err(Failure::data(format!("there is no whole backup in {}{why}", home.backups().display()))
+    Err(Failure::data(format!("there is no intact backup in {}{why}", home.backups().display()))
         .hint(aside(&path)))
 }
 

@@ -56,8 +56,8 @@ pub(super) fn list(
         let undecided = book.undecided().count();
         show::out(&match undecided {
             0 => "nothing is left to decide; `runner dream run` looks for more\n".to_owned(),
-            1 => "the one that is undecided is not like that\n".to_owned(),
-            n => format!("none of {n} undecided proposals is like that\n"),
+            1 => "the one undecided proposal does not match the filter\n".to_owned(),
+            n => format!("none of {n} undecided proposals matches the filter\n"),
         });
         return Ok(Exit::Done);
     }
@@ -85,8 +85,8 @@ pub(super) fn status_text(item: &ProposalItem) -> String {
     }
     match (item.stale, item.superseded) {
         (Some(stale), false) => stale.describe().to_owned(),
-        (Some(stale), true) => format!("{}; a newer pass has another", stale.describe()),
-        (None, true) => "a newer pass has another".to_owned(),
+        (Some(stale), true) => format!("{}; a newer pass has a different proposal", stale.describe()),
+        (None, true) => "a newer pass has a different proposal".to_owned(),
         (None, false) => String::new(),
     }
 }

@@ -78,7 +78,7 @@ pub fn run(
         }
         DreamCommand::Review { filter, which } => {
             if !screen::there_is_one() {
-                return Err(Failure::usage("a review needs a terminal, and this is none").hint(
+                return Err(Failure::usage("a review needs a terminal, and this is not one").hint(
                     "runner dream list --json, then runner dream accept|reject|amend|skip ID",
                 ));
             }
@@ -103,7 +103,7 @@ fn dream_job<'h>(
         return dreams
             .into_iter()
             .find(|(name, _)| name == wanted)
-            .ok_or_else(|| Failure::usage(format!("{wanted} is no dream job")));
+            .ok_or_else(|| Failure::usage(format!("{wanted} is not a dream job")));
     }
     match dreams.as_slice() {
         [only] => Ok(*only),
@@ -251,7 +251,7 @@ pub(super) fn failure(error: ReviewError) -> Failure {
         ReviewError::Ledger(error) => error.into(),
         ReviewError::Book(error) => proposals_failure(error),
         ReviewError::NotFound(_) => Failure::data(what).hint("runner dream list --all"),
-        ReviewError::Several { .. } => Failure::data(what).hint("give more of the id"),
+        ReviewError::Several { .. } => Failure::data(what).hint("give more characters of the id"),
         ReviewError::Decided(before) => {
             Failure::later(what).hint(format!("runner dream undo {}", before.proposal_id))
         }
@@ -260,11 +260,11 @@ pub(super) fn failure(error: ReviewError) -> Failure {
         ReviewError::Changed(_) => {
             Failure::later(what).hint("look at the file, then repeat with --force")
         }
-        ReviewError::Busy(_) => Failure::later(what).hint("repeat it when the other review is done"),
+        ReviewError::Busy(_) => Failure::later(what).hint("run the command again when the other review is done"),
         ReviewError::Cannot(_) => Failure::data(what),
         ReviewError::Guard(_) => Failure::refused(what),
         ReviewError::Conflict(_) => Failure::refused(what)
-            .hint("compare what is there with what is kept, and put it right manually"),
+            .hint("compare the current file with the kept copy, and resolve the difference manually"),
         ReviewError::Unfinished { .. } => Failure::cannot_write(what).hint("runner tick"),
         ReviewError::State { path, .. } => Failure::data(what).hint(format!("mv {path} {path}.bad")),
         ReviewError::Disk(_) => Failure::cannot_write(what),

@@ -60,7 +60,7 @@ fn once(
     let own = OccurrenceId::new(stage.now).to_string();
     let key = key.map_or(own, |key| format!("key {key}"));
     let Some(run) = stage.enter(project, job, &key, None, settings)? else {
-        let why = "it was asked for with this key before: nothing would be run";
+        let why = "it was already requested with this key: nothing would be run";
         if listing.json {
             show::json(&serde_json::json!({ "dry_run": true, "job": job, "known": why }));
         } else {

@@ -125,7 +125,7 @@ fn notes(reported: &DryRun) -> Vec<String> {
 pub fn text(reported: &DryRun) -> String {
     let clean = |text: &str| reported.redactor.redact(text).into_owned();
     let mut text = format!(
-        "{} ({}): a dry run; nothing was asked and nothing written\n",
+        "{} ({}): dry run; no backend was asked and nothing was written\n",
         reported.row.job_name, reported.row.kind
     );
     let mut line = |name: &str, what: &str| text.push_str(&format!("  {name:<9} {what}\n"));
@@ -142,7 +142,7 @@ pub fn text(reported: &DryRun) -> String {
             line(
                 "asks",
                 &format!(
-                    "{}: {labels}, about {}, an answer of {} at most",
+                    "{}: {labels}, about {}, an answer of at most {}",
                     one.request.purpose,
                     counted(one.tokens, "token"),
                     one.request.limits.max_output_tokens
@@ -186,8 +186,8 @@ pub fn text(reported: &DryRun) -> String {
     }
     if let Some(reach) = &reported.program {
         let writes = match (reach.anything, reach.writes.as_slice()) {
-            (true, _) => "anything that you may: sandbox = \"off\"".to_owned(),
-            (false, []) => "nothing of the project".to_owned(),
+            (true, _) => "anything that your user may write: sandbox = \"off\"".to_owned(),
+            (false, []) => "nothing in the project".to_owned(),
             (false, writes) => writes.join(", "),
         };
         line("program", &format!("writes {writes}"));
@@ -293,13 +293,13 @@ pub fn night_json(
 fn fit_name(fits: BudgetFit) -> &'static str {
     match fits {
         BudgetFit::Yes => "yes",
-        BudgetFit::Perhaps => "unless those before it spend all that they may",
+        BudgetFit::Perhaps => "yes, unless the jobs before it use up their limits",
         BudgetFit::No => "no",
     }
 }
 
 pub fn night_text(name: &str, turns: &[NightTurn], account: &RemainingBudget) -> String {
-    let mut all = format!("night {name}: a dry run; nothing was asked and nothing written\n\n");
+    let mut all = format!("night {name}: dry run; no backend was asked and nothing was written\n\n");
     for turn in turns {
         all.push_str(&text(&turn.reported));
         if turn.fits != BudgetFit::Yes {

@@ -238,7 +238,7 @@ impl<'h> DryRunStore<'h> {
         }
         if let Some(until) = facts.paused_until.filter(|until| *until > self.now) {
             reported.notes.push(format!(
-                "the job is paused until {until}: what is asked for manually runs all the same"
+                "the job is paused until {until}: a manual request runs anyway"
             ));
         }
         if held.is_err() {

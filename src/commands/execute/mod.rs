@@ -69,7 +69,7 @@ pub fn run(home: &Env, run: &str, ui: Ui, verbose: u8) -> Result<Exit, Failure> 
     let mut store = home.store()?;
     let row = store.run(&id)?;
     if row.state != RunState::Requested {
-        ui.info(&format!("run {id} was begun before; there is nothing to do"));
+        ui.info(&format!("run {id} was already started; there is nothing to do"));
         return Ok(Exit::Done);
     }
     let setting = match ResolvedRun::of(home, &store, &row) {
@@ -136,7 +136,7 @@ fn attempt(
                 let row = store.run(&row.id)?;
                 return Ok(row
                     .outcome
-                    .unwrap_or(Outcome::Skipped { why: "another process runs it".to_owned() }));
+                    .unwrap_or(Outcome::Skipped { why: "another process is running it".to_owned() }));
             }
             outcome
         }
@@ -347,7 +347,7 @@ fn recover_stale_runs(
                 return Err(refuse(
                     Class::Environment,
                     format!(
-                        "run {} of this job is half published and cannot be finished yet",
+                        "run {} of this job is only partly published and cannot be finished yet",
                         dead.id
                     ),
                 ));

@@ -108,7 +108,7 @@ impl<'a> ResolvedRun<'a> {
         }
         if here.id != row.project {
             return Err(Failure::configuration(format!(
-                "{} is another project now: its id is {}, this run belongs to {}",
+                "{} is a different project now: its id is {}, but this run belongs to {}",
                 here.root.display(),
                 here.id,
                 row.project
@@ -344,7 +344,7 @@ impl<'a> ResolvedRun<'a> {
                 Ok(listed) => listed.prices,
                 Err(error) => {
                     // Ours still hold; a model that only the file has is charged as reserved.
-                    tracing::warn!(%error, "goes on without the file of prices");
+                    tracing::warn!(%error, "continuing without the price file");
                     config.prices.clone()
                 }
             },

@@ -93,7 +93,7 @@ fn boards(here: &LoadedProject) -> Vec<(String, String)> {
 
 fn text(journal: &Journal) {
     if journal.items.is_empty() {
-        show::out("Nobody has dreamt here yet.\n");
+        show::out("No dreams here yet.\n");
     }
     for item in &journal.items {
         let at = show::format_time(item.at());

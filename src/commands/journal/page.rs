@@ -26,7 +26,7 @@ pub fn html(journal: &Journal) -> String {
          <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"referrer\" content=\"no-referrer\">\n<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n\
-         <body>\n<header><h1>{title}</h1>\n<p>What was dreamt between the runs of an agent: the newest first. \
+         <body>\n<header><h1>{title}</h1>\n<p>What was dreamt between the runs of an agent, newest first. \
          {}</p></header>\n<main>\n",
         legend()
     );
@@ -43,7 +43,7 @@ pub fn html(journal: &Journal) -> String {
         out.push_str("</article>\n");
     }
     if journal.items.is_empty() {
-        out.push_str("<p>Nobody has dreamt here yet.</p>\n");
+        out.push_str("<p>No dreams here yet.</p>\n");
     }
     for item in &journal.items {
         match item {
@@ -63,7 +63,7 @@ pub fn html(journal: &Journal) -> String {
     }
     let _ = write!(
         out,
-        "</main>\n<footer>Made {}. The record of what tools did stays at home.</footer>\n</body>\n</html>\n",
+        "</main>\n<footer>Made {}. The record of tool calls is not included.</footer>\n</body>\n</html>\n",
         time(journal.made)
     );
     out

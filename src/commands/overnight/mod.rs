@@ -55,7 +55,7 @@ pub fn run(
             None => {
                 let known: Vec<&str> = schema::SCHEMAS.iter().map(|(name, _)| *name).collect();
                 Err(Failure::usage(format!(
-                    "there is no schema {name:?}; there are {}",
+                    "there is no schema {name:?}; the schemas are {}",
                     known.join(", ")
                 )))
             }
@@ -77,7 +77,7 @@ fn night_job<'h>(
     if let Some(wanted) = wanted {
         here.config.job(wanted)?;
         let found = nights.into_iter().find(|(name, _)| *name == wanted);
-        return found.ok_or_else(|| Failure::usage(format!("{wanted} is no overnight job")));
+        return found.ok_or_else(|| Failure::usage(format!("{wanted} is not an overnight job")));
     }
     match nights.as_slice() {
         [only] => Ok(*only),

@@ -61,13 +61,13 @@ pub(super) fn run(
     let size = fs::metadata(&file).map_err(|error| absent(&error))?.len();
     if size > LARGEST {
         return Err(Failure::data(format!(
-            "{} has {size} bytes, and no more than {LARGEST} are read",
+            "{} has {size} bytes; the limit is {LARGEST}",
             file.display()
         )));
     }
     let bytes = read_no_link(&file, LARGEST).map_err(|error| absent(&error))?;
     let bad = |why: String| {
-        Failure::data(format!("{} is no summary of a night: {why}", file.display()))
+        Failure::data(format!("{} is not a summary of a night: {why}", file.display()))
             .hint(format!("runner overnight report --validate --from {}", folder.display()))
     };
     let value: Value = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
@@ -118,7 +118,7 @@ fn check(folder: &Path, listing: Listing) -> Result<Exit, Failure> {
         }
         let count = counted(checked.artifacts.len(), "artifact");
         show::out(&match checked.mistakes.len() {
-            0 => format!("{count}, each as its schema says\n"),
+            0 => format!("{count}, all valid against their schemas\n"),
             wrong => format!("{} in {count}\n", counted(wrong, "mistake")),
         });
     }

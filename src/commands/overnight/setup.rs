@@ -55,7 +55,7 @@ pub(super) fn run(
             .take_while(|line| !line.is_empty())
             .collect();
         let verb = match (text != old, wish.apply) {
-            (false, _) => "is so already in",
+            (false, _) => "is already in",
             (true, true) => "is now in",
             (true, false) => "would be written to",
         };
@@ -113,9 +113,9 @@ fn wanted(
 fn assist(root: &Path) -> Result<(), Failure> {
     let cannot = |why: String| Failure::cannot_write(format!("{ASSISTANCE}: {why}"));
     let path = beneath(root, Path::new(ASSISTANCE)).map_err(|error| cannot(error.to_string()))?;
-    let text = "# The night over the corpus\n\nSet up by `runner overnight setup --apply`. Nothing here is run by anybody.\n\n\
-                - Look whether this machine will wake it: `runner doctor`\n- Run one now: `runner overnight start`\n\
-                - Read the last one: `runner overnight report`\n- Take the timer away: `runner setup --remove`\n";
+    let text = "# The night over the corpus\n\nSet up by `runner overnight setup --apply`. No program runs anything in this file.\n\n\
+                - Check whether this machine will wake for it: `runner doctor`\n- Run one now: `runner overnight start`\n\
+                - Read the last one: `runner overnight report`\n- Remove the timer: `runner setup --remove`\n";
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;
     }

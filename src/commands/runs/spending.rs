@@ -61,7 +61,7 @@ impl RunSpending {
             (self.unstated_calls, "charged at the reserved maximum"),
             (
                 self.unpriced_calls,
-                "without a known price, its money charged at the reserved maximum",
+                "without a known price, its cost charged at the reserved maximum",
             ),
         ] {
             match count {

@@ -14,31 +14,31 @@ pub(super) fn advice(kind: SchedulerKind, lingering: Option<bool>) -> Vec<String
     let mut notes = Vec::new();
     match kind {
         SchedulerKind::Systemd => {
-            notes.push("what it says: journalctl --user -u runner-tick.service".to_owned());
+            notes.push("its log: journalctl --user -u runner-tick.service".to_owned());
             notes.push(match lingering {
-                Some(true) => "your services go on after you log out (linger is on, and stays)".to_owned(),
-                Some(false) => "your services end with your last session; so `loginctl enable-linger` is run, and undone by --remove".to_owned(),
-                None => "no logind here: the timer lives as long as your systemd manager does".to_owned(),
+                Some(true) => "your services keep running after you log out (linger is on, and stays on)".to_owned(),
+                Some(false) => "your services stop when your last session ends, so `loginctl enable-linger` is run; --remove undoes it".to_owned(),
+                None => "no logind here: the timer runs only as long as your systemd user manager".to_owned(),
             });
-            notes.push("keep-awake: a service that lingers without a session is often allowed to hold back idling only; each run says what it got".to_owned());
+            notes.push("keep-awake: a lingering service without a session can often inhibit only idle sleep; each run reports what it was granted".to_owned());
         }
         SchedulerKind::Cron => {
-            notes.push("what it says: timer.log in the state folder; MAILTO and every other line stay as they are".to_owned());
+            notes.push("its log: timer.log in the state folder; MAILTO and all other lines are left unchanged".to_owned());
             if !timers::cron_runs() {
                 notes.push("no cron daemon seems to run here: nothing will be started until one does (service cron start)".to_owned());
             }
         }
         SchedulerKind::Launchd => notes.push(
-            "launchd starts it at each minute named, once after a sleep and at login; it ticks only while you are logged in".to_owned(),
+            "launchd starts it at each of the given minutes, once after a sleep and at login; it ticks only while you are logged in".to_owned(),
         ),
         SchedulerKind::TaskScheduler => notes.push(
-            "nothing is registered by runner: read register-runner-tick.ps1, then run it in PowerShell; it runs while you are logged in, also on battery, without a window".to_owned(),
+            "runner registers nothing itself: read register-runner-tick.ps1, then run it in PowerShell; the task runs while you are logged in, also on battery, without a window".to_owned(),
         ),
         SchedulerKind::Manual => notes.push(
-            "nothing on this machine will tick: call `runner tick` each quarter of an hour by any means, or keep `runner daemon` running".to_owned(),
+            "no timer is set up on this machine: run `runner tick` every 15 minutes by other means, or keep `runner daemon` running".to_owned(),
         ),
     }
-    notes.push("no host scheduler wakes a sleeping machine for this (`--wake` tells how it can be woken); what passed meanwhile is caught up as each job's catch_up says".to_owned());
+    notes.push("no host scheduler wakes a sleeping machine for this (`--wake` shows how to wake it); missed times are caught up as each job's catch_up says".to_owned());
     notes
 }
 
@@ -65,10 +65,10 @@ pub(super) fn credentials(
         lines.push(match (backend.kind.as_str(), missing.is_empty()) {
             ("builtin", _) => format!("{name}: needs none"),
             (_, true) => format!(
-                "{name}: what its program keeps under HOME; a key in a login keychain is not to be had at night"
+                "{name}: what its program keeps under HOME; a key in a login keychain is not available at night"
             ),
             (_, false) => format!(
-                "{name}: {} never frozen; write NAME=value lines to {} (chmod 600){}",
+                "{name}: {} never saved by setup; write NAME=value lines to {} (chmod 600){}",
                 missing.join(", ") + if missing.len() == 1 { " is" } else { " are" },
                 file.display(),
                 match kind {

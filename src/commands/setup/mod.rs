@@ -38,7 +38,7 @@ pub fn run(home: &Env, here: &std::path::Path, args: &SetupArgs, ui: Ui) -> Resu
     };
     if act && !reported.kind.is_of_this_system() {
         return Err(Failure::unavailable(format!(
-            "{} is not of this system: its files can be shown here and set up only there",
+            "{} is not available on this system: its files can be shown here, but set up only on its own system",
             reported.kind.as_str()
         ))
         .hint("runner setup --apply"));
@@ -75,7 +75,7 @@ pub fn run(home: &Env, here: &std::path::Path, args: &SetupArgs, ui: Ui) -> Resu
         let done = match (reported.convergence.steps.is_empty(), args.remove) {
             (true, _) => "everything is as it should be; nothing was done",
             (false, true) => "undone",
-            (false, false) => "done; `runner setup --verify` checks it, `runner doctor` everything",
+            (false, false) => "done; `runner setup --verify` checks it, `runner doctor` checks everything",
         };
         ui.info(done);
     }
@@ -95,7 +95,7 @@ fn lock(home: &Env) -> Result<File, Failure> {
         .map_err(|error| Failure::cannot_write(format!("{}: {error}", path.display())))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(_) => Err(cannot("another `runner setup` is at work".to_owned()).hint("say it again")),
+        Err(_) => Err(cannot("another `runner setup` is running".to_owned()).hint("say it again")),
     }
 }
 
@@ -106,7 +106,7 @@ fn installation(
     old: &SetupRecord,
 ) -> Result<SetupView, Failure> {
     let (kind, why) = match SchedulerKind::WORDS.iter().find(|(word, _)| *word == args.scheduler) {
-        Some((_, kind)) => (*kind, "it was asked for".to_owned()),
+        Some((_, kind)) => (*kind, "requested with --scheduler".to_owned()),
         None => fitting(old),
     };
     let wish = wish(args)?;
@@ -137,7 +137,7 @@ fn installation(
         None => {
             record.everywhere = true;
             notes.push(
-                "this folder is in no project: the timer serves those that `runner init` has made or will make"
+                "this folder is in no project: the timer serves all projects that `runner init` has made or will make"
                     .to_owned(),
             );
         }
@@ -145,7 +145,7 @@ fn installation(
     let others = record.projects.len() - usize::from(at_work.is_some());
     if others > 0 {
         notes.push(format!(
-            "there is one timer a user, and a tick serves all projects: {} set up already, and this adds only its minutes",
+            "there is one timer per user, and a tick serves all projects: {} already set up, and this adds only its minutes",
             show::count(others as u64, "other project")
         ));
     }
@@ -220,7 +220,7 @@ fn removal(
     if wanted {
         let who: Vec<&str> = record.projects.keys().map(String::as_str).collect();
         notes.push(format!(
-            "the timer stays for {}: a tick serves all projects, so nights here go on with it; to stop them: runner pause --all is for everything, enabled = false in a job for that job; to take the timer away: runner setup --remove --all",
+            "the timer stays for {}: a tick serves all projects, so nights continue here; to stop everything: runner pause --all; to stop one job: set enabled = false in it; to remove the timer: runner setup --remove --all",
             if who.is_empty() { "all projects".to_owned() } else { who.join(", ") }
         ));
     } else {
@@ -229,7 +229,7 @@ fn removal(
         let served = store.and_then(|store| store.projects().ok()).unwrap_or_default();
         if !served.is_empty() && kind.is_some_and(|kind| kind != SchedulerKind::Manual) {
             notes.push(format!(
-                "nothing ticks by itself any more, for {}",
+                "no timer ticks any more for {}",
                 show::count(served.len() as u64, "project")
             ));
         }
@@ -241,7 +241,7 @@ fn removal(
     convergence.left.splice(0..0, left);
     Ok(SetupView {
         kind: kind.unwrap_or(SchedulerKind::Manual),
-        why: "it is the one that is set up".to_owned(),
+        why: "it is already set up".to_owned(),
         minutes: minutes.into_iter().collect(),
         files: Vec::new(),
         notes,
@@ -264,7 +264,7 @@ fn wish(args: &SetupArgs) -> Result<SetupOptions, Failure> {
     };
     if args.runner.len() > 1 && args.runner.iter().any(|name| *name != args.runner[0]) {
         return Err(Failure::usage(format!(
-            "--runner {}: a job asks one backend; give each its own",
+            "--runner {}: a job uses one backend; set up one job for each",
             args.runner.join(" --runner ")
         ))
         .hint(format!(
@@ -310,10 +310,10 @@ fn show_status(home: &Env, args: &SetupArgs) -> Result<Exit, Failure> {
     } else {
         let mut text = match status.scheduler {
             Some(word) => format!("{word} is set up\n"),
-            None => "nothing is set up; runner setup shows what would be\n".to_owned(),
+            None => "nothing is set up; `runner setup` shows what would be\n".to_owned(),
         };
         let last = status.last_tick.map_or_else(|| "never".to_owned(), show::format_time);
-        text.push_str(&format!("  last tick, by whomever: {last}\n"));
+        text.push_str(&format!("  last tick, from any source: {last}\n"));
         for root in &status.projects {
             text.push_str(&format!("  for {root}\n"));
         }

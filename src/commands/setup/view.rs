@@ -64,7 +64,7 @@ impl PlannedHost {
     pub(super) fn text(&self) -> String {
         let mut text = format!("{}: {}\n", self.scheduler, self.why);
         if !self.of_this_system {
-            text.push_str("  not of this system; with the paths of this one it would be:\n");
+            text.push_str("  not available on this system; with the paths of this system it would be:\n");
             for file in &self.files {
                 text.push_str(&format!("\n{}\n", file.path));
                 for line in file.text.lines() {
@@ -95,7 +95,7 @@ impl PlannedHost {
         if self.act == "plan" && self.of_this_system {
             text.push_str(match self.steps.is_empty() {
                 true => "everything is as it should be\n",
-                false => "nothing was done; `--apply` does it\n",
+                false => "nothing was done; `--apply` applies it\n",
             });
         }
         text

@@ -113,7 +113,7 @@ fn silence(last: Option<Timestamp>, now: Timestamp) -> Option<String> {
         None => "nothing has ever ticked".to_owned(),
     };
     Some(format!(
-        "{since} and no daemon answers, so no clock starts anything: `runner setup --apply` lets this machine tick, or run `runner daemon`"
+        "{since} and no daemon answers, so no job starts on schedule: set up a timer with `runner setup --apply`, or run `runner daemon`"
     ))
 }
 
@@ -400,7 +400,7 @@ impl<'a> GatheredStatus<'a> {
                     .class()
                     .map_or_else(|| outcome.as_str().to_owned(), |it| it.as_str().to_owned()),
                 message: format!(
-                    "{} (there is no failmark of it)",
+                    "{} (it has no failmark)",
                     outcome.why().unwrap_or_else(|| outcome.as_str())
                 ),
                 hint: format!("runner runs show {}", row.id),

@@ -10,7 +10,7 @@ type Rows = Vec<Vec<String>>;
 pub(super) fn text(status: &StatusJson) -> String {
     let mut out = String::new();
     if status.projects.is_empty() {
-        out.push_str("no project yet; `runner init` makes one of the folder you are in\n");
+        out.push_str("no project yet; `runner init` makes the current folder one\n");
     }
     if status.projects.len() > 1 {
         out.push_str(&format!("{}\n", show::count(status.projects.len() as u64, "project")));
@@ -20,7 +20,7 @@ pub(super) fn text(status: &StatusJson) -> String {
     }
     if status.sandbox.is_none() {
         out.push_str(
-            "NO SANDBOX: programs of jobs are refused here; `runner doctor` says what mends it\n",
+            "NO SANDBOX: job programs are refused here; `runner doctor` shows how to fix it\n",
         );
     }
     for project in &status.projects {
@@ -54,7 +54,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
         row(
             "STOPPED",
             format!(
-                "{0}: {1} in a row; `runner jobs reset {0}`, or `runner run {0}` when it succeeds, starts it again",
+                "{0}: {1} in a row; `runner jobs reset {0}` or a successful `runner run {0}` starts it again",
                 stopped.job,
                 show::count(u64::from(stopped.failures_in_a_row), "failure")
             ),
@@ -64,7 +64,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
         row(
             "STARVED",
             format!(
-                "{}: its last {} scheduled times were each replaced by the next and none came to an end; give it a longer interval, or overlap = \"skip\"",
+                "{}: its last {} scheduled times were each replaced by the next and none finished; give it a longer interval, or overlap = \"skip\"",
                 starved.job, starved.replaced_in_a_row
             ),
         );
@@ -80,7 +80,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
         if project.trouble.is_none() {
             row(
                 "new",
-                "it has not run here yet; `runner night` or `runner init` makes it known"
+                "it has not run here yet; `runner night` or `runner init` registers it"
                     .to_owned(),
             );
         }
@@ -99,7 +99,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
         None if status.paused.is_some() || !project.paused.is_empty() => {
             row("next due", "nothing while it is paused".to_owned());
         }
-        None => row("next due", "nothing; no job has a clock".to_owned()),
+        None => row("next due", "nothing; no job has a schedule".to_owned()),
         Some(next) => row(
             "next due",
             format!("{} at {}", next.job, show::format_time_in(next.at, &next.zone)),
@@ -218,7 +218,7 @@ fn daemon(status: &StatusJson) -> String {
                 _ => format!(" ({others} not started by it)"),
             };
             let draining = match daemon.draining {
-                true => "; it is about to end and starts nothing new",
+                true => "; it is shutting down and starts nothing new",
                 false => "",
             };
             format!(

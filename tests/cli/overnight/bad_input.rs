@@ -97,7 +97,7 @@ fn a_clock_that_is_set_back_between_iterations_harms_nothing() {
     start(&fixture, &[]).ends(0);
     let summary = summary_of(&fixture);
     assert_eq!(summary["status"], "done");
-    assert!(summary["degraded"].to_string().contains("goes on after"), "{summary}");
+    assert!(summary["degraded"].to_string().contains("continues after"), "{summary}");
     let ids: Vec<u64> = summary["iterations"]
         .as_array()
         .unwrap()
@@ -125,7 +125,7 @@ fn a_folder_that_is_read_only_is_said_and_harms_nothing() {
             // The commit is recorded: it is no half of one for who looks at the marker.
             ".agents/learnings" => {
                 said.ends(78)
-                    .expect_text("the commit is recorded and could not be finished yet")
+                    .expect_text("the commit is recorded but could not be finished yet")
                     .expect_text("denied");
                 assert!(is_ready(&fixture));
                 assert_eq!(summary_of(&fixture)["status"], "failed");

@@ -63,7 +63,7 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
     );
     run_ok(&fixture, &["overnight", "report", "--validate"])
         .ends(0)
-        .expect_text("each as its schema says");
+        .expect_text("all valid against their schemas");
     run_ok(&fixture, &["overnight", "report"]).ends(0).expect_text("Mend the retry");
     run_ok(&fixture, &["overnight", "report", "--markdown"])
         .ends(0)

@@ -208,7 +208,7 @@ fn the_same_key_is_the_same_wish() {
     let first = enqueue(&fixture, &["count", "--key", "monday"]);
     let again = run(&fixture, &["enqueue", "count", "--key", "monday", "--at", "23:00"]).ends(0);
     assert!(again.out.contains(&first), "{again:?}");
-    again.expect_text("asked for with this key before");
+    again.expect_text("already requested with this key");
     assert_eq!(ticked(&fixture), ["count"]);
     assert_eq!(
         run(&fixture, &["enqueue", "count", "--key", "monday", "--json"]).ends(0).json()["id"],

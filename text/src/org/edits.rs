@@ -15,7 +15,7 @@ pub struct Edit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     /// Two of them meet.
-    #[error("two changes of bytes {} to {} and {} to {} meet", .0.start, .0.end, .1.start, .1.end)]
+    #[error("the changes of bytes {} to {} and {} to {} overlap", .0.start, .0.end, .1.start, .1.end)]
     Overlap(Range<usize>, Range<usize>),
     /// It lies beyond the text, or inside a character.
     #[error("a change of bytes {} to {} does not fit the text", .0.start, .0.end)]

@@ -30,7 +30,7 @@ pub fn is_parrot(tale: &str, slice: &Slice) -> bool {
 /// Returns the first reason why it may not.
 pub fn check(sections: &Sections, slice: &Slice) -> Result<(), String> {
     if let Some(line) = sections.unread.first() {
-        return Err(format!("{line:?} stands below verdicts and is none"));
+        return Err(format!("{line:?} is listed below verdicts but is not a verdict"));
     }
     verdicts(sections, &slice.board)?;
     let entry = Entry { sections: sections.clone(), ..Entry::default() };
@@ -43,7 +43,7 @@ pub fn check(sections: &Sections, slice: &Slice) -> Result<(), String> {
         let in_text = known.iter().any(|it| it.lower().starts_with(&hash.lower()));
         if !in_log && !in_text {
             let what = hash.word;
-            return Err(format!("commit {what} is not among what was shown"));
+            return Err(format!("commit {what} does not occur in the sources that were shown"));
         }
     }
     Ok(())
@@ -60,14 +60,14 @@ fn verdicts(sections: &Sections, board: &Board) -> Result<(), String> {
             Resolved::Ambiguous { heading, lines } => {
                 let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
                 return Err(format!(
-                    "{:?} names {heading:?}, which stands on the lines {} of the board",
+                    "{:?} names {heading:?}, which occurs on lines {} of the board",
                     verdict.act.describe(),
                     lines.join(", ")
                 ));
             }
             Resolved::Unknown => {
                 let act = verdict.act.describe();
-                return Err(format!("`{act}: {said}` names no task of the board"));
+                return Err(format!("`{act}: {said}` names no task on the board"));
             }
         }
     }

@@ -25,10 +25,10 @@ impl Kind for RemSpec {
             requests: vec![priced(ctx, request, 0)?],
             notes,
             checks: vec![
-                "the six headings stand in their order, and no other".to_owned(),
-                "every commit hash that it names is among what was shown".to_owned(),
-                "every verdict that names a task names exactly one of the board".to_owned(),
-                "its tale does not repeat the previous one; else it is asked for once more"
+                "the six headings are there, in their order, and no others".to_owned(),
+                "every commit hash that it names occurs in the sources that were shown".to_owned(),
+                "every verdict that names a task names exactly one task on the board".to_owned(),
+                "its tale does not repeat the previous one; otherwise it is asked for once more"
                     .to_owned(),
             ],
             ..DryRunPlan::default()

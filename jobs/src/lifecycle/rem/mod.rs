@@ -105,7 +105,7 @@ fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
     // A clock that was set back does not close the gate for longer than it is set.
     if let Some(last) = last.filter(|last| *last <= now && now.duration_since(*last) < interval) {
         return Err(JobError::Nothing(format!(
-            "gate: the last dream was at {last:.0}, and the next is {} after it",
+            "gate: the last dream was at {last:.0}, and the next is due {} after it",
             counted(spec.interval_minutes, "minute")
         )));
     }
@@ -114,7 +114,7 @@ fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
     // An entry's name may know its minute alone.
     let last = last.map_or(i64::MIN, Timestamp::as_second);
     if spec.after_audit && newest.is_none_or(|at| at <= last) {
-        let why = "no audit: commit since the last dream".to_owned();
+        let why = "no `audit:` commit since the last dream".to_owned();
         return Err(JobError::Nothing(why));
     }
     Ok(())
@@ -163,7 +163,7 @@ fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finishe
         let reply = ctx.ask(&ask(ctx, spec, slice, 2, false), 0)?;
         (sections, by_rule) = read(&reply, slice).map_err(malformed)?;
         if !by_rule && checks::is_parrot(&sections.tale, slice) {
-            let why = "parrot: the tale repeats the previous entry's, twice in a row";
+            let why = "parrot: the tale repeats that of the previous entry, even after a second request";
             return Err(malformed(why.to_owned()));
         }
     }
@@ -199,7 +199,7 @@ fn same_tasks(sections: &Sections, board: &org::Board) -> Result<(), String> {
         if let org::Resolved::One { task, .. } = board.resolve(&verdict.said)
             && org::fold(&task.heading) != org::fold(named)
         {
-            return Err(format!("{named:?} with its reason reads like {:?}", task.heading));
+            return Err(format!("{named:?} together with its reason could be read as {:?}", task.heading));
         }
     }
     Ok(())

@@ -26,13 +26,13 @@ pub fn sections(slice: &Slice) -> Sections {
         tale: tale(slice, &failed),
         goals: goals(slice),
         blue_sky: vec![
-            "No model was asked: there is no idea here that is not on the board.".to_owned(),
+            "No model was asked, so there are no ideas here beyond those on the board.".to_owned(),
         ],
         fears: fears(slice, &failed),
         verdicts: vec![Verdict::new(
             VerdictMove::KeepCourse,
             None,
-            "by rule nothing is moved without a judge",
+            "no model was asked, and rules alone move no task",
         )],
         unread: Vec::new(),
         carry: carry(slice, doing, next),
@@ -87,16 +87,16 @@ fn fears(slice: &Slice, failed: &[&ToolStep]) -> Vec<String> {
     paths.for_each(|path| *touched.entry(path).or_default() += 1);
     let most = touched.iter().max_by_key(|(_, times)| **times);
     if let Some((path, times)) = most.filter(|(_, times)| **times >= OFTEN) {
-        fears.push(format!("The same file again and again: {path}, {times} times"));
+        fears.push(format!("The same file was used again and again: {path}, {times} times"));
     }
     let unsound = slice.previous.iter().filter_map(|it| it.audit.as_ref());
     let unsound = unsound.flat_map(|audit| audit.failed());
     fears.extend(
-        unsound.take(1).map(|it| format!("The last carry said what does not hold: {}", it.claim)),
+        unsound.take(1).map(|it| format!("The last carry made a claim that does not hold: {}", it.claim)),
     );
     if fears.is_empty() {
         fears.push(
-            "No failure was seen; what no tool and no commit shows is not known here.".to_owned(),
+            "No failure was seen; a failure that no tool use and no commit shows is not known here.".to_owned(),
         );
     }
     fears

@@ -11,7 +11,7 @@ pub(super) fn check(spec: &Spec, mistakes: &mut Vec<SpecError>) {
     let mut names = BTreeMap::new();
     for state in &spec.states {
         if let Some(line) = names.insert(state.name.as_str(), state.line) {
-            let why = format!("{} is declared in line {line} already", state.name);
+            let why = format!("{} is already declared on line {line}", state.name);
             mistakes.push(SpecError { line: state.line, why });
         }
     }
@@ -20,7 +20,7 @@ pub(super) fn check(spec: &Spec, mistakes: &mut Vec<SpecError>) {
             let near = nearest(&state.next, names.keys().copied())
                 .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
             let why = format!(
-                "NEXT of {} is {:?}, and there is no such state{near}",
+                "NEXT of {} is {:?}, but there is no such state{near}",
                 state.name, state.next
             );
             mistakes.push(SpecError { line: state.line, why });
@@ -51,14 +51,14 @@ pub(super) fn check(spec: &Spec, mistakes: &mut Vec<SpecError>) {
     let line = at.line;
     let round = way[begin..].join(" → ");
     if !spec.states.iter().any(|state| state.kind == StateKind::Rem) {
-        let why = "there is no state of KIND rem: it would never dream".to_owned();
+        let why = "there is no state of KIND rem: the cycle would never dream".to_owned();
         mistakes.push(SpecError { line: 1, why });
     } else if of(StateKind::Rem) == 0 {
-        let why = format!("no state of KIND rem in the loop {round}: it would dream only once");
+        let why = format!("no state of KIND rem in the loop {round}: the cycle would dream only once");
         mistakes.push(SpecError { line, why });
     }
     if of(StateKind::Wake) == 0 {
-        let why = format!("no state of KIND wake in the loop {round}: nothing would be worked on");
+        let why = format!("no state of KIND wake in the loop {round}: no task would be worked on");
         mistakes.push(SpecError { line, why });
     }
 }

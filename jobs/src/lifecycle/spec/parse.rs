@@ -25,7 +25,7 @@ const KEYS: [&str; 8] =
 /// All mistakes, in the order of their lines; never an empty list.
 pub fn parse(text: &str, form: BoardForm) -> Result<Spec, Vec<SpecError>> {
     if text.len() > LARGEST {
-        let why = format!("it has {} bytes; {LARGEST} are read", text.len());
+        let why = format!("it has {} bytes; at most {LARGEST} are read", text.len());
         return Err(vec![SpecError { line: 1, why }]);
     }
     let mut mistakes = Vec::new();
@@ -48,10 +48,10 @@ pub fn parse(text: &str, form: BoardForm) -> Result<Spec, Vec<SpecError>> {
     }
     if states.is_empty() {
         let example = match form {
-            BoardForm::Org => "a heading with a drawer that says :NEXT:",
-            BoardForm::Markdown => "a heading with a list that says - NEXT:",
+            BoardForm::Org => "a heading with a drawer that contains :NEXT:",
+            BoardForm::Markdown => "a heading with a list that contains - NEXT:",
         };
-        let why = format!("it declares no state ({example})");
+        let why = format!("it declares no state (expected {example})");
         mistakes.push(SpecError { line: 1, why });
     }
     let spec = Spec { states };
@@ -97,7 +97,7 @@ fn drawer<'a, 't>(
             None if text.is_empty() => {}
             None => mistakes.push(SpecError {
                 line: line.number,
-                why: format!("{text:?} is no property (like :NEXT: rem)"),
+                why: format!("{text:?} is not a property (like :NEXT: rem)"),
             }),
         }
     }
@@ -155,7 +155,7 @@ fn state(
         wrong(
             line,
             format!(
-                "{name:?} is no name of a state (letters, digits, _ and -, {LONGEST_NAME} at most)"
+                "{name:?} is not a valid name of a state (letters, digits, _ and -, at most {LONGEST_NAME} characters)"
             ),
         );
     }
@@ -163,7 +163,7 @@ fn state(
     for property in properties {
         let key = property.key.to_ascii_uppercase().replace('_', "-");
         if seen.contains(&key) {
-            wrong(property.line, format!("{key} is said twice in {name}"));
+            wrong(property.line, format!("{key} is given twice in {name}"));
             continue;
         }
         let value = property.value;
@@ -178,7 +178,7 @@ fn state(
         seen.push(key);
     }
     if state.next.is_empty() && !seen.iter().any(|key| key == "NEXT") {
-        wrong(line, format!("{name} has no NEXT: nothing leads on from it"));
+        wrong(line, format!("{name} has no NEXT: no state follows it"));
     }
     state
 }
@@ -197,7 +197,7 @@ fn put(state: &mut CycleState, key: &str, value: &str) -> Result<(), String> {
         "REPEAT" => {
             let number = value.parse().ok().filter(|n| (1..=MOST_REPEATS).contains(n));
             state.repeat = number.ok_or_else(|| {
-                format!("REPEAT must be from 1 to {MOST_REPEATS}, it is {value:?}")
+                format!("REPEAT must be from 1 to {MOST_REPEATS}, but it is {value:?}")
             })?;
         }
         "MIN-INTERVAL" => state.min_interval = Some(duration(value)?),
@@ -207,7 +207,7 @@ fn put(state: &mut CycleState, key: &str, value: &str) -> Result<(), String> {
         "TIMEOUT" => {
             let span = duration(value)?;
             if span < SignedDuration::from_secs(1) || span > SignedDuration::from_hours(24) {
-                return Err(format!("TIMEOUT must be from 1s to 24h, it is {value:?}"));
+                return Err(format!("TIMEOUT must be from 1s to 24h, but it is {value:?}"));
             }
             state.timeout = Duration::try_from(span).ok();
         }
@@ -241,7 +241,7 @@ fn budget(value: &str) -> Result<Budget, String> {
     for pair in value.split([' ', ',', '\t']).filter(|it| !it.is_empty()) {
         let wrong = || {
             format!(
-                "{pair:?} is no part of a budget (calls=3, tokens=200000, money=0.50, time=10m)"
+                "{pair:?} is not a part of a budget (such as calls=3, tokens=200000, money=0.50 or time=10m)"
             )
         };
         let (unit, amount) = pair.split_once('=').ok_or_else(wrong)?;

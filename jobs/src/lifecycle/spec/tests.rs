@@ -66,16 +66,16 @@ fn every_mistake_is_told_with_its_line() {
     one(&(state("a", ":NEXT: rem") + &state("a", ":NEXT: rem") + &good), 5, "declared in line 1");
     one(&state("a", ":KIND: sleep\n:NEXT: a"), 3, "no kind \"sleep\"");
     one(&state("a", ":NXT: a"), 3, "did you mean \"NEXT\"");
-    one(&state("a", ":NEXT: a\n:NEXT: b"), 4, "said twice");
+    one(&state("a", ":NEXT: a\n:NEXT: b"), 4, "given twice");
     one(&state("a", ":KIND: wake"), 1, "has no NEXT");
     one(&state("a", ":NEXT:"), 3, "says nothing");
     one(&state("a", ":NEXT: a\n:REPEAT: 0"), 4, "from 1 to 1000");
     one(&state("a", ":NEXT: a\n:MIN-INTERVAL: often"), 4, "not a duration");
     one(&state("a", ":NEXT: a\n:TIMEOUT: 25h"), 4, "from 1s to 24h");
-    one(&state("a", ":NEXT: a\n:BUDGET: lots"), 4, "no part of a budget");
-    one(&state("a", ":NEXT: a\nwords"), 4, "is no property");
+    one(&state("a", ":NEXT: a\n:BUDGET: lots"), 4, "not a part of a budget");
+    one(&state("a", ":NEXT: a\nwords"), 4, "is not a property");
     one("* a\n:PROPERTIES:\n:NEXT: a\n", 2, "no :END:");
-    one(&state("../up", ":NEXT: a"), 1, "no name of a state");
+    one(&state("../up", ":NEXT: a"), 1, "not a valid name of a state");
     one(&"x".repeat(parse::LARGEST + 1), 1, "bytes");
 }
 

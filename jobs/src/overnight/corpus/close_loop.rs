@@ -110,7 +110,7 @@ pub fn close_loop(corpus: &Corpus, date: Date, threshold_hours: u64) -> (CloseLo
 /// Checks the first gate, from provisional to candidate.
 fn gate(node: &Node, date: Date, threshold_hours: u64) -> Result<(), &'static str> {
     if markdown::word_count(node.body()) < WORDS {
-        return Err("its text is too short to say anything");
+        return Err("its text is too short to be useful");
     }
     if node.harmful > node.helpful {
         return Err("it misled more often than it helped");
@@ -123,7 +123,7 @@ fn gate(node: &Node, date: Date, threshold_hours: u64) -> Result<(), &'static st
         return Err("it is younger than the threshold");
     }
     if !has_evidence(node) && node.utility.is_none_or(|it| it < USEFUL) {
-        return Err("it names nothing that it rests on, and no use");
+        return Err("it names no evidence and has not proved useful");
     }
     Ok(())
 }

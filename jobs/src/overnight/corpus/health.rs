@@ -35,7 +35,7 @@ pub const METRICS: [(&str, f64, f64, &str); 9] = [
         "citation_coverage",
         0.10,
         0.1,
-        "share of active nodes that cite another node, or are cited by one or by the work to do",
+        "share of active nodes that cite another node, or are cited by a node or by open work",
     ),
     (
         "evidence_coverage",
@@ -47,32 +47,32 @@ pub const METRICS: [(&str, f64, f64, &str); 9] = [
         "uniqueness",
         0.15,
         0.9,
-        "share of active nodes that no better active node of their kind repeats (similarity 0.8)",
+        "share of active nodes that do not repeat a better active node of their kind (similarity 0.8)",
     ),
     ("freshness", 0.10, 0.5, "share of active nodes that are not past their time to live"),
     (
         "connectedness",
         0.05,
         0.5,
-        "share of active nodes that are no orphans: cited, citing, with evidence or with a subject",
+        "share of active nodes that are not orphans: cited, citing, with evidence or with a subject",
     ),
     (
         "precision_at_3",
         0.10,
         0.5,
-        "mean share of right answers among the first three of the retrieval bench",
+        "mean share of correct answers among the first three results of the retrieval bench",
     ),
     (
         "mrr",
         0.10,
         0.5,
-        "mean of one over the rank of the first right answer of the retrieval bench",
+        "mean reciprocal rank of the first correct answer in the retrieval bench",
     ),
     (
         "metadata",
         0.10,
         0.6,
-        "mean share of title, date, maturity, utility or confidence, subject or type, and source that are there",
+        "mean share of title, date, maturity, utility or confidence, subject or type, and source that are present",
     ),
 ];
 

@@ -38,7 +38,7 @@ pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
         corpus.bytes += file.length;
         if file.path == NEXT_WORK {
             if file.length > LONGEST_WORK {
-                corpus.trouble(&file.path, format!("{} bytes, too long to be read", file.length));
+                corpus.trouble(&file.path, format!("{} bytes, too long to read", file.length));
                 continue;
             }
             corpus.work =
@@ -46,7 +46,7 @@ pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
             for (line, why) in corpus.work.kept.broken() {
                 corpus.troubles.push(CorpusProblem {
                     path: NEXT_WORK.to_owned(),
-                    what: format!("line {line} is kept as it is: {why}"),
+                    what: format!("line {line} is left as it is: {why}"),
                 });
             }
             continue;
@@ -77,7 +77,7 @@ pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
         if first.map(str::trim_end) == Some("---") && front_matter::split(&text).front().is_none() {
             corpus.trouble(
                 &file.path,
-                "its front matter is not understood; it is never changed".to_owned(),
+                "its front matter is not understood, so the file is never changed".to_owned(),
             );
         }
         corpus.nodes.push(Node::parse(&file.path, kind, text));
@@ -89,7 +89,7 @@ pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
         match by_id.get(node.id.as_str()) {
             Some(first) => twice.push(CorpusProblem {
                 path: node.path.clone(),
-                what: format!("has the id {} of {first}", node.id),
+                what: format!("has the same id {} as {first}", node.id),
             }),
             None => {
                 by_id.insert(&node.id, &node.path);
@@ -133,7 +133,7 @@ pub fn files(folder: &Path, troubles: &mut Vec<CorpusProblem>) -> Result<Vec<Pla
                 Ok(data) if data.is_symlink() => {
                     troubles.push(CorpusProblem {
                         path: subpath.to_owned(),
-                        what: "is a symbolic link, or behind one, and is not followed".to_owned(),
+                        what: "is a symbolic link, or is reached through one, and is not followed".to_owned(),
                     });
                     clean = false;
                     break;
@@ -169,7 +169,7 @@ fn walk(
         found.push(Plain { path: path.to_owned(), length: data.len() });
     } else if data.is_dir() {
         if depth >= DEEPEST {
-            troubles.push(odd("lies too deep and is not looked into"));
+            troubles.push(odd("is nested too deeply and is not searched"));
             return Ok(());
         }
         for entry in fs::read_dir(&full).map_err(fail(&full))? {
@@ -180,11 +180,11 @@ fn walk(
                 Some(name) if !name.chars().any(char::is_control) => {
                     walk(folder, &format!("{path}/{name}"), depth + 1, found, troubles)?;
                 }
-                _ => troubles.push(odd("holds a file whose name is no text")),
+                _ => troubles.push(odd("contains a file whose name is not valid text")),
             }
         }
     } else {
-        troubles.push(odd("is no plain file"));
+        troubles.push(odd("is not a regular file"));
     }
     Ok(())
 }

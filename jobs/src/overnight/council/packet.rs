@@ -167,10 +167,10 @@ impl CouncilPacket {
         };
         let headline = match first {
             Some(first) => clean(&format!("Begin with: {}", first.title), 200),
-            None => "Nothing is open: look for what the corpus does not know".to_owned(),
+            None => "No work is open: look for gaps in the corpus".to_owned(),
         };
         let action = first.map_or_else(
-            || "Read the metrics that are below their floor".to_owned(),
+            || "Look at the metrics that are below their floor".to_owned(),
             |first| first.title.clone(),
         );
         let weak = self.candidates.iter().filter(|it| it.confidence == "low");

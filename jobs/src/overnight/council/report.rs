@@ -164,7 +164,7 @@ impl Texts<'_> {
         match &self.value[key] {
             Value::String(text) => Ok(clean(&(self.redact)(text), most)),
             Value::Null => Err(format!("it has no {key}")),
-            _ => Err(format!("its {key} is no text")),
+            _ => Err(format!("its {key} is not text")),
         }
     }
 
@@ -186,11 +186,11 @@ impl Texts<'_> {
 
     fn list(&self, key: &str, most: usize) -> Result<Vec<String>, String> {
         let Value::Array(all) = &self.value[key] else {
-            return Err(format!("its {key} is no list"));
+            return Err(format!("its {key} is not a list"));
         };
         let texts = all.iter().map(|it| match it {
             Value::String(text) => Ok(clean(&(self.redact)(text), TEXT)),
-            _ => Err(format!("its {key} is no list of texts")),
+            _ => Err(format!("its {key} is not a list of texts")),
         });
         let texts = texts.collect::<Result<Vec<_>, _>>()?;
         Ok(texts.into_iter().filter(|text| !text.is_empty()).take(most).collect())

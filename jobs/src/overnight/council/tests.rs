@@ -43,9 +43,9 @@ fn an_answer_is_whole_and_of_the_offer_or_it_is_refused() {
         ("recommended_kind", json!("destroy"), "not one of"),
         ("confidence", json!("certain"), "not one of"),
         ("headline", json!("  \u{200b}* "), "says nothing"),
-        ("headline", json!(7), "no text"),
-        ("risks", json!("many"), "no list"),
-        ("risks", json!([1]), "no list of texts"),
+        ("headline", json!(7), "not text"),
+        ("risks", json!("many"), "not a list"),
+        ("risks", json!([1]), "not a list of texts"),
         ("backs", json!(["dream-ffffffffffffffff"]), "not shown"),
         ("recommended_first_action", Value::Null, "has no"),
     ] {
@@ -141,7 +141,7 @@ fn a_tension_is_also_where_to_begin_and_how_sure() {
     assert_eq!(of(std::slice::from_ref(&one)), None, "one voice has nobody against it");
     let other = report("b", "repair", "Mend that", "high", &["dream-2"]);
     let reported = of(&[one.clone(), other]).unwrap();
-    assert!(reported.starts_with("all would repair, but begin elsewhere: "), "{reported}");
+    assert!(reported.starts_with("all would repair, but begin at different points: "), "{reported}");
     let unsure = report("b", "repair", "Mend it", "low", &["dream-1"]);
     let reported = of(&[one.clone(), unsure]).unwrap();
     assert!(reported.contains("a is sure of it and b is not"), "{reported}");

@@ -71,7 +71,7 @@ fn create(ctx: &Context<'_>, program: &Path, packet: &Packet) -> Result<String, 
         return Err(format!("bd refused: {words}"));
     }
     let said: Value = serde_json::from_slice(&ended.stdout)
-        .map_err(|error| format!("bd's answer is no JSON: {error}"))?;
+        .map_err(|error| format!("bd's answer is not JSON: {error}"))?;
     let one = said.as_array().and_then(|all| all.first()).unwrap_or(&said);
     let id = one.get("id").and_then(Value::as_str);
     id.map(str::to_owned).ok_or_else(|| "bd's answer has no id".to_owned())

@@ -175,7 +175,7 @@ impl PacketSources<'_> {
         let score = self.ground(&mut packet, &words, vec![line]);
         let from = item.source_epic.as_deref().unwrap_or("the work file");
         packet.why_now =
-            format!("{} {} from {from} that nobody has claimed", packet.severity, packet.kind);
+            format!("{} {} from {from}, not claimed yet", packet.severity, packet.kind);
         let proposed = if item.status.as_deref() == Some("proposed") { 3.0 } else { 0.0 };
         Candidate {
             packet,

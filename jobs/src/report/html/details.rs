@@ -30,9 +30,9 @@ pub(super) fn unconfined(report: &NightReport) -> usize {
 }
 
 fn accounts(page: &mut Page, report: &NightReport) {
-    put!(page, "<section id=\"accounts\">\n<h2>Accounts</h2>\n");
+    put!(page, "<section id=\"accounts\">\n<h2>Budgets</h2>\n");
     if report.accounts.is_empty() {
-        put!(page, "<p class=\"faint\">Nothing was spent, and the night has no bounds.</p>\n");
+        put!(page, "<p class=\"faint\">Nothing was spent, and the night has no limits.</p>\n");
     } else {
         put!(
             page,
@@ -43,7 +43,7 @@ fn accounts(page: &mut Page, report: &NightReport) {
         put!(
             page,
             "</tbody></table></div>\n<p class=\"faint\">Planned is what the runs reserved before they began; \
-             the bound is <code>[night.budget]</code>. Day and pools: <code>runner budget</code></p>\n"
+             the limit is <code>[night.budget]</code>. Day and pools: <code>runner budget</code></p>\n"
         );
     }
     if !report.grants.is_empty() {
@@ -101,7 +101,7 @@ fn refused(page: &mut Page, report: &NightReport) {
     if report.refused.is_empty() {
         put!(
             page,
-            "<p class=\"faint\">Nothing was refused: no guard, no budget, no check of a reply said no.</p>\n"
+            "<p class=\"faint\">Nothing was refused by a guard, by a budget or by the check of a reply.</p>\n"
         );
     }
     let (shown, folded) = report.refused.split_at(report.refused.len().min(UNFOLDED));
@@ -160,7 +160,7 @@ fn held(page: &mut Page, report: &NightReport) {
         names(page, jobs);
     }
     for (gap, jobs) in &gaps {
-        put!(page, "<dt class=\"warn\">not held: ", gap, "</dt><dd>");
+        put!(page, "<dt class=\"warn\">not enforced: ", gap, "</dt><dd>");
         names(page, jobs);
     }
     if awake.is_empty() {
@@ -190,7 +190,7 @@ fn names(page: &mut Page, jobs: &[&str]) {
 fn alerts(page: &mut Page, report: &NightReport) {
     put!(page, "<section id=\"alerts\">\n<h2>Alerts</h2>\n");
     if report.alerts.is_empty() {
-        put!(page, "<p class=\"faint\">Nobody was alerted.</p>\n");
+        put!(page, "<p class=\"faint\">No alert was sent.</p>\n");
     } else {
         put!(page, "<ul>");
         for line in &report.alerts {

@@ -15,14 +15,14 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
     let (waiting, rest): (Vec<&ReportedProposal>, Vec<&ReportedProposal>) =
         report.proposals.iter().partition(|it| it.waits());
     if waiting.is_empty() {
-        put!(page, "<p class=\"faint\">No proposal waits for you.</p>\n");
+        put!(page, "<p class=\"faint\">No proposal is waiting for you.</p>\n");
     } else {
         let flag = waiting.first().map_or("", |it| it.flag.as_str());
         put!(
             page,
             "<p>",
             counted(waiting.len(), "proposal"),
-            ", nothing is done before you decide. One after the other, one key each: <code class=\"command\">",
+            ": nothing is done before you decide. Review them one after another, with one key each: <code class=\"command\">",
             "runner dream review",
             flag,
             "</code></p>\n"
@@ -41,7 +41,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
     fold(page, folded, "more to review");
     let (kept, decided): (Vec<&ReportedProposal>, Vec<&ReportedProposal>) =
         rest.into_iter().partition(|it| it.decided.is_none());
-    fold(page, &kept, "looked at, and best left as they are");
+    fold(page, &kept, "examined, and best left as they are");
     fold(page, &decided, "decided");
     others(page, report);
     put!(page, "</section>\n");

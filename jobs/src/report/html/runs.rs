@@ -27,10 +27,10 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
     let lines = if report.runs.len() > FEW { LINES_OF_MANY } else { LINES };
     let mut opened = OPENED;
     for (tones, title) in [
-        (&["bad"][..], "did not get through"),
-        (&["warn"][..], "less than was wanted, or later"),
+        (&["bad"][..], "did not succeed"),
+        (&["warn"][..], "degraded or deferred"),
         (&["good"][..], "succeeded"),
-        (&["calm"][..], "had no need to run"),
+        (&["calm"][..], "did not need to run"),
     ] {
         let these: Vec<&RunLine> =
             report.runs.iter().filter(|run| tones.contains(&tone(run.as_str()))).collect();
@@ -57,7 +57,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
         }
     }
     for (lines, title, why) in [
-        (&report.open, "Unfinished", "had no outcome yet when this was told"),
+        (&report.open, "Unfinished", "had no outcome yet when this report was made"),
         (&report.missed, "Missed", ""),
         (&report.by_day, "By day", ""),
     ] {
@@ -140,7 +140,7 @@ fn one(page: &mut Page, run: &RunLine, open: bool, most: usize) {
         put!(page, "<dt>host</dt><dd>", awake, "</dd>");
     }
     for (count, what) in [
-        (run.unstated_calls, "without a stated usage: charged as reserved"),
+        (run.unstated_calls, "without a reported usage: charged as reserved"),
         (run.unpriced_calls, "have no known price: charged as reserved"),
     ] {
         if count > 0 {

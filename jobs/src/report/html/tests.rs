@@ -41,7 +41,7 @@ fn a_good_night_says_so_and_asks_for_nothing() {
     assert_eq!(verdict, "It all worked.");
     assert_eq!(cards, ["1 succeeded", "$0.02", "nothing", "nothing"]);
     assert!(moves.is_empty());
-    assert!(page.contains("Nothing waits for you."), "{page}");
+    assert!(page.contains("Nothing is waiting for you."), "{page}");
     assert_eq!(texts(&page, "#sandbox dt").len(), 2, "{page}");
 }
 
@@ -56,7 +56,7 @@ fn a_bad_night_says_what_to_do_first() {
     report.alerts = vec!["dream: failure; NOT DELIVERED to mail: refused".into()];
     let page = page(report);
     let (verdict, cards, moves) = reported(&page);
-    assert_eq!(verdict, "2 of 3 did not get through.");
+    assert_eq!(verdict, "2 of 3 did not succeed.");
     assert_eq!(cards[0], "2 failed 1 succeeded");
     assert_eq!(cards[2..], ["1 thing", "1 proposal"]);
     assert_eq!(
@@ -64,7 +64,7 @@ fn a_bad_night_says_what_to_do_first() {
         [
             "Look at dream: failed (auth)",
             "Look at scrub: failed (guard)",
-            "Mend a channel of alerts",
+            "Fix an alert channel",
             "Decide on 1 proposal"
         ]
     );

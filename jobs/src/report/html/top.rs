@@ -29,7 +29,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
         report.opened,
         "\">",
         report.opened.strftime("%Y-%m-%d %H:%M UTC"),
-        "</time>, told <time datetime=\"",
+        "</time>, reported <time datetime=\"",
         report.closed,
         "\">",
         report.closed.strftime("%Y-%m-%d %H:%M UTC"),
@@ -62,17 +62,17 @@ fn verdict(report: &NightReport) -> (&'static str, String) {
         return ("bad", format!("{what} failed."));
     }
     if bad > 0 {
-        return ("bad", format!("{bad} of {all} did not get through."));
+        return ("bad", format!("{bad} of {all} did not succeed."));
     }
     if !report.open.is_empty() {
-        return ("warn", format!("{} unfinished when this was told.", report.open.len()));
+        return ("warn", format!("{} unfinished when this report was made.", report.open.len()));
     }
     match (count(&["warn"]), count(&["good"])) {
         (0, 0) => ("calm", "Nothing had to be done.".to_owned()),
         (0, _) if report.missed.is_empty() => ("good", "It all worked.".to_owned()),
-        (0, _) => ("warn", "What ran worked; something was missed.".to_owned()),
-        (_, 0) => ("warn", "Less came of it than was wanted.".to_owned()),
-        (some, _) => ("warn", format!("It worked, with {} short of all.", counted(some, "job"))),
+        (0, _) => ("warn", "What ran worked, but something was missed.".to_owned()),
+        (_, 0) => ("warn", "Nothing succeeded completely: what ran was degraded or deferred.".to_owned()),
+        (some, _) => ("warn", format!("It worked, except for {} that ended degraded or deferred.", counted(some, "job"))),
     }
 }
 
@@ -137,11 +137,11 @@ fn cost(page: &mut Page, report: &NightReport) {
             page,
             "<p class=\"warn\">",
             unstated,
-            " of them did not state their usage: counted as reserved</p>"
+            " of them did not report their usage: counted as reserved</p>"
         );
     }
     if let Some(left) = left(report) {
-        put!(page, "<p class=\"faint\">left of the night: ", left, "</p>");
+        put!(page, "<p class=\"faint\">left of the night's budget: ", left, "</p>");
     }
     put!(page, "</a>\n");
 }
@@ -184,7 +184,7 @@ fn refused(page: &mut Page, report: &NightReport) {
         }
     }
     if super::details::unconfined(report) > 0 {
-        put!(page, "<p class=\"bad\">something ran with its sandbox off</p>");
+        put!(page, "<p class=\"bad\">something ran with the sandbox off</p>");
     }
     put!(page, "</a>\n");
 }
@@ -196,7 +196,7 @@ fn waits(page: &mut Page, report: &NightReport) {
         page,
         "<a class=\"card\" href=\"",
         if proposals == 0 && packets > 0 { "#packets-0" } else { "#proposals" },
-        "\"><h2>What waits for me?</h2>\n<p class=\"big\">"
+        "\"><h2>What is waiting for me?</h2>\n<p class=\"big\">"
     );
     let others = report.waiting.len();
     match (proposals, packets) {
@@ -236,7 +236,7 @@ fn waits(page: &mut Page, report: &NightReport) {
 fn first(page: &mut Page, report: &NightReport) {
     put!(page, "<section id=\"first\">\n<h2>Do this first</h2>\n");
     if report.first.is_empty() {
-        put!(page, "<p class=\"faint\">Nothing waits for you.</p>\n</section>\n");
+        put!(page, "<p class=\"faint\">Nothing is waiting for you.</p>\n</section>\n");
         return;
     }
     put!(page, "<ol class=\"moves\">\n");

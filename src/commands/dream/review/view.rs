@@ -105,30 +105,30 @@ fn bottom(review: &Review, width: usize) -> Vec<Row> {
                 "do what?  1 archive  2 merge  3 promote  4 mark-blog  5 keep",
                 width,
             ));
-            ["any other key: leave it"; 2]
+            ["any other key: cancel"; 2]
         }
         Mode::Into(text) => {
             rows.extend(asked("merge into (a path below the project)", text));
-            ["enter: do it  esc: leave it"; 2]
+            ["enter: do it  esc: cancel"; 2]
         }
         Mode::Text(text) => {
-            rows.extend(asked("only with the text", text));
+            rows.extend(asked("only with this text", text));
             ["enter: keep  esc: clear"; 2]
         }
         Mode::Note(text) => {
             rows.extend(asked("note", text));
-            ["enter: keep  esc: leave it"; 2]
+            ["enter: keep  esc: cancel"; 2]
         }
         Mode::Filter => {
             rows.extend(wrapped(
                 CellStyle::Strong,
-                "see only: s status  a action  c confidence  / text  x everything",
+                "show only: s status  a action  c confidence  / text  x everything",
                 width,
             ));
             ["any other key: done"; 2]
         }
         Mode::Confirm(_) => {
-            ["F: do it all the same (a backup is kept)  any other key: leave it"; 2]
+            ["F: do it anyway (a backup is kept)  any other key: cancel"; 2]
         }
         Mode::Help => ["any key: back"; 2],
     };
@@ -143,8 +143,8 @@ fn list(review: &Review, width: usize, room: usize) -> Vec<Row> {
         let (open, _) = review.counts();
         let text = match open {
             0 => "Nothing is left to decide.".to_owned(),
-            1 => "The one that is undecided is not like that; f x shows all.".to_owned(),
-            open => format!("None of {open} undecided proposals is like that; f x shows all."),
+            1 => "The one undecided proposal does not match the filter; f x shows all.".to_owned(),
+            open => format!("None of {open} undecided proposals matches the filter; f x shows all."),
         };
         return wrapped(CellStyle::Strong, &text, width);
     }
@@ -176,8 +176,8 @@ fn card(review: &Review, width: usize) -> Vec<Row> {
         let (open, decided) = review.counts();
         let text = match (open, decided) {
             (0, 0) => "Nothing is left to decide.",
-            (0, _) => "All is decided. u takes the last decision back, q quits.",
-            _ => "Nothing else is like that; f x shows all.",
+            (0, _) => "Everything is decided. u undoes the last decision, q quits.",
+            _ => "Nothing else matches the filter; f x shows all.",
         };
         return wrapped(CellStyle::Strong, text, width);
     };

@@ -44,7 +44,7 @@ pub(super) fn write(page: &mut Page, scape: &Dreamscape) {
             one.runner,
             "</b> <span class=\"badge wild\">wildcard</span> ",
             one.action,
-            " <span class=\"faint\">(nobody asked for it; in no count)</span></li>\n"
+            " <span class=\"faint\">(nobody asked for it; not counted)</span></li>\n"
         );
     }
     put!(page, "</ul>\n");

@@ -92,7 +92,7 @@ pub(super) fn legend(page: &mut Page, scape: &Dreamscape) {
         page,
         "</span></li>\n<li><svg viewBox=\"0 0 28 18\" aria-hidden=\"true\"><line class=\"pole\" x1=\"9\" y1=\"18\" x2=\"9\" y2=\"2\"/><path class=\"flag\" d=\"M9 2 l13 4 l-13 4 Z\"/></svg><span><b>flags</b> ",
         counted(scape.packets.len(), "morning packet"),
-        ", the higher the more it matters</span></li>\n"
+        "; a higher flag is more important</span></li>\n"
     );
     put!(
         page,
@@ -150,14 +150,14 @@ pub(super) fn figures(page: &mut Page, scape: &Dreamscape) {
 
 pub(super) fn packets(page: &mut Page, scape: &Dreamscape, number: usize) {
     if scape.packets.is_empty() {
-        put!(page, "<p class=\"faint\">It left no packet.</p>\n");
+        put!(page, "<p class=\"faint\">The night left no packet.</p>\n");
         return;
     }
     put!(
         page,
         "<h3 id=\"packets-",
         number,
-        "\">Morning packets</h3>\n<p class=\"faint\">What to begin with, the best first. Open one for its evidence and its command.</p>\n"
+        "\">Morning packets</h3>\n<p class=\"faint\">What to begin with, the most important first. Open a packet for its evidence and its command.</p>\n"
     );
     for packet in &scape.packets {
         put!(
