@@ -30,16 +30,16 @@ pub fn of_run(
     night: Option<&Night>,
     now: Timestamp,
 ) -> Vec<BudgetAccount> {
-    let mut accounts = vec![day(here, now)];
-    accounts.extend(of_job(here, job, now));
-    accounts.extend(night.map(|night| of_night(here, night)));
+    let mut budgets = vec![day(here, now)];
+    budgets.extend(of_job(here, job, now));
+    budgets.extend(night.map(|night| of_night(here, night)));
     let config = &here.config;
     if let Some(name) = config.pool_of.get(backend)
         && let Some(pool) = config.pools.get(name)
     {
-        accounts.extend(of_pool(name, pool, now));
+        budgets.extend(of_pool(name, pool, now));
     }
-    accounts
+    budgets
 }
 
 /// Returns the budget of the project's civil day.
@@ -91,10 +91,10 @@ pub fn of_night(here: &LoadedProject, night: &Night) -> BudgetAccount {
 /// Returns the budgets of a pool that limit anything.
 pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<BudgetAccount> {
     let today = today(now, &pool.zone);
-    let mut accounts = Vec::new();
+    let mut budgets = Vec::new();
     if let Some(cap) = pool.day {
         let date = today.date();
-        accounts.push(BudgetAccount {
+        budgets.push(BudgetAccount {
             level: BudgetLevel::new(
                 POOL_DAY,
                 format!("{name} {date}"),
@@ -108,7 +108,7 @@ pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<BudgetAccount> {
         let week = today.date().iso_week_date();
         let week = format!("{:04}-W{:02}", week.year(), week.week());
         let monday = today.date().nth_weekday(1, Weekday::Monday);
-        accounts.push(BudgetAccount {
+        budgets.push(BudgetAccount {
             level: BudgetLevel::new(
                 POOL_WEEK,
                 format!("{name} {week}"),
@@ -123,7 +123,7 @@ pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<BudgetAccount> {
     }
     if let Some((length, cap)) = pool.window {
         let label = format!("pool {name} in this window ([pools.{name}.window])");
-        accounts.push(BudgetAccount {
+        budgets.push(BudgetAccount {
             level: BudgetLevel {
                 window: Some(length),
                 ..BudgetLevel::new(WINDOW, name.to_owned(), label, cap)
@@ -131,7 +131,7 @@ pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<BudgetAccount> {
             renews: None,
         });
     }
-    accounts
+    budgets
 }
 
 /// Returns the name of the limits that a backend shares: its pool's, or else its own in this

@@ -5,7 +5,7 @@
 //!                        └──> JobError ──────────────────settle──────────> settled
 //! ```
 //!
-//! Whatever happens in between, the run is settled here once, under its fence; if this process dies
+//! The run is settled here exactly once, under its fence; if this process dies
 //! before that, recovery does it. Must never place anything of a run that failed.
 
 use runner_engine::awake::Inhibitor;

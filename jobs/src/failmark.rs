@@ -121,7 +121,9 @@ pub fn hint(outcome: &Outcome) -> &'static str {
             "sign in again or renew the key that the backend names, then `runner jobs reset` the job"
         }
         Some(Class::NotInstalled) => "install the program or correct its path in runner.toml",
-        Some(Class::Environment) => "mend what the message names, then run the job manually",
+        Some(Class::Environment) => {
+            "fix the cause that the message names, then run the job manually"
+        }
         Some(Class::RateLimited) => "wait, or give the job another backend",
         Some(Class::OverBudget) => {
             "wait for the next budget, raise the one that the message names, or `runner budget grant` it more once"

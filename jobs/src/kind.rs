@@ -74,18 +74,18 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns how long one run may take unless the job says otherwise.
+    /// Returns how long one run may take unless the job sets it.
     fn default_timeout(&self) -> SignedDuration {
         SignedDuration::from_mins(10)
     }
 
-    /// Returns how often a failed run is tried again unless the job says otherwise; `None` for the
+    /// Returns how often a failed run is tried again unless the job sets it; `None` for the
     /// general default.
     fn default_retries(&self) -> Option<u32> {
         None
     }
 
-    /// Returns the number of ideas that one run may use unless the job's budget says otherwise.
+    /// Returns the number of ideas that one run may use unless the job's budget sets it.
     fn default_ideas(&self) -> Option<u64> {
         None
     }
@@ -227,8 +227,8 @@ impl Targets {
     }
 }
 
-/// What a job's own processes may write in the project: the paths of its `writes`, or nearly all
-/// without any.
+/// The paths that a job's own processes may write in the project: those of its `writes`, or nearly
+/// all without any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Works<'a> {
     /// A program.

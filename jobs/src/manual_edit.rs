@@ -185,7 +185,9 @@ impl EditActor<'_> {
         let job = self.store.hand_job(self.project, act.job, KIND, now)?;
         let new = NewOccurrence::manual(job, OccurrenceId::new(now).to_string(), now);
         let Recorded::New(run) = self.store.enter(&new, self.me, now)? else {
-            return Err(ManualEditError::Disk("the new occurrence is already in the database".to_owned()));
+            return Err(ManualEditError::Disk(
+                "the new occurrence is already in the database".to_owned(),
+            ));
         };
         let holder = LockHolder { owner: self.me.clone(), run: run.clone(), since: now };
         held.0.sign(&holder).map_err(|error| {

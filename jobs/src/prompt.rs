@@ -147,7 +147,10 @@ impl Kind for PromptSpec {
             notes: left_out.iter().map(|why| format!("left out: {why}")).collect(),
             checks: vec![
                 "the answer is not empty".to_owned(),
-                format!("{} is a regular file or does not exist, and does not change in the meantime", self.to),
+                format!(
+                    "{} is a regular file or does not exist, and does not change in the meantime",
+                    self.to
+                ),
             ],
             ..DryRunPlan::default()
         })

@@ -30,7 +30,7 @@ pub struct JobSpec {
     pub total: Duration,
 }
 
-/// What a run achieved. The artifacts are what it staged through its scope.
+/// The result of a run. Its artifacts are the files that the run staged through its scope.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finished {
     /// Why this is less than what was asked for; none means that it is all.
@@ -66,21 +66,20 @@ pub enum JobError {
     /// A person or a shutdown ended it.
     #[error("{why}")]
     Cancelled {
-        /// Who or what.
+        /// The person or event that ended it.
         why: String,
     },
     /// Its total deadline passed.
     #[error("{why}")]
     TimedOut {
-        /// What was going on.
+        /// The step that was under way.
         why: String,
     },
-    /// Any other failure, with the class that says who must act.
+    /// Any other failure, with the class that names who must act.
     #[error("{why}")]
     Failed {
-        /// Who must act.
         class: Class,
-        /// What, where, why.
+        /// The failure, its place and its cause.
         why: String,
     },
     /// A file could not be read or staged.

@@ -8,7 +8,7 @@
 //!                                                  .runner/steps.1.jsonl <──┘ one older file is kept
 //! ```
 //!
-//! What a run's agent did is written by runner, out of the stream that the agent's program gives: the
+//! Runner writes the steps of a run's agent from the stream that the agent's program gives: the
 //! agent itself cannot reach the file. A row that cannot be written costs the record and never the run.
 //! Must never hold a secret, never follow a link, and never leave the project: its underscore keeps it
 //! out of every page and every commit.
@@ -219,7 +219,8 @@ impl StepsFile {
         options.create(true).append(true).read(true).mode(0o600);
         let file = open_with_no_link(&mut options, &path)?;
         if file.metadata()?.nlink() > 1 {
-            let why = format!("{} is not a regular file with exactly one hard link", path.display());
+            let why =
+                format!("{} is not a regular file with exactly one hard link", path.display());
             return Err(io::Error::other(why));
         }
         Ok(file)

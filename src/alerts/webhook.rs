@@ -95,7 +95,9 @@ fn key_file(path: &Path) -> Result<Vec<u8>, String> {
     let file = open_host(path).map_err(cannot)?;
     let data = file.metadata().map_err(cannot)?;
     if data.mode() & 0o077 != 0 {
-        return Err(format!("{shown} contains a key, but other users have access to it: chmod 600 {shown}"));
+        return Err(format!(
+            "{shown} contains a key, but other users have access to it: chmod 600 {shown}"
+        ));
     }
     let mut key = Vec::new();
     file.take(LARGEST).read_to_end(&mut key).map_err(cannot)?;

@@ -217,7 +217,7 @@ pub enum Command {
     /// it
     ///
     /// Exit code 1 when something is wrong.
-    #[command(after_help = "Example: runner doctor --json | jq -r '.findings[].mend'")]
+    #[command(after_help = "Example: runner doctor --json | jq -r '.findings[].hint'")]
     Doctor {
         /// Look from where the host's scheduler stands: in its own near-empty environment and what was
         /// frozen
@@ -300,7 +300,7 @@ pub enum Command {
     /// Show what may still be spent and what was spent, or grant an extra once [default: show]
     #[command(
         args_conflicts_with_subcommands = true,
-        after_help = "Example: runner budget --json | jq '.accounts[] | {label, left}'"
+        after_help = "Example: runner budget --json | jq '.budgets[] | {label, left}'"
     )]
     Budget {
         #[command(subcommand)]

@@ -19,7 +19,7 @@ pub enum CuratorCommand {
     /// Check what keeps the curator from working; each finding comes with the command that fixes it
     ///
     /// Exit code 1 when something is wrong.
-    #[command(after_help = "Example: runner curator diagnose --json | jq -r '.[].mend'")]
+    #[command(after_help = "Example: runner curator diagnose --json | jq -r '.[].hint'")]
     Diagnose {
         #[command(flatten)]
         listing: Listing,

@@ -14,6 +14,7 @@ pub mod listing;
 pub mod log;
 pub mod overnight;
 pub mod pages;
+pub mod progress;
 pub mod replay;
 pub mod report;
 pub mod safe;

@@ -5,16 +5,12 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
 use runner_engine::error_chain::{error_chain, plain};
-use runner_jobs::Progress;
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar as _;
 
-use super::ui::Ui;
 use crate::env;
 
 static LOST: AtomicBool = AtomicBool::new(false);
@@ -111,7 +107,7 @@ pub fn complain(text: &str) {
     complain_raw(&format!("runner: {}", plain(text)));
 }
 
-fn complain_raw(text: &str) {
+pub(super) fn complain_raw(text: &str) {
     let mut stderr = io::stderr().lock();
     let _closed = writeln!(stderr, "{}", printable(text));
 }
@@ -169,54 +165,6 @@ pub fn table(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
-}
-
-/// Progress of a run: a bar on a terminal, a line at each new step elsewhere when asked to be
-/// verbose, nothing when quiet.
-pub struct Steps {
-    bar: ProgressBar,
-    plain: bool,
-    last: String,
-}
-
-impl Steps {
-    pub fn new(job: &str, ui: Ui, verbose: u8) -> Self {
-        let shown = io::stderr().is_terminal() && !ui.is_quiet();
-        let target =
-            if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(None, target);
-        let style =
-            ProgressStyle::with_template("{spinner} {prefix}: {wide_msg} {pos}/{len} {elapsed}")
-                .unwrap_or_else(|_| ProgressStyle::default_bar());
-        bar.set_style(style);
-        bar.set_prefix(job.to_owned());
-        if shown {
-            bar.enable_steady_tick(Duration::from_millis(120));
-        }
-        Self { bar, plain: !shown && verbose > 0 && !ui.is_quiet(), last: String::new() }
-    }
-}
-
-impl Progress for Steps {
-    fn step(&mut self, what: &str, done: u64, total: u64) {
-        if total > 0 {
-            self.bar.set_length(total);
-        }
-        self.bar.set_position(done);
-        if self.last != what {
-            self.bar.set_message(what.to_owned());
-            if self.plain {
-                complain_raw(&format!("  {what}"));
-            }
-            what.clone_into(&mut self.last);
-        }
-    }
-}
-
-impl Drop for Steps {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
 }
 
 #[cfg(test)]

@@ -89,25 +89,25 @@ fn all(amounts: Amounts) -> Map<String, Value> {
 }
 
 /// Lists the budgets that exist now: the day, each job's, the open night's, all pools.
-fn accounts(
+fn budgets(
     here: &LoadedProject,
     store: Option<&Store>,
     now: Timestamp,
 ) -> Result<Vec<BudgetAccount>, Failure> {
-    let mut accounts = vec![budget::day(here, now)];
+    let mut budgets = vec![budget::day(here, now)];
     if let Some(store) = store {
         let night = store.nights(&here.id, 1)?.into_iter().next();
         if let Some(night) = night.filter(|night| night.closed.is_none()) {
-            accounts.push(budget::of_night(here, &night));
+            budgets.push(budget::of_night(here, &night));
         }
     }
     for name in here.config.jobs.keys() {
-        accounts.extend(budget::of_job(here, name, now));
+        budgets.extend(budget::of_job(here, name, now));
     }
     for (name, pool) in &here.config.pools {
-        accounts.extend(budget::of_pool(name, pool, now));
+        budgets.extend(budget::of_pool(name, pool, now));
     }
-    Ok(accounts)
+    Ok(budgets)
 }
 
 fn standing(
@@ -131,7 +131,7 @@ fn shown(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Fai
     let now = home.wall()?;
     let store = home.store_to_read()?;
     let mut reported = Vec::new();
-    for account in accounts(here, store.as_ref(), now)? {
+    for account in budgets(here, store.as_ref(), now)? {
         let standing = standing(store.as_ref(), &account, now)?;
         let grants = match &store {
             Some(store) => store.grants(standing.level.level, &standing.level.key)?,
@@ -146,7 +146,7 @@ fn shown(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Fai
         None => Vec::new(),
     };
     if listing.json {
-        let accounts: Vec<AccountJson> = reported
+        let budgets: Vec<AccountJson> = reported
             .iter()
             .map(|(standing, renews, grants)| AccountJson {
                 level: standing.level.level,
@@ -167,7 +167,7 @@ fn shown(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Fai
                 json!({ "pool": name_of(here, limit), "until": limit.until, "streak": limit.streak, "why": limit.why })
             })
             .collect();
-        show::json(&json!({ "accounts": accounts, "limits": limits }));
+        show::json(&json!({ "budgets": budgets, "limits": limits }));
         return Ok(Exit::Done);
     }
     let zone = TimeZone::get(&here.config.night.zone).unwrap_or(TimeZone::UTC);
@@ -434,7 +434,9 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
                 .ok()
                 .filter(|dollars| dollars.is_finite() && *dollars > 0.0 && *dollars <= 1e6)
                 .map(|dollars| (dollars * 1e6).round() as u64)
-                .ok_or_else(|| wrong("it must be an amount in dollars, more than zero and at most a million"))?,
+                .ok_or_else(|| {
+                    wrong("it must be an amount in dollars, more than zero and at most a million")
+                })?,
             3 => units::duration(value).map_err(|why| wrong(&why))?.as_secs().unsigned_abs(),
             _ => value
                 .parse::<u64>()

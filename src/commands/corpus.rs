@@ -252,7 +252,9 @@ impl CorpusCommandContext<'_> {
             match (text.is_empty(), it.applied) {
                 (true, _) => "everything is in order\n".to_owned(),
                 (false, true) => text,
-                (false, false) => text + "nothing was changed; run again with --apply to make these changes\n",
+                (false, false) => {
+                    text + "nothing was changed; run again with --apply to make these changes\n"
+                }
             }
         });
         Ok(Exit::Done)
@@ -383,9 +385,8 @@ fn inside(error: impl std::error::Error) -> Failure {
 
 pub(super) fn locked(error: LockError) -> Failure {
     match error {
-        LockError::Held { .. } => {
-            Failure::later(error.to_string()).hint("run the command again when the other one has finished")
-        }
+        LockError::Held { .. } => Failure::later(error.to_string())
+            .hint("run the command again when the other one has finished"),
         LockError::Io { .. } => Failure::cannot_write(error.to_string()),
     }
 }

@@ -46,7 +46,6 @@ struct ProjectJson {
     path: String,
     standing: &'static str,
     trouble: Option<String>,
-    #[serde(rename = "mend")]
     hint: Option<String>,
     /// The kind of the shared file system that it lies on.
     shared: Option<String>,

@@ -71,7 +71,9 @@ fn print_comparison(recording: &Recording, replayed: &Replayed) {
     let total = replayed.artifacts.len();
     let same = replayed.artifacts.iter().filter(|one| one.equal).count();
     let verdict = match (replayed.equal, total) {
-        (true, 0) => format!("it produced no artifacts, like the recorded run ({})", replayed.outcome),
+        (true, 0) => {
+            format!("it produced no artifacts, like the recorded run ({})", replayed.outcome)
+        }
         (true, _) => format!("all {total} artifacts are byte for byte the same"),
         (false, _) => format!("the result differs; {same} of {total} artifacts are the same"),
     };
@@ -156,9 +158,7 @@ fn none(home: &Env, wanted: &str) -> Failure {
 fn unusable(error: &RecordingError) -> Failure {
     let failure = Failure::data(whole(error));
     match error {
-        RecordingError::File(_) => {
-            failure.hint("runner runs   (lists other runs)")
-        }
+        RecordingError::File(_) => failure.hint("runner runs   (lists other runs)"),
         RecordingError::TooLong { .. } => failure,
     }
 }

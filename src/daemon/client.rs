@@ -58,8 +58,9 @@ impl Client {
     /// Asks for one reply. A refusal is a failure.
     pub fn ask(&mut self, request: &Request) -> Result<Reply, Failure> {
         let silent = |error: io::Error| {
-            Failure::environment(format!("the daemon does not answer: {error}"))
-                .hint("runner status; if it still does not answer, stop that process and start it again")
+            Failure::environment(format!("the daemon does not answer: {error}")).hint(
+                "runner status; if it still does not answer, stop that process and start it again",
+            )
         };
         self.send(request).map_err(silent)?;
         match self.receive().map_err(silent)? {

@@ -138,7 +138,9 @@ impl<'a> EffectRunner<'a> {
                 Ok(Ok(troubles)) => troubles.iter().for_each(|one| self.voice.complain(one)),
                 Ok(Err(failure)) if failure.is_damage() => return Err(failure),
                 Ok(Err(failure)) => self.voice.complain(&failure.to_string()),
-                Err(_panicked) => self.voice.complain("the daily maintenance of the database failed"),
+                Err(_panicked) => {
+                    self.voice.complain("the daily maintenance of the database failed")
+                }
             }
         }
         let looked = self.home.wall().and_then(|now| Ok(self.store.maintenance_due(now)?));

@@ -19,7 +19,8 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// Starts it, inside a runtime.
     pub async fn start() -> Result<Self, Failure> {
-        let cannot = |error| Failure::internal(format!("cannot start the daemon's heartbeat: {error}"));
+        let cannot =
+            |error| Failure::internal(format!("cannot start the daemon's heartbeat: {error}"));
         let (sender, beats) = mpsc::channel(1);
         let scheduler = JobScheduler::new().await.map_err(cannot)?;
         let job = Job::new("* * * * * *", move |_, _| {

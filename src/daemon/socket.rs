@@ -111,7 +111,10 @@ async fn accept(home: Env, listener: UnixListener, questions: mpsc::Sender<Socke
         };
         let ours = stream.peer_cred().map(|peer| peer.uid());
         if !ours.as_ref().is_ok_and(|uid| *uid == geteuid().as_raw()) {
-            tracing::warn!(?ours, "a connection from another user to the control socket was refused");
+            tracing::warn!(
+                ?ours,
+                "a connection from another user to the control socket was refused"
+            );
             continue;
         }
         let (home, questions) = (home.clone(), questions.clone());

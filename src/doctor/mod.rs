@@ -43,7 +43,6 @@ pub struct DoctorFinding {
     #[serde(rename = "where")]
     pub place: String,
     /// The command that fixes it.
-    #[serde(rename = "mend")]
     pub hint: Option<String>,
 }
 

@@ -109,7 +109,8 @@ pub(super) fn findings() -> Vec<DoctorFinding> {
 }
 
 fn findings_of(found: &Available, off: &[&str]) -> Vec<DoctorFinding> {
-    let open = "the sandbox is files-only; docs/guide/sandbox.md describes what that does not cover";
+    let open =
+        "the sandbox is files-only; docs/guide/sandbox.md describes what that does not cover";
     match (&found.level, &found.refused) {
         (Some(SandboxLevel::FilesOnly), None) => vec![
             DoctorFinding::note("sandbox", format!("bubblewrap is not installed: {open}"))

@@ -86,8 +86,11 @@ fn time(home: &Env) -> Vec<DoctorFinding> {
     }
     if !Path::new("/usr/share/zoneinfo").is_dir() {
         found.push(
-            DoctorFinding::note("zone", "no time zone data on this machine; the program's own data is used")
-                .hint("apt-get install tzdata"),
+            DoctorFinding::note(
+                "zone",
+                "no time zone data on this machine; the program's own data is used",
+            )
+            .hint("apt-get install tzdata"),
         );
     }
     found

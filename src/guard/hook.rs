@@ -205,11 +205,7 @@ fn resolve(path: &Path) -> Result<PathBuf, String> {
         match fs::symlink_metadata(&whole) {
             Ok(data) if data.is_symlink() => {
                 whole = fs::canonicalize(&whole).map_err(|error| {
-                    format!(
-                        "{} is a broken link: {}",
-                        whole.display(),
-                        error_chain(&error)
-                    )
+                    format!("{} is a broken link: {}", whole.display(), error_chain(&error))
                 })?;
             }
             // A part that does not exist is taken by its name.

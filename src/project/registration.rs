@@ -213,9 +213,7 @@ impl Registration {
         Some(match self {
             Self::New | Self::Known | Self::Alias { .. } | Self::Replaced => return None,
             Self::Recloned { was } => (
-                format!(
-                    "{here} is not the clone that was known here: it has no id of its own yet"
-                ),
+                format!("{here} is not the clone that was known here: it has no id of its own yet"),
                 format!(
                     "runner init {here}   (it continues as {was}; if that one is elsewhere: runner projects move {was} ITS-NEW-PLACE)"
                 ),
@@ -236,10 +234,7 @@ impl Registration {
                 format!("runner init {here}"),
             ),
             Self::Unsure { of, why } => (
-                format!(
-                    "{here} has the same id as {}, which cannot be read: {why}",
-                    of.display()
-                ),
+                format!("{here} has the same id as {}, which cannot be read: {why}", of.display()),
                 format!("{}   (if it moved; else: {new_id})", moved(of)),
             ),
             Self::Vanished => (

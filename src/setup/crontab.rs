@@ -154,8 +154,7 @@ pub fn write(
         }
         put(after.as_deref(), draft)?.map_err(Failure::cannot_write)?;
         note = Some(
-            "the last line of the crontab has a line break now: crontab requires one"
-                .to_owned(),
+            "the last line of the crontab has a line break now: crontab requires one".to_owned(),
         );
     }
     match read()? == after {

@@ -27,7 +27,9 @@ pub fn advice(kind: SchedulerKind, opens: Time, zone: &str) -> Vec<String> {
             "Register-ScheduledTask -TaskPath '\\runner\\' -TaskName 'wake' -Trigger (New-ScheduledTaskTrigger -Daily -At {at}) -Action (New-ScheduledTaskAction -Execute 'cmd.exe' -Argument '/c exit') -Settings (New-ScheduledTaskSettingsSet -WakeToRun)"
         ),
         SchedulerKind::Manual => {
-            return vec!["waking: no host scheduler is used, so the machine is not woken".to_owned()];
+            return vec![
+                "waking: no host scheduler is used, so the machine is not woken".to_owned(),
+            ];
         }
     };
     let undo = match kind {

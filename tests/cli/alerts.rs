@@ -389,7 +389,10 @@ fn programs_get_the_message_as_data() {
         words[..4],
         ["--app-name=runner", "--urgency=critical", "--", "-x project Bcc: evil@example.org"]
     );
-    assert!(words[4].contains("a test message was requested") && words[4].contains("cannot be used"), "{shown}");
+    assert!(
+        words[4].contains("a test message was requested") && words[4].contains("cannot be used"),
+        "{shown}"
+    );
     let paged = fs::read_to_string(&pager).unwrap();
     let json: serde_json::Value =
         serde_json::from_str(paged.strip_prefix("--now\n--word--\n").unwrap()).unwrap();

@@ -258,7 +258,7 @@ fn prices_come_from_three_places_and_an_unknown_model_is_said() {
     fixture.run(&["run", "ask"]).ends(0);
     // The first request had no price and took all that was reserved for it, a tenth of the run's
     // dollar; the second is 120 tokens in at 10 millionths and 30 out at 20.
-    let used = fixture.run(&["budget", "--json"]).ends(0).json()["accounts"][0]["used"].clone();
+    let used = fixture.run(&["budget", "--json"]).ends(0).json()["budgets"][0]["used"].clone();
     assert_eq!(used["money"], 0.1018, "{used}");
 
     fixture.run(&["config", "set", "--user", "prices.gpt-5.input_cost_per_token", "7e-6"]).ends(0);

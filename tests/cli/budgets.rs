@@ -123,7 +123,7 @@ fn fifty_runs_of_two_projects_do_not_overspend_their_pools_day_though_some_are_k
 }
 
 fn account(reported: &serde_json::Value, level: &str) -> serde_json::Value {
-    let accounts = reported["accounts"].as_array().unwrap();
+    let accounts = reported["budgets"].as_array().unwrap();
     let found = accounts.iter().find(|account| account["level"] == level);
     found.unwrap_or_else(|| panic!("no {level} in {reported}")).clone()
 }
@@ -193,7 +193,7 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
         .expect_text("1 call charged at the reserved maximum")
         .expect_text("pool-day max 2026-11-21: had reserved 1 call");
     let shown = at(&fixture, noon, &["runs", "show", run, "--json"]).json();
-    assert_eq!(shown["accounts"][1]["level"], "pool-day");
+    assert_eq!(shown["budgets"][1]["level"], "pool-day");
 }
 
 #[test]

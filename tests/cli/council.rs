@@ -296,9 +296,11 @@ fn summaries_of_others_are_told_in_every_form() {
             report(&["--validate"]).ends(65);
         }
     }
-    for (from, words) in
-        [("nowhere", "nowhere"), ("nowhere/summary.json", "nowhere"), ("README.md", "not a summary")]
-    {
+    for (from, words) in [
+        ("nowhere", "nowhere"),
+        ("nowhere/summary.json", "nowhere"),
+        ("README.md", "not a summary"),
+    ] {
         fixture.run(&["overnight", "report", "--from", from]).ends(65).expect_text(words);
     }
     fixture

@@ -348,7 +348,7 @@ fn diagnose_walks_from_nothing_to_a_curator_that_works() {
         };
         assert_eq!(said.code, 1);
         // Word for word, as a person would type it.
-        let hint = wrong["mend"].as_str().unwrap();
+        let hint = wrong["hint"].as_str().unwrap();
         let bin = env!("CARGO_BIN_EXE_runner").trim_end_matches("/runner");
         let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
         let done = fixture.command("sh", &["-c", hint]).env("PATH", path).output().unwrap();

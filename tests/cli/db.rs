@@ -700,7 +700,7 @@ fn a_look_at_the_database_tells_scripts_what_is_wrong_and_changes_nothing() {
     let before = fs::read(aged.store()).unwrap();
     let health = aged.run(&["db", "check", "--json"]).ends(70).json();
     assert_eq!(health["whole"], false, "{health}");
-    assert_eq!(health["mend"], "runner db restore", "{health}");
+    assert_eq!(health["hint"], "runner db restore", "{health}");
     assert!(health["findings"][0]["place"].is_string(), "{health}");
     assert_eq!(fs::read(aged.store()).unwrap(), before);
     let said = aged.run(&["status"]).ends(70);

@@ -173,7 +173,7 @@ fn an_agent_that_is_not_there_or_not_logged_in_is_found() {
         let ours = |one: &&serde_json::Value| {
             one["where"].as_str().unwrap().starts_with("backend claude of ")
         };
-        let hints = all.iter().filter(ours).map(|one| &one["mend"]);
+        let hints = all.iter().filter(ours).map(|one| &one["hint"]);
         hints.map(|hint| hint.as_str().unwrap().to_owned()).collect()
     };
     let said = run(&fixture, &["doctor", "--json"]).ends(1);
@@ -198,7 +198,7 @@ fn every_mend_is_a_command() {
     let found = said.json();
     let mut count = 0;
     for one in found["findings"].as_array().unwrap() {
-        let Some(hint) = one["mend"].as_str() else {
+        let Some(hint) = one["hint"].as_str() else {
             assert_eq!(one["severity"], "note", "{one}");
             continue;
         };

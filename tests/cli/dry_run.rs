@@ -355,7 +355,9 @@ fn what_may_be_written_is_told_with_or_without_a_slash() {
         dry(&fixture, &["run", "narrow", "--dry-run"])
             .ends(0)
             .expect_text("program   writes notes/\n");
-        dry(&fixture, &["run", "open", "--dry-run"]).ends(0).expect_text("anything that your user may write");
+        dry(&fixture, &["run", "open", "--dry-run"])
+            .ends(0)
+            .expect_text("anything that your user may write");
     }
 }
 

@@ -227,10 +227,7 @@ fn a_move_that_is_none_is_refused() {
         .expect_text("is still there")
         .expect_text("--new-id");
     at(&fixture, &copy, &["init", "--new-id"]).ends(0);
-    fixture
-        .run(&["projects", "move", old, &to])
-        .ends(65)
-        .expect_text("already a separate project");
+    fixture.run(&["projects", "move", old, &to]).ends(65).expect_text("already a separate project");
     fixture.run(&["projects", "move", "/nowhere", &to]).ends(65).expect_text("runner projects");
     assert_eq!(standings(&fixture), pairs(&[("copy", "known"), ("project", "known")]));
 }
@@ -271,10 +268,7 @@ fn a_clone_at_the_place_of_a_project_that_moved_is_not_taken_for_it() {
     fixture.run(&["init"]).ends(0);
     assert_eq!(standings(&fixture), pairs(&[("moved", "known"), ("project", "known")]));
     // A folder that is a project of its own cannot be the target of a move.
-    fixture
-        .run(&["projects", "move", to, from])
-        .ends(65)
-        .expect_text("already a separate project");
+    fixture.run(&["projects", "move", to, from]).ends(65).expect_text("already a separate project");
 }
 
 #[test]

@@ -218,9 +218,10 @@ fn sleep_and_daydreams_are_replayed_without_a_commit_and_kinds_that_cannot_be_sa
     }
     assert!(fixture.git(&["log", "--format=%s"]).contains("rem: "));
     fixture.run(&["run", "tidy"]);
-    fixture.run(&["replay", &the(&fixture, "curator")]).ends(65).expect_text(
-        "is of kind curator, which cannot be replayed: each file of its queue",
-    );
+    fixture
+        .run(&["replay", &the(&fixture, "curator")])
+        .ends(65)
+        .expect_text("is of kind curator, which cannot be replayed: each file of its queue");
     let all = runs(&fixture);
     let (commits, left) = (fixture.git(&["log"]), fixture.tree("."));
     for (kind, made) in [("rem", 2), ("daydream", 1)] {

@@ -61,7 +61,7 @@ fn one_night_has_one_story_in_all_forms() {
     assert!(!page.contains("<script"), "{page}");
     assert!(page.contains("Content-Security-Policy"));
     // The budget usage is that of the night; no paid backend was asked.
-    let calls = json["accounts"].as_array().unwrap().iter().find(|it| it["unit"] == "calls");
+    let calls = json["budgets"].as_array().unwrap().iter().find(|it| it["unit"] == "calls");
     assert!(calls.is_some(), "{json}");
     fixture.run(&["report", "--html", "--json"]).ends(2);
 }

@@ -73,7 +73,10 @@ fn a_jobs_own_schedule_is_taken_from_the_project() {
         .run(&["schedule", "explain", "dream"])
         .ends(0)
         .expect_text("daily 02:30: at 02:30 each day, in UTC");
-    fixture.run(&["schedule", "next", "hand"]).ends(0).expect_text("no scheduled time makes it due");
+    fixture
+        .run(&["schedule", "next", "hand"])
+        .ends(0)
+        .expect_text("no scheduled time makes it due");
     fixture.run(&["schedule", "next", "cuont"]).ends(78).expect_text("count");
 }
 

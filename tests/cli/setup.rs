@@ -147,7 +147,9 @@ fn a_look_touches_nothing_and_auto_takes_what_is_there() {
     host.run(&["setup"]).ends(0).expect_text("manual: ");
     host.run(&["setup", "--apply"]).ends(0).expect_text("runner daemon");
     for kind in ["launchd", "task-scheduler"] {
-        host.run(&["setup", "--scheduler", kind]).ends(0).expect_text("not available on this system");
+        host.run(&["setup", "--scheduler", kind])
+            .ends(0)
+            .expect_text("not available on this system");
         host.run(&["setup", "--scheduler", kind, "--apply"]).ends(69);
     }
 }

@@ -73,7 +73,10 @@ fn a_night_with_something_put_off_says_when_its_report_follows() {
     fixture.run(&["init"]).ends(0);
     // A merge that somebody is in the midst of.
     fixture.write(".git/MERGE_HEAD", fixture.git(&["rev-parse", "HEAD"]));
-    fixture.run(&["night"]).ends(0).expect_text("the report is written when the remaining runs have finished");
+    fixture
+        .run(&["night"])
+        .ends(0)
+        .expect_text("the report is written when the remaining runs have finished");
 }
 
 /// Checks that runner works in a container where the leader of its process group is outside.

@@ -34,7 +34,7 @@ def listens(port):
 
 def mend(one):
     """Does what it says. A server that it starts goes on in a shell of its own, as in another terminal."""
-    command = one["mend"]
+    command = one["hint"]
     global mended
     tried.add(command)
     mended += 1
@@ -165,8 +165,8 @@ run("runner", "curator", "work")
 [one] = [one for one in diagnose() if "failed" in one["what"]]
 mend(one)
 [one] = [one for one in diagnose() if "no bridge" in one["what"]]
-tried.add(one["mend"])
-assert run("bash", "-c", one["mend"]).returncode != 0, "there is no bridge here"
+tried.add(one["hint"])
+assert run("bash", "-c", one["hint"]).returncode != 0, "there is no bridge here"
 # Beside the copy of runner, whatever a host's own python puts before it in PATH.
 bridge = pathlib.Path(shutil.which("runner")).with_name("openclaw")
 bridge.write_text("#!/bin/sh\n")

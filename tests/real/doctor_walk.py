@@ -17,7 +17,7 @@ def doctor(*more):
     if not done.stdout:
         # So wrong that it cannot even look: the error names its mend.
         what, mend = done.stderr.strip().split("\n  fix: ")
-        return [{"what": what, "where": "doctor", "severity": "error", "mend": mend.splitlines()[0]}]
+        return [{"what": what, "where": "doctor", "severity": "error", "hint": mend.splitlines()[0]}]
     told = json.loads(done.stdout)
     assert (done.returncode == 1) == told["wrong"] == any(one["severity"] != "note" for one in told["findings"]), done
     return told["findings"]
@@ -25,7 +25,7 @@ def doctor(*more):
 
 def mend(one):
     """Does what it says; the finding must be gone after."""
-    command = one["mend"]
+    command = one["hint"]
     assert command, f"nothing mends {one}"
     done = subprocess.run(["bash", "-c", command], input="hush\n", capture_output=True, text=True)
     assert done.returncode == 0, f"{command}: {done}"

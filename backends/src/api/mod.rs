@@ -7,7 +7,7 @@
 //!                                └──> refusal: status, limits       └──> Reply | BackendError
 //! ```
 //!
-//! What providers differ in is a `Dialect` (`anthropic`, `chat`, `responses`, `ollama`: pure); all
+//! The differences between providers are a `Dialect` (`anthropic`, `chat`, `responses`, `ollama`: pure); all
 //! else is the same for all. An answer with a schema is asked for by the provider's own mechanism and
 //! read strictly afterwards. Must never follow a redirect, retry by itself, stream through a library
 //! that drops what it does not understand, or show a key.

@@ -4,7 +4,7 @@
 //! asked not ──cancel(why)──> cancelled(why)        the first reason stays
 //! ```
 //!
-//! Whoever blocks in `poll(2)` watches the file descriptor, whoever awaits a future awaits
+//! A thread that blocks in `poll(2)` watches the file descriptor; a task awaits
 //! [`Cancel::cancelled`]; both see the same token. Must never be undone, and never kill anything
 //! itself: the owner of a process does that, in its own order.
 

@@ -5,7 +5,7 @@
 //!            └── no room: this one is not asked, the others are
 //! ```
 //!
-//! What they hold together is reserved before the first is asked. A login that takes one request at a
+//! All their reservations are made before the first is asked. A login that takes one request at a
 //! time makes its own wait (`runner_backends`). Must never let one see, or write to, another's place.
 
 use std::future::{Future, poll_fn};

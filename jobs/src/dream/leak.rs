@@ -24,7 +24,7 @@ pub enum Leak {
     },
     /// Git tracks it.
     #[error(
-        "{path} is tracked by git, and what is written there could be committed; `git rm --cached {path}` mends it"
+        "{path} is tracked by git, and what is written there could be committed; fix: git rm --cached {path}"
     )]
     Tracked {
         /// The target.

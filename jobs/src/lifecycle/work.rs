@@ -198,10 +198,7 @@ fn on_board(
     wishes.extend(entry.as_ref().map(BoardRequest::Apply));
     wishes.push(BoardRequest::Pick);
     let Some(state) = ctx.state else {
-        return Err(JobError::failed(
-            Class::Internal,
-            "the run was given no folder for its locks",
-        ));
+        return Err(JobError::failed(Class::Internal, "the run was given no folder for its locks"));
     };
     let project = ctx.store.run(ctx.admitted.run())?.project;
     let me = ProcessIdentity::me();
@@ -338,7 +335,8 @@ impl RunResult {
             if let Some(before) = before
                 && !git.leads_to(before, after)?
             {
-                left.odd = Some(format!("history was rewritten: {before} is no longer an ancestor"));
+                left.odd =
+                    Some(format!("history was rewritten: {before} is no longer an ancestor"));
             }
         } else if after.is_none() && before.is_some() {
             left.odd = Some("the branch no longer has a commit".to_owned());
@@ -404,7 +402,7 @@ impl Kind for WorkSpec {
         })
     }
 
-    /// What an audit found lies beside the entry.
+    /// The findings of an audit are beside the entry.
     fn publishes(&self) -> Targets {
         Targets::Folders(vec![newest::folder(&self.agent)])
     }

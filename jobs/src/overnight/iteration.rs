@@ -177,7 +177,9 @@ impl Night<'_, '_> {
             IterationVerdict::Rescued(why) => {
                 let spent = rescues.spend(self.ctx.root, &iteration.id, &why);
                 spent.map_err(|error| {
-                    IterationFailure::NotCommitted(format!("the use of a rescue could not be recorded: {error}"))
+                    IterationFailure::NotCommitted(format!(
+                        "the use of a rescue could not be recorded: {error}"
+                    ))
                 })?;
                 iteration
                     .degraded

@@ -159,7 +159,8 @@ impl Night<'_, '_> {
     pub(super) fn long_haul(&mut self, corpus: &Corpus, packets: &mut [Packet]) {
         let mut reported = LongHaul { enabled: true, ..LongHaul::default() };
         let Some(why) = thin(packets) else {
-            reported.exit_reason = format!("the first {} packets need no second look", packets.len());
+            reported.exit_reason =
+                format!("the first {} packets need no second look", packets.len());
             self.summary.long_haul = Some(reported);
             return;
         };

@@ -168,7 +168,10 @@ pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
             break;
         };
         if iteration.index != index || iteration.id != format!("{run}-iter-{index}") {
-            reported.push(format!("{name} is rejected: its content names the iteration {}", iteration.id));
+            reported.push(format!(
+                "{name} is rejected: its content names the iteration {}",
+                iteration.id
+            ));
             break;
         }
         found.push(iteration);

@@ -107,7 +107,8 @@ pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
         .take(20)
         .collect();
     if !unknown.is_empty() {
-        read.reported.push(format!("it has fields that are not in the contract: {}", unknown.join(", ")));
+        read.reported
+            .push(format!("it has fields that are not in the contract: {}", unknown.join(", ")));
     }
     let summary = read.summary(version);
     Ok((summary, read.reported))
@@ -196,7 +197,8 @@ impl ImportReader<'_> {
             return Vec::new();
         };
         if all.len() > MOST {
-            self.reported.push(format!("its {name} has {} items, of which {MOST} are shown", all.len()));
+            self.reported
+                .push(format!("its {name} has {} items, of which {MOST} are shown", all.len()));
         }
         let mut read = Vec::new();
         for (at, one) in all.iter().take(MOST).enumerate() {
@@ -352,9 +354,8 @@ fn iteration(value: &Value) -> Result<Iteration, String> {
     let own = object(value)?;
     let text = |key: &str| own.get(key).and_then(|it| text_of(it).ok()).unwrap_or_default();
     let word = Value::String(text("status"));
-    let status: IterationStatus = serde_json::from_value(word).map_err(|_| {
-        format!("its status is {:?}, which is not in the contract", text("status"))
-    })?;
+    let status: IterationStatus = serde_json::from_value(word)
+        .map_err(|_| format!("its status is {:?}, which is not in the contract", text("status")))?;
     let get = |key: &str| own.get(key).cloned().unwrap_or_default();
     Ok(Iteration {
         id: text("id"),

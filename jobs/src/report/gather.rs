@@ -84,7 +84,7 @@ pub fn gather(
     }
     let until = row.closed.unwrap_or(now);
     let by_day = by_day::runs_by_day(store, &row, until)?;
-    let accounts = budget_usage::of_night(store, &row, held, spent, until)?;
+    let budgets = budget_usage::of_night(store, &row, held, spent, until)?;
     let refused = refusals::refusals_of_night(&runs);
     let mut report = NightReport {
         schema_version: SCHEMA,
@@ -102,7 +102,7 @@ pub fn gather(
         by_day,
         grants,
         alerts: alerts(store, &row.project, row.opens, now)?,
-        accounts,
+        budgets,
         refused,
         proposals: Vec::new(),
         more_proposals: 0,

@@ -90,13 +90,13 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
     for scape in &report.dreamscapes {
         dreamscape(out, scape)?;
     }
-    if !report.accounts.is_empty() {
+    if !report.budgets.is_empty() {
         writeln!(
             out,
             "## Budgets\n\n| of the night | spent | planned at most | limit | left |\n\
              | --- | ---: | ---: | ---: | ---: |"
         )?;
-        for it in &report.accounts {
+        for it in &report.budgets {
             let amount = |amount: Option<u64>| {
                 amount.map_or_else(|| "—".to_owned(), |amount| format_amount(&it.unit, amount))
             };

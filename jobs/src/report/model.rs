@@ -53,7 +53,7 @@ pub struct NightReport {
     /// The budget usage by unit: the cap, the amount reserved, the amount spent and the amount
     /// left.
     #[serde(default)]
-    pub accounts: Vec<UnitUsage>,
+    pub budgets: Vec<UnitUsage>,
     /// Refusals by guards, by budgets, at admission, or in the check of a reply.
     #[serde(default)]
     pub refused: Vec<Refusal>,

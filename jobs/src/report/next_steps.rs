@@ -66,7 +66,11 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
         );
     }
     if let Some(event) = report.waiting.iter().find(|it| it.sort == "event") {
-        push("Look at the event that was raised".to_owned(), event.why.clone(), event.command.clone());
+        push(
+            "Look at the event that was raised".to_owned(),
+            event.why.clone(),
+            event.command.clone(),
+        );
     }
     for scape in &report.dreamscapes {
         if let Some(packet) = scape.packets.iter().find(|it| !it.command.is_empty()) {
@@ -95,7 +99,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
             continue;
         };
         push(
-            format!("Mend the councillor {name}"),
+            format!("Fix the councillor {name}"),
             format!("it was not heard — {}", clean(&one.action, 160)),
             command,
         );

@@ -68,7 +68,7 @@ pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
         by_day: vec![],
         grants: vec![],
         alerts: vec![],
-        accounts: vec![],
+        budgets: vec![],
         refused,
         proposals: vec![],
         more_proposals: 0,
@@ -134,7 +134,7 @@ pub(crate) fn full(text: &str) -> NightReport {
         why: text.into(),
         command: text.into(),
     }];
-    report.accounts = vec![UnitUsage {
+    report.budgets = vec![UnitUsage {
         unit: text.into(),
         cap: Some(10),
         granted: 5,

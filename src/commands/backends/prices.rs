@@ -104,7 +104,8 @@ pub fn run(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, F
     let own: Vec<_> = all.models.iter().filter(own).collect();
     rows.extend(own.iter().map(|one| line("", one.model, &one.price)));
     show::out(&show::table(&rows));
-    let mut last = format!("Prices are in dollars per million tokens; the built-in list is of {as_of}.");
+    let mut last =
+        format!("Prices are in dollars per million tokens; the built-in list is of {as_of}.");
     if let Some(file) = &all.file {
         let count = all.models.len() - own.len();
         last.push_str(&format!(

@@ -24,7 +24,6 @@ pub struct Diagnosis {
     pub level: &'static str,
     pub what: String,
     /// The command.
-    #[serde(rename = "mend")]
     pub hint: String,
 }
 
@@ -180,12 +179,16 @@ fn findings(
     let state = it.status.as_ref().and_then(|status| status["state"].as_str());
     if state == Some("working") && !it.alive {
         let pid = it.status.as_ref().map(|status| status["pid"].clone()).unwrap_or_default();
-        let what = format!("the worker's process {pid} is gone, but its status still reports it as working");
+        let what = format!(
+            "the worker's process {pid} is gone, but its status still reports it as working"
+        );
         add("wrong", what, "runner curator work --once".to_owned());
     }
     if it.queue.failed > 0 {
-        let what =
-            format!("{} failed; the reason is in the .reason.txt file next to each", counted(it.queue.failed, "job file"));
+        let what = format!(
+            "{} failed; the reason is in the .reason.txt file next to each",
+            counted(it.queue.failed, "job file")
+        );
         let hint = format!("cat {}/failed/*.reason.txt", typed(&[&it.worker.folder.path]));
         add("note", what, hint);
     }

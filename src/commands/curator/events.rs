@@ -67,10 +67,7 @@ pub fn run(
     let worker = worker(project)?;
     let (all, bad) = book::all(&worker).map_err(|error| disk(&worker, &error))?;
     if bad > 0 {
-        show::complain(&format!(
-            "events: {} could not be read; not shown",
-            counted(bad, "line")
-        ));
+        show::complain(&format!("events: {} could not be read; not shown", counted(bad, "line")));
     }
     let named = |id: &str| book::named(&all, id).map_err(|error| failure(project, error));
     match command {

@@ -134,7 +134,9 @@ fn enqueue(
         .hint("runner config show curator.kinds"));
     }
     if known == runner_jobs::curator::job::CuratorJobKind::IngestClaudeSession && source.is_none() {
-        return Err(Failure::usage(format!("--kind {kind} needs --source, the path of the transcript")));
+        return Err(Failure::usage(format!(
+            "--kind {kind} needs --source, the path of the transcript"
+        )));
     }
     if let Some(source) = &source
         && let (Some(start), Some(end)) = (source.chunk_start, source.chunk_end)

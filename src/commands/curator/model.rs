@@ -120,9 +120,9 @@ pub fn gather(here: &LoadedProject, now: Timestamp) -> CuratorStanding {
         || here.config.backends.contains_key(&curator.engine);
     let health = match curator.engine.as_str() {
         "ollama" => probe(&curator.endpoint, &curator.model),
-        other => Health::NotAsked {
-            why: format!("`runner backends check {other}` checks {other}"),
-        },
+        other => {
+            Health::NotAsked { why: format!("`runner backends check {other}` checks {other}") }
+        }
     };
     let worker = Worker::of(&here.root, &spec.worker_dir);
     let there = worker.as_ref().is_ok_and(|worker| worker.folder().is_dir());

@@ -39,7 +39,6 @@ struct CheckJson<'a> {
     store: String,
     #[serde(flatten)]
     health: &'a StoreHealth,
-    #[serde(rename = "mend")]
     hint: Option<&'static str>,
 }
 

@@ -107,7 +107,7 @@ fn confirmed() -> bool {
 }
 
 fn say_plan(json: &RestoreJson, unfinished: bool) {
-    let made = json.made.map_or_else(|| "an unknown moment".to_owned(), show::format_time);
+    let made = json.made.map_or_else(|| "an unknown time".to_owned(), show::format_time);
     let mut text = format!("from    {}, as of {made}, format {}\n", json.from, json.format);
     text.push_str(&format!("to      {}\n", json.store));
     match &json.kept {
@@ -117,10 +117,7 @@ fn say_plan(json: &RestoreJson, unfinished: bool) {
         None => text.push_str("keep    nothing: there is no database\n"),
     }
     if json.whole {
-        text.insert_str(
-            0,
-            "note    the current database is intact: there is nothing to fix\n",
-        );
+        text.insert_str(0, "note    the current database is intact: there is nothing to fix\n");
     }
     text.push_str(&match &json.since {
         Some(since) => format!(
@@ -190,7 +187,7 @@ fn in_use(home: &Env) -> Failure {
         who.join(", ")
     ));
     match pids.is_empty() {
-        true => failure.hint("runner db restore --yes   (again, in a moment)"),
+        true => failure.hint("runner db restore --yes   (again, in a few seconds)"),
         false => failure.hint(format!("kill -TERM {}   (then repeat this)", pids.join(" "))),
     }
 }

@@ -85,7 +85,9 @@ pub(super) fn status_text(item: &ProposalItem) -> String {
     }
     match (item.stale, item.superseded) {
         (Some(stale), false) => stale.describe().to_owned(),
-        (Some(stale), true) => format!("{}; a newer pass has a different proposal", stale.describe()),
+        (Some(stale), true) => {
+            format!("{}; a newer pass has a different proposal", stale.describe())
+        }
         (None, true) => "a newer pass has a different proposal".to_owned(),
         (None, false) => String::new(),
     }

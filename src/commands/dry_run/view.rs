@@ -299,7 +299,8 @@ fn fit_name(fits: BudgetFit) -> &'static str {
 }
 
 pub fn night_text(name: &str, turns: &[NightTurn], account: &RemainingBudget) -> String {
-    let mut all = format!("night {name}: dry run; no backend was asked and nothing was written\n\n");
+    let mut all =
+        format!("night {name}: dry run; no backend was asked and nothing was written\n\n");
     for turn in turns {
         all.push_str(&text(&turn.reported));
         if turn.fits != BudgetFit::Yes {

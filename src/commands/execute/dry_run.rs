@@ -131,7 +131,7 @@ pub struct DryRunStore<'h> {
     me: ProcessIdentity,
 }
 
-/// What a dry run is charged in the copy of the database.
+/// The usage that a dry run is charged in the copy of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
     /// All that it may spend.
@@ -237,9 +237,9 @@ impl<'h> DryRunStore<'h> {
             });
         }
         if let Some(until) = facts.paused_until.filter(|until| *until > self.now) {
-            reported.notes.push(format!(
-                "the job is paused until {until}: a manual request runs anyway"
-            ));
+            reported
+                .notes
+                .push(format!("the job is paused until {until}: a manual request runs anyway"));
         }
         if held.is_err() {
             reported.plan = self.as_if(setting, reported.want, &git, &backend)?;

@@ -37,7 +37,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::Failure;
-use crate::cli::{Ui, log, show};
+use crate::cli::{Ui, log, progress, show};
 use crate::env::{self, Env};
 use crate::spawn;
 pub(in crate::commands) use resolved_run::slots_folder;
@@ -134,9 +134,9 @@ fn attempt(
             if !store.decline(&row.id, &outcome, home.wall()?)? {
                 // Another process has it: what became of it is in the database.
                 let row = store.run(&row.id)?;
-                return Ok(row
-                    .outcome
-                    .unwrap_or(Outcome::Skipped { why: "another process is running it".to_owned() }));
+                return Ok(row.outcome.unwrap_or(Outcome::Skipped {
+                    why: "another process is running it".to_owned(),
+                }));
             }
             outcome
         }
@@ -276,7 +276,13 @@ fn locked(
         Admission::Admitted(admitted) => {
             let work =
                 AdmittedRun { sandbox_start, git, backends, convened, cancel, staging, cache };
-            work.done(home, store, setting, &admitted, show::Steps::new(&spec.name, ui, verbose))
+            work.done(
+                home,
+                store,
+                setting,
+                &admitted,
+                progress::Steps::new(&spec.name, ui, verbose),
+            )
         }
     }
 }
@@ -376,7 +382,7 @@ impl AdmittedRun {
         store: &mut Store,
         setting: &ResolvedRun<'_>,
         admitted: &Admitted,
-        mut steps: show::Steps,
+        mut steps: progress::Steps,
     ) -> Result<Outcome, NotAdmitted> {
         let ResolvedRun { here, spec, .. } = setting;
         let keeper = setting.keep_awake();

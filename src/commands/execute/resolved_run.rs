@@ -41,7 +41,7 @@ use crate::project::{FILE, LoadedProject};
 
 pub(super) use panel::Convened;
 
-/// What the inputs of an admission are gathered for.
+/// The purpose for which the inputs of an admission are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::commands) enum Purpose {
     /// A run, whose folders are made.
@@ -296,8 +296,8 @@ impl<'a> ResolvedRun<'a> {
             None => None,
         };
         let here = &self.here;
-        let accounts = budget::of_run(here, &self.row.job_name, backend, night.as_ref(), now);
-        Ok(accounts.into_iter().map(|account| account.level).collect())
+        let budgets = budget::of_run(here, &self.row.job_name, backend, night.as_ref(), now);
+        Ok(budgets.into_iter().map(|account| account.level).collect())
     }
 
     /// Computes the reservation for the first backend of the chain and for its fallbacks. A

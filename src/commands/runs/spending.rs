@@ -17,7 +17,7 @@ pub(super) struct RunSpending {
     unpriced_calls: u64,
     /// The run whose reservation this one's came out of.
     parent: Option<String>,
-    accounts: Vec<RunUsageJson>,
+    usage: Vec<RunUsageJson>,
 }
 
 #[derive(Debug, Serialize)]
@@ -41,7 +41,7 @@ impl RunSpending {
             unstated_calls: store.unstated_calls(&row.id)?,
             unpriced_calls: store.unpriced_calls(&row.id)?,
             parent: store.parent_of(&row.id)?.map(|parent| parent.to_string()),
-            accounts: store
+            usage: store
                 .held_by(&row.id)?
                 .into_iter()
                 .map(|held| RunUsageJson {
@@ -73,7 +73,7 @@ impl RunSpending {
         if let Some(parent) = &self.parent {
             lines.push(pair("paid by", &format!("run {parent}")));
         }
-        for account in &self.accounts {
+        for account in &self.usage {
             // A project's key begins with its id, which is of no use to a reader.
             let key = match account.level.as_str() {
                 "day" | "job" => account.key.split_once(' ').map_or("", |(_, rest)| rest),

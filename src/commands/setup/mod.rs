@@ -75,7 +75,9 @@ pub fn run(home: &Env, here: &std::path::Path, args: &SetupArgs, ui: Ui) -> Resu
         let done = match (reported.convergence.steps.is_empty(), args.remove) {
             (true, _) => "everything is as it should be; nothing was done",
             (false, true) => "undone",
-            (false, false) => "done; `runner setup --verify` checks it, `runner doctor` checks everything",
+            (false, false) => {
+                "done; `runner setup --verify` checks it, `runner doctor` checks everything"
+            }
         };
         ui.info(done);
     }

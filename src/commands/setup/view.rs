@@ -64,7 +64,9 @@ impl PlannedHost {
     pub(super) fn text(&self) -> String {
         let mut text = format!("{}: {}\n", self.scheduler, self.why);
         if !self.of_this_system {
-            text.push_str("  not available on this system; with the paths of this system it would be:\n");
+            text.push_str(
+                "  not available on this system; with the paths of this system it would be:\n",
+            );
             for file in &self.files {
                 text.push_str(&format!("\n{}\n", file.path));
                 for line in file.text.lines() {

@@ -80,8 +80,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
         if project.trouble.is_none() {
             row(
                 "new",
-                "it has not run here yet; `runner night` or `runner init` registers it"
-                    .to_owned(),
+                "it has not run here yet; `runner night` or `runner init` registers it".to_owned(),
             );
         }
         return rows;

@@ -6,7 +6,7 @@
 //!   └──────────────────────── edits::apply(text, edits) <──────────────┘
 //! ```
 //!
-//! What is not named by an [`Edit`] stays byte for byte: indentation, drawers, line endings, blank
+//! Text that no [`Edit`] names stays byte for byte: indentation, drawers, line endings, blank
 //! lines, a missing last newline. That is why there is no parser with a printer here: of org a board
 //! needs stars, a keyword, a heading and tags, which are a line's beginning and end. The one crate
 //! that parses all of org has panicked on strangers' text and has had no release for two years.

@@ -86,7 +86,7 @@ impl DecisionInput {
     }
 }
 
-/// What happens to a decision whose files have changed since the proposal was made.
+/// The treatment of a decision whose files have changed since the proposal was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfChanged {
     /// The decision is refused.

@@ -163,7 +163,8 @@ fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finishe
         let reply = ctx.ask(&ask(ctx, spec, slice, 2, false), 0)?;
         (sections, by_rule) = read(&reply, slice).map_err(malformed)?;
         if !by_rule && checks::is_parrot(&sections.tale, slice) {
-            let why = "parrot: the tale repeats that of the previous entry, even after a second request";
+            let why =
+                "parrot: the tale repeats that of the previous entry, even after a second request";
             return Err(malformed(why.to_owned()));
         }
     }
@@ -199,7 +200,10 @@ fn same_tasks(sections: &Sections, board: &org::Board) -> Result<(), String> {
         if let org::Resolved::One { task, .. } = board.resolve(&verdict.said)
             && org::fold(&task.heading) != org::fold(named)
         {
-            return Err(format!("{named:?} together with its reason could be read as {:?}", task.heading));
+            return Err(format!(
+                "{named:?} together with its reason could be read as {:?}",
+                task.heading
+            ));
         }
     }
     Ok(())

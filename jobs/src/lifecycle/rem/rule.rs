@@ -92,7 +92,9 @@ fn fears(slice: &Slice, failed: &[&ToolStep]) -> Vec<String> {
     let unsound = slice.previous.iter().filter_map(|it| it.audit.as_ref());
     let unsound = unsound.flat_map(|audit| audit.failed());
     fears.extend(
-        unsound.take(1).map(|it| format!("The last carry made a claim that does not hold: {}", it.claim)),
+        unsound
+            .take(1)
+            .map(|it| format!("The last carry made a claim that does not hold: {}", it.claim)),
     );
     if fears.is_empty() {
         fears.push(

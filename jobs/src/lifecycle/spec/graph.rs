@@ -54,7 +54,8 @@ pub(super) fn check(spec: &Spec, mistakes: &mut Vec<SpecError>) {
         let why = "there is no state of KIND rem: the cycle would never dream".to_owned();
         mistakes.push(SpecError { line: 1, why });
     } else if of(StateKind::Rem) == 0 {
-        let why = format!("no state of KIND rem in the loop {round}: the cycle would dream only once");
+        let why =
+            format!("no state of KIND rem in the loop {round}: the cycle would dream only once");
         mistakes.push(SpecError { line, why });
     }
     if of(StateKind::Wake) == 0 {

@@ -62,12 +62,7 @@ pub const METRICS: [(&str, f64, f64, &str); 9] = [
         0.5,
         "mean share of correct answers among the first three results of the retrieval bench",
     ),
-    (
-        "mrr",
-        0.10,
-        0.5,
-        "mean reciprocal rank of the first correct answer in the retrieval bench",
-    ),
+    ("mrr", 0.10, 0.5, "mean reciprocal rank of the first correct answer in the retrieval bench"),
     (
         "metadata",
         0.10,

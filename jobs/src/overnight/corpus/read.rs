@@ -133,7 +133,8 @@ pub fn files(folder: &Path, troubles: &mut Vec<CorpusProblem>) -> Result<Vec<Pla
                 Ok(data) if data.is_symlink() => {
                     troubles.push(CorpusProblem {
                         path: subpath.to_owned(),
-                        what: "is a symbolic link, or is reached through one, and is not followed".to_owned(),
+                        what: "is a symbolic link, or is reached through one, and is not followed"
+                            .to_owned(),
                     });
                     clean = false;
                     break;

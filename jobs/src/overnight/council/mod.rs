@@ -392,7 +392,9 @@ impl Night<'_, '_> {
             Ok(()) => {
                 self.summary.artifacts.insert("council-ledger".to_owned(), LEDGER.to_owned());
             }
-            Err(error) => self.degrade(&format!("the record of the council could not be written: {error}")),
+            Err(error) => {
+                self.degrade(&format!("the record of the council could not be written: {error}"))
+            }
         }
     }
 

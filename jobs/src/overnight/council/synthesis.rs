@@ -240,7 +240,10 @@ fn tension(positions: &[Position]) -> Option<String> {
                 Some(format!("{who} with “{}”", quote(those.first()?)))
             })
             .collect();
-        return Some(format!("all would {kind}, but begin at different points: {}", each.join("; ")));
+        return Some(format!(
+            "all would {kind}, but begin at different points: {}",
+            each.join("; ")
+        ));
     }
     let (mut low, mut high): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     for voice in voices {

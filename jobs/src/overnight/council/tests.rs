@@ -141,7 +141,10 @@ fn a_tension_is_also_where_to_begin_and_how_sure() {
     assert_eq!(of(std::slice::from_ref(&one)), None, "one voice has nobody against it");
     let other = report("b", "repair", "Mend that", "high", &["dream-2"]);
     let reported = of(&[one.clone(), other]).unwrap();
-    assert!(reported.starts_with("all would repair, but begin at different points: "), "{reported}");
+    assert!(
+        reported.starts_with("all would repair, but begin at different points: "),
+        "{reported}"
+    );
     let unsure = report("b", "repair", "Mend it", "low", &["dream-1"]);
     let reported = of(&[one.clone(), unsure]).unwrap();
     assert!(reported.contains("a is sure of it and b is not"), "{reported}");

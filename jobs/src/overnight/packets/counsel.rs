@@ -82,7 +82,10 @@ impl PacketSources<'_> {
             confidence: Some("low".to_owned()),
             source: Some(WILDCARD_SOURCE.to_owned()),
             queue_backed: Some(false),
-            why_now: format!("an idea of {} that nobody asked for; it is not counted", wildcard.runner),
+            why_now: format!(
+                "an idea of {} that nobody asked for; it is not counted",
+                wildcard.runner
+            ),
             evidence: vec![format!("{}/council/{}.json", self.output, council::WILDCARD)],
             dedup_key: key,
             description: wildcard.why.clone(),

@@ -17,7 +17,7 @@ const GAP: &str = "not held by its sandbox: ";
 
 /// Writes it.
 pub(super) fn write(page: &mut Page, report: &NightReport) {
-    accounts(page, report);
+    budgets(page, report);
     refused(page, report);
     held(page, report);
     alerts(page, report);
@@ -29,9 +29,9 @@ pub(super) fn unconfined(report: &NightReport) -> usize {
     report.runs.iter().filter(off).count()
 }
 
-fn accounts(page: &mut Page, report: &NightReport) {
-    put!(page, "<section id=\"accounts\">\n<h2>Budgets</h2>\n");
-    if report.accounts.is_empty() {
+fn budgets(page: &mut Page, report: &NightReport) {
+    put!(page, "<section id=\"budgets\">\n<h2>Budgets</h2>\n");
+    if report.budgets.is_empty() {
         put!(page, "<p class=\"faint\">Nothing was spent, and the night has no limits.</p>\n");
     } else {
         put!(
@@ -39,7 +39,7 @@ fn accounts(page: &mut Page, report: &NightReport) {
             "<div class=\"wide\"><table><thead><tr><th>of the night</th><th>spent</th><th>planned</th>",
             "<th>bound</th><th>left</th><th></th></tr></thead>\n<tbody>\n"
         );
-        report.accounts.iter().for_each(|it| account(page, it));
+        report.budgets.iter().for_each(|it| account(page, it));
         put!(
             page,
             "</tbody></table></div>\n<p class=\"faint\">Planned is what the runs reserved before they began; \

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! NightReport ──> top: did it work, what did it cost, what was refused, what to do first
-//!                  └─> dreamscape · runs · proposals · accounts · refused · sandbox · alerts
+//!                  └─> dreamscape · runs · proposals · budgets · refused · sandbox · alerts
 //! ```
 //!
 //! No script, no picture, no font, no link that leads out: the page's own policy forbids all but the one

@@ -71,8 +71,16 @@ fn verdict(report: &NightReport) -> (&'static str, String) {
         (0, 0) => ("calm", "Nothing had to be done.".to_owned()),
         (0, _) if report.missed.is_empty() => ("good", "It all worked.".to_owned()),
         (0, _) => ("warn", "What ran worked, but something was missed.".to_owned()),
-        (_, 0) => ("warn", "Nothing succeeded completely: what ran was degraded or deferred.".to_owned()),
-        (some, _) => ("warn", format!("It worked, except for {} that ended degraded or deferred.", counted(some, "job"))),
+        (_, 0) => {
+            ("warn", "Nothing succeeded completely: what ran was degraded or deferred.".to_owned())
+        }
+        (some, _) => (
+            "warn",
+            format!(
+                "It worked, except for {} that ended degraded or deferred.",
+                counted(some, "job")
+            ),
+        ),
     }
 }
 
@@ -121,7 +129,7 @@ fn short(report: &NightReport) -> Option<(&str, String)> {
 fn cost(page: &mut Page, report: &NightReport) {
     put!(
         page,
-        "<a class=\"card\" href=\"#accounts\"><h2>What did it cost?</h2>\n<p class=\"big\">"
+        "<a class=\"card\" href=\"#budgets\"><h2>What did it cost?</h2>\n<p class=\"big\">"
     );
     let spent = report.spent;
     put!(page, format_amount("money", spent.micros), "</p><p>");
@@ -150,7 +158,7 @@ fn cost(page: &mut Page, report: &NightReport) {
 fn left(report: &NightReport) -> Option<String> {
     let of = |unit: &str| {
         let bounded = |it: &&UnitUsage| it.unit == unit;
-        let account = report.accounts.iter().find(bounded)?;
+        let account = report.budgets.iter().find(bounded)?;
         let text = format_amount(unit, account.left?);
         Some(match unit {
             "money" => text,

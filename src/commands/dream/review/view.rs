@@ -127,9 +127,7 @@ fn bottom(review: &Review, width: usize) -> Vec<Row> {
             ));
             ["any other key: done"; 2]
         }
-        Mode::Confirm(_) => {
-            ["F: do it anyway (a backup is kept)  any other key: cancel"; 2]
-        }
+        Mode::Confirm(_) => ["F: do it anyway (a backup is kept)  any other key: cancel"; 2],
         Mode::Help => ["any key: back"; 2],
     };
     let keys = if columns(keys[0]) < width { keys[0] } else { keys[1] };
@@ -144,7 +142,9 @@ fn list(review: &Review, width: usize, room: usize) -> Vec<Row> {
         let text = match open {
             0 => "Nothing is left to decide.".to_owned(),
             1 => "The one undecided proposal does not match the filter; f x shows all.".to_owned(),
-            open => format!("None of {open} undecided proposals matches the filter; f x shows all."),
+            open => {
+                format!("None of {open} undecided proposals matches the filter; f x shows all.")
+            }
         };
         return wrapped(CellStyle::Strong, &text, width);
     }

@@ -33,7 +33,10 @@ pub(super) fn gates(
     }
     if let Some(ui) = &policy.quiet {
         let zone = TimeZone::get(&job.zone).map_err(|error| {
-            Failure::environment(format!("the time zone {} is no longer available: {error}", job.zone))
+            Failure::environment(format!(
+                "the time zone {} is no longer available: {error}",
+                job.zone
+            ))
         })?;
         facts.quiet_until = ui.until(now, &zone);
     }

@@ -1,7 +1,7 @@
 //! Those whom a night asks for a report of their own: made, looked at, and held room for.
 //!
 //! ```text
-//! runners = [...] ──build, preflight, limit, room──> ready: asked, and its accounts are held
+//! runners = [...] ──build, preflight, limit, room──> ready: asked, and its budgets are held
 //!                                               └──> absent, with the reason: the night goes on
 //! ```
 //!
@@ -114,13 +114,13 @@ impl ResolvedRun<'_> {
                 }
             }
         }
-        let accounts = convened
+        let budgets = convened
             .able
             .iter()
             .map(|it| self.levels(store, it.backend.name(), now))
             .collect::<Result<_, _>>()?;
         let earlier = std::mem::take(&mut held.short);
-        let mut held = store.chained(held.want, self.spec.total, held.levels, accounts, now)?;
+        let mut held = store.chained(held.want, self.spec.total, held.levels, budgets, now)?;
         let mut short = std::mem::replace(&mut held.short, earlier).into_iter();
         convened.leave(|_| short.next().flatten().map(|short| describe_shortfall(&short)));
         Ok(held)
