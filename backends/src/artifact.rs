@@ -51,13 +51,13 @@ impl Folder {
             Err(Errno::LOOP) => return Err("is a symbolic link".to_owned()),
             Err(error) => return Err(format!("cannot be opened: {error}")),
         };
-        let stat = fstat(&file).map_err(|error| format!("cannot be looked at: {error}"))?;
+        let stat = fstat(&file).map_err(|error| format!("cannot be inspected: {error}"))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind != FileType::RegularFile {
-            return Err(format!("is no regular file but a {kind:?}"));
+            return Err(format!("is not a regular file but a {kind:?}"));
         }
         if stat.st_nlink != 1 {
-            return Err(format!("has {} names (hard links)", stat.st_nlink));
+            return Err(format!("has {} hard links", stat.st_nlink));
         }
         let mut bytes = Vec::new();
         let most = u64::try_from(cap).unwrap_or(u64::MAX).saturating_add(1);
@@ -88,7 +88,7 @@ mod tests {
         assert!(folder.read("a", 1).unwrap_err().contains("larger than 1"));
         assert_eq!(folder.write_new("a", b"").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         fs::hard_link(place.path().join("a"), place.path().join("b")).unwrap();
-        assert!(folder.read("a", 9).unwrap_err().contains("2 names"));
+        assert!(folder.read("a", 9).unwrap_err().contains("2 hard links"));
         symlinkat("a", &folder.0, "link").unwrap();
         assert!(folder.read("link", 9).unwrap_err().contains("symbolic link"));
         assert_eq!(folder.write_new("link", b"").unwrap_err().kind(), io::ErrorKind::AlreadyExists);

@@ -30,7 +30,7 @@ impl<T> Chain<T> {
     /// Whom to ask now that the last one could not answer, if anyone is left.
     #[allow(
         clippy::should_implement_trait,
-        reason = "a step that is taken for a reason, nothing to be looped over"
+        reason = "takes the reason for the step and is not an iterator"
     )]
     pub fn next(&mut self) -> Option<T> {
         self.rest.pop_front()

@@ -143,9 +143,10 @@ fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<CheckItem> {
             let why = format!("backends.{}.model is not set", spec.name);
             CheckItem::of("model", &BackendError::Rejected { why })
         }
-        Ok(()) if found.models.is_none() => {
-            CheckItem::good("model", format!("{}, as far as can be known", plan.model))
-        }
+        Ok(()) if found.models.is_none() => CheckItem::good(
+            "model",
+            format!("{} (not verified: the endpoint does not list its models)", plan.model),
+        ),
         Ok(()) => CheckItem::good("model", plan.model.clone()),
     });
     findings
@@ -187,7 +188,7 @@ fn version(plan: &AgentPlan, program: &Path, marker: &str) -> CheckItem {
 /// Checks that the program can write its own folder, or create it.
 fn state(plan: &AgentPlan) -> CheckItem {
     let Some(home) = credentials::home(plan) else {
-        let why = "HOME is not set, so it has no folder of its own".to_owned();
+        let why = "HOME is not set, so it has no state folder".to_owned();
         return CheckItem::of("state", &BackendError::Rejected { why });
     };
     let existing = home.ancestors().find(|path| path.exists());
@@ -196,7 +197,7 @@ fn state(plan: &AgentPlan) -> CheckItem {
         Ok(()) => CheckItem::good("state", home.display().to_string()),
         Err(error) => {
             let why = format!(
-                "{} cannot be written ({error}); give it another folder with `state`",
+                "{} is not writable ({error}); set another folder with `state`",
                 existing.display()
             );
             CheckItem::of("state", &BackendError::Rejected { why })

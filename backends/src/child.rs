@@ -112,7 +112,7 @@ pub(crate) fn by_itself(
         return Err(BackendError::Crash {
             status: ended.status.to_string(),
             why: format!(
-                "{program}: {} of its tree cannot be killed",
+                "{program}: {} that it started cannot be killed",
                 counted(ended.survivors, "process")
             ),
             stderr_tail: secrets.tail(&ended.stderr, STDERR_TAIL),
@@ -134,7 +134,7 @@ pub(crate) fn by_itself(
         }
         Reason::Quota => Err(BackendError::Crash {
             status: ended.status.to_string(),
-            why: format!("{program} filled its folder beyond what is given"),
+            why: format!("{program} wrote more data to its folder than its limit allows"),
             stderr_tail: secrets.tail(&ended.stderr, STDERR_TAIL),
         }),
         Reason::Exited => Ok(ended),

@@ -178,7 +178,7 @@ impl CommandPlan {
             }
             None if answer::is_blank(&ended.stdout) => {
                 return Err(BackendError::Malformed {
-                    why: "exit 0 without an answer".to_owned(),
+                    why: "exited with code 0 without an answer".to_owned(),
                     excerpt: String::new(),
                 });
             }

@@ -119,7 +119,7 @@ pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
         _ => "log in with `codex login`, or set CODEX_API_KEY",
     };
     let Some(state) = home(plan) else {
-        let why = format!("HOME is not set, so there is no login to be found; {hint}");
+        let why = format!("HOME is not set, so no login can be found; {hint}");
         return Err(BackendError::Auth { why });
     };
     let path = state.join(file);
@@ -174,7 +174,7 @@ pub fn from_file(path: &Path) -> Result<BTreeMap<String, String>, BackendError> 
     let mode = meta.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(bad(format!(
-            "{shown} holds keys and others may open it (mode {mode:o}): chmod 600 {shown}"
+            "{shown} contains keys, and other users can access it (mode {mode:o}): run `chmod 600 {shown}`"
         )));
     }
     if meta.len() > LARGEST {

@@ -64,13 +64,13 @@ impl Scripted {
 
     /// Returns every request so far, in order.
     pub fn asked(&self) -> Vec<Request> {
-        self.asked.lock().expect("nothing panics while it holds the list").clone()
+        self.asked.lock().expect("no thread panics while it holds the list").clone()
     }
 
     fn next(&self, request: &Request) -> Option<Step> {
-        let mut asked = self.asked.lock().expect("nothing panics while it holds the list");
+        let mut asked = self.asked.lock().expect("no thread panics while it holds the list");
         asked.push(request.clone());
-        self.steps.lock().expect("nothing panics while it holds the steps").pop_front()
+        self.steps.lock().expect("no thread panics while it holds the steps").pop_front()
     }
 }
 

@@ -93,7 +93,7 @@ impl Slotted {
             if waited >= patience {
                 return Err(BackendError::Unavailable {
                     why: format!(
-                        "waited {:.0} s for one of {} of {}: other runs hold them (backends.{}.slots)",
+                        "waited {:.0} s for one of {} of {}: other runs use all of them (backends.{}.slots)",
                         waited.as_secs_f64(),
                         counted(self.slots, "slot"),
                         self.login,
@@ -102,7 +102,7 @@ impl Slotted {
                 });
             }
             if !reported {
-                sink.event(Event::Note("waits for a slot: others use its login"));
+                sink.event(Event::Note("waiting for a slot: other runs use its login"));
                 reported = true;
             }
             let turn_ends = turn.min(patience.saturating_sub(waited));

@@ -118,7 +118,7 @@ pub fn decide(
         return Decision::Decline(Outcome::Failed {
             class: Class::Environment,
             why: format!(
-                "only {} KiB are free where artifacts are staged, {} KiB are needed",
+                "only {} KiB are free in the staging folder, but {} KiB are needed",
                 facts.free_bytes / 1024,
                 HEADROOM / 1024
             ),
@@ -130,7 +130,7 @@ pub fn decide(
         let reported = facts.streak.failures > 0 && facts.streak.last == Some(*class);
         if reported && facts.streak.refused && !facts.by_hand {
             return Decision::Decline(Outcome::Skipped {
-                why: format!("still {class}, as it was told before: {why}"),
+                why: format!("still {class}, as reported before: {why}"),
             });
         }
         return Decision::Decline(Outcome::Failed { class: *class, why: why.clone() });
@@ -161,7 +161,7 @@ pub fn decide(
         Err(short) => Decision::Decline(Outcome::Failed {
             class: Class::OverBudget,
             why: format!(
-                "the budget of {} has {} {} left, this run may need {}",
+                "the budget of {} has {} {} left, but this run may need {}",
                 short.level, short.left, short.unit, short.wanted
             ),
         }),
@@ -193,7 +193,7 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
         };
         return Some(Outcome::Skipped {
             why: format!(
-                "{why}; `runner jobs reset` or a successful manual run starts it again, once that is mended"
+                "{why}; `runner jobs reset` or a successful manual run starts it again after the cause is fixed"
             ),
         });
     }
@@ -206,7 +206,7 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
         if !passed.is_negative() && passed < interval {
             return Some(Outcome::Skipped {
                 why: format!(
-                    "it ran {} ago; not sooner than every {}",
+                    "it ran {} ago, and its minimum interval is {}",
                     rounded(passed),
                     rounded(interval)
                 ),

@@ -86,7 +86,7 @@ fn closed() -> Vec<(AdmissionFacts, &'static str)> {
             AdmissionFacts { quiet_until: ago(-60), ..healthy() },
             "deferred until 2026-09-21T15:13:20Z: these are its quiet hours",
         ),
-        (spaced(ago(61)), "skipped: it ran 1h 1m ago; not sooner than every 6h"),
+        (spaced(ago(61)), "skipped: it ran 1h 1m ago, and its minimum interval is 6h"),
         (
             on_battery(19, 20),
             "deferred until 2026-09-21T14:28:20Z: the host runs on its battery, which is at 19 %",

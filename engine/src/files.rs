@@ -44,7 +44,7 @@ pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> Result<(), WriteErr
 
 fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     crate::failpoint::reach();
-    let unusable = || io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");
+    let unusable = || io::Error::new(io::ErrorKind::InvalidInput, "the path does not name a file");
     let name = path.file_name().ok_or_else(unusable)?.to_string_lossy();
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -91,7 +91,10 @@ pub fn beneath(root: &Path, below: &Path) -> io::Result<PathBuf> {
     let mut path = root.to_owned();
     for component in below.components() {
         let std::path::Component::Normal(name) = component else {
-            return Err(io::Error::other(format!("{} leads out of the project", below.display())));
+            return Err(io::Error::other(format!(
+                "{} is not a path inside the project",
+                below.display()
+            )));
         };
         path.push(name);
         match std::fs::symlink_metadata(&path) {

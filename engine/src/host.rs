@@ -35,7 +35,7 @@ pub fn load_per_core() -> Option<u32> {
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::cast_precision_loss,
-    reason = "a load is small and positive; what is not is caught by the clamp, a cast saturates"
+    reason = "a load is small and positive; other values are clamped, and a cast saturates"
 )]
 fn per_core(load: f64, cores: usize) -> Option<u32> {
     let thousandths = load * 1000.0 / cores as f64;

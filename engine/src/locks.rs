@@ -235,7 +235,7 @@ impl ContractLock {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(io(error)),
             Ok(data) if !data.is_file() => {
-                Err(io(io::Error::other("it is there and is no regular file")))
+                Err(io(io::Error::other("it exists and is not a regular file")))
             }
             Ok(data) => {
                 let found = head(path).map_err(io)?;

@@ -66,7 +66,7 @@ pub struct RecordingData {
 
 /// A question that the recording has no answer to: the run asks what it did not ask then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the recording has no answer of {input} to {question:?}")]
+#[error("the recording has no answer from {input} to {question:?}")]
 pub struct UnrecordedInput {
     /// The input that is asked.
     pub input: String,
@@ -185,7 +185,7 @@ impl InputRecording {
     pub fn recall(&self, input: &str, question: &str) -> Result<RecordedAnswer, UnrecordedInput> {
         let missing = || UnrecordedInput { input: input.to_owned(), question: question.to_owned() };
         let shared = self.0.as_ref().ok_or_else(missing)?;
-        let mut left = shared.left.lock().expect("nothing panics while it holds it");
+        let mut left = shared.left.lock().expect("no thread panics while it holds the lock");
         let key = (input.to_owned(), question.to_owned());
         let read = match left.0.get_mut(&key) {
             Some(answers) if answers.len() > 1 => answers.pop_front(),
@@ -237,7 +237,7 @@ impl InputRecording {
     fn lacks(&self, input: &str, question: &str) -> UnrecordedInput {
         let lacking = UnrecordedInput { input: input.to_owned(), question: question.to_owned() };
         if let Some(shared) = &self.0 {
-            let mut left = shared.left.lock().expect("nothing panics while it holds it");
+            let mut left = shared.left.lock().expect("no thread panics while it holds the lock");
             left.1.push(lacking.clone());
         }
         lacking
@@ -269,14 +269,14 @@ impl InputRecording {
         let Some(shared) = &self.0 else {
             return Vec::new();
         };
-        let left = shared.left.lock().expect("nothing panics while it holds it");
+        let left = shared.left.lock().expect("no thread panics while it holds the lock");
         left.1.clone()
     }
 }
 
 impl Shared {
     fn data(&self) -> MutexGuard<'_, RecordingData> {
-        self.data.lock().expect("nothing panics while it holds the data")
+        self.data.lock().expect("no thread panics while it holds the data")
     }
 
     /// Counts, and keeps a content unless that is too much.

@@ -294,7 +294,7 @@ fn never_began(
         return Ok(Recovered::Alone);
     }
     if run.by_hand && run.night.is_none() {
-        let why = "the command that asked for it died before it began".to_owned();
+        let why = "the command that requested it ended before the run began".to_owned();
         let outcome = Outcome::Lost { why };
         if !store.decline(&run.id, &outcome, now)? {
             return Ok(Recovered::Alone);
@@ -364,7 +364,7 @@ fn dead(
             let outcome = Outcome::Failed {
                 class: Class::Guard,
                 why: format!(
-                    "given up ({given_up}) while half published: {why}; what was to be published is kept in {staging}"
+                    "given up ({given_up}) while partly published: {why}; the artifacts that remain to be published are kept in {staging}"
                 ),
             };
             store.settle_conflict(&run.id, fence, &outcome, &run.summary, now.wall)?;
@@ -427,7 +427,10 @@ fn replay(store: &mut Store, run: &RunRow, fence: Fence, now: Timestamp) -> Resu
         // Another program's content is in the way, or a staged file no longer exists: no later try
         // can fix that, a person must look.
         Err(error @ (PublishError::Conflict(_) | PublishError::Staged { .. })) => {
-            let why = format!("{}; what was to be published is kept in {staging}", whole(&error));
+            let why = format!(
+                "{}; the artifacts that remain to be published are kept in {staging}",
+                whole(&error)
+            );
             Ok(Replay::Conflict(Outcome::Failed { class: Class::Guard, why }))
         }
         Err(error) => Err(whole(&error)),

@@ -58,7 +58,7 @@ pub enum ScopeError {
     #[error(transparent)]
     Path(#[from] BadPath),
     /// The path lies under no allowed prefix.
-    #[error("{path} is outside of what this job may write ({allowed})")]
+    #[error("{path} is outside the paths that this job may write ({allowed})")]
     Outside {
         /// The path.
         path: RelPath,
@@ -66,7 +66,7 @@ pub enum ScopeError {
         allowed: String,
     },
     /// The path lies where staged files are kept.
-    #[error("{path} lies in a staging folder, which belongs to runner")]
+    #[error("{path} is in a staging folder, which is reserved for runner")]
     Staging {
         /// The path.
         path: RelPath,
@@ -80,7 +80,7 @@ pub enum ScopeError {
         what: &'static str,
     },
     /// The file has names elsewhere, which would keep the old content.
-    #[error("{path} has {links} names (hard links); replacing one would split them")]
+    #[error("{path} has {links} hard links; replacing it would separate them")]
     Linked {
         /// The path.
         path: RelPath,
@@ -94,7 +94,7 @@ pub enum ScopeError {
         path: RelPath,
     },
     /// The target is not what the job expected.
-    #[error("{path} holds {found}, not what the job decided on")]
+    #[error("{path} contains {found}, not the content that the job decided on")]
     Unexpected {
         /// The path.
         path: RelPath,

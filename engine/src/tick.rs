@@ -81,7 +81,7 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
     tick.swept = sweep_all(store, driver, now.wall)?;
     for name in store.reset_jobs_ahead(now.wall)? {
         tick.troubles.push(format!(
-            "{name}: its schedule had run ahead of the clock, which was set back; it starts again from now"
+            "{name}: its schedule was ahead of the clock, which was set back; it restarts from now"
         ));
     }
     if let Some(why) = store.reset_waits_ahead(now.wall)? {

@@ -43,7 +43,7 @@ impl Clock {
     ///
     /// # Errors
     /// Only a [`Clock::File`] can fail: the file is missing or holds no time.
-    #[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    #[allow(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
     pub fn read(&self) -> Result<ClockReading, ClockError> {
         let boot = boot_time();
         match self {
@@ -110,7 +110,7 @@ impl fmt::Display for ClockChange {
                 let gap = SignedDuration::from_secs(gap.as_secs().cast_signed());
                 write!(
                     f,
-                    "nothing was looked at for {gap:#}: the host slept, or this process was held up"
+                    "no schedule was checked for {gap:#}: the host slept, or this process was suspended"
                 )
             }
             Self::ClockSet { by } => {

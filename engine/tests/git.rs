@@ -342,7 +342,7 @@ fn a_push_goes_where_the_branch_goes() {
         ] {
             place.git(&["remote", "set-url", "origin", &address]);
             let why = push().unwrap_err().to_string();
-            assert!(why.contains("lies inside a project"), "{address}: {why}");
+            assert!(why.contains("is inside a project"), "{address}: {why}");
         }
         place.git(&["remote", "set-url", "origin", "ext::touch ran"]);
         let why = push().unwrap_err().to_string();

@@ -42,7 +42,7 @@ const SHORT_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// The run's budget has no room for it; nothing was asked.
-    #[error("the budget of {} has {} {} left, this request may need {}", .0.level, .0.left, .0.unit, .0.wanted)]
+    #[error("the budget of {} has {} {} left, but this request may need {}", .0.level, .0.left, .0.unit, .0.wanted)]
     OverBudget(Shortfall),
     /// It had to be stopped: it cost more than was reserved, or what nobody wanted to pay.
     #[error("{0}")]
@@ -284,7 +284,7 @@ impl Context<'_> {
                 tokio::select! {
                     answer = &mut answer => answer,
                     () = tokio::time::sleep(left) => {
-                        cancel.cancel_at_once("the time of the run's budget is over");
+                        cancel.cancel_at_once("the period of the run's budget is over");
                         // Polled to its end in any case: it stops what it began.
                         answer.await
                     }

@@ -87,13 +87,13 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
     let killed = ran?;
     let mut finished = Finished {
         headline: match spec.artifacts.len() {
-            0 => format!("{} ended with 0; it declares no artifact", spec.program),
+            0 => format!("{} exited with 0; it declares no artifact", spec.program),
             n => format!("{} left {}", spec.program, counted(n, "artifact")),
         },
         ..Finished::default()
     };
     if killed > 0 {
-        finished.lines.push(format!("ended {} that it left behind", counted(killed, "process")));
+        finished.lines.push(format!("killed {} that it left behind", counted(killed, "process")));
     }
     for artifact in &spec.artifacts {
         let bytes = match ctx.recording.replays() {
@@ -128,7 +128,7 @@ fn note_failure(recording: &InputRecording, door: &str, question: &str, error: &
 
 fn failure(facts: &Value) -> JobError {
     let class = serde_json::from_value(facts["class"].clone()).unwrap_or(Class::Internal);
-    let why = facts["why"].as_str().unwrap_or("it is not said why");
+    let why = facts["why"].as_str().unwrap_or("no reason was recorded");
     JobError::failed(class, why)
 }
 
@@ -216,25 +216,27 @@ fn judge(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
         }
         Reason::TotalDeadline => {
             return Err(JobError::TimedOut {
-                why: format!("it was ended at its total deadline, after {took} s"),
+                why: format!("it was terminated at its total deadline, after {took} s"),
             });
         }
         Reason::FirstByteDeadline | Reason::IdleDeadline => {
             return Err(JobError::failed(
                 Class::Silent,
-                format!("it said nothing for too long, after {took} s"),
+                format!(
+                    "it was terminated because it wrote no output for too long, after {took} s"
+                ),
             ));
         }
         Reason::OutputCap { .. } => {
             return Err(JobError::failed(
                 Class::Crash,
-                "it wrote more output than is taken, and was ended",
+                "it wrote more output than its limit allows and was terminated",
             ));
         }
         Reason::Quota => {
             return Err(JobError::failed(
                 Class::Crash,
-                "it filled its folder beyond what is given, and was ended",
+                "it wrote more data to its folder than its limit allows and was terminated",
             ));
         }
         Reason::Exited => {}
@@ -269,12 +271,12 @@ fn collect(out: &std::path::Path, from: &str) -> Result<Vec<u8>, JobError> {
     let folder = RealFs::open(out).map_err(|error| missing(error.to_string()))?;
     let file = folder.regular(&path).map_err(|error| missing(error.to_string()))?;
     let file = file
-        .ok_or_else(|| missing("it is not there, although the program ended with 0".to_owned()))?;
+        .ok_or_else(|| missing("it is not there, although the program exited with 0".to_owned()))?;
     if file.links != 1 {
-        return Err(missing(format!("it has {} names (hard links)", file.links)));
+        return Err(missing(format!("it has {} hard links", file.links)));
     }
     if file.length > LARGEST {
-        return Err(missing(format!("it has {} bytes, {LARGEST} are taken", file.length)));
+        return Err(missing(format!("it has {} bytes; the limit is {LARGEST}", file.length)));
     }
     if file.length == 0 {
         return Err(missing("it is empty".to_owned()));
@@ -336,16 +338,16 @@ impl Kind for CommandSpec {
 
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
         let child = PlannedChild::of(ctx, &self.program, &self.args, &self.env);
-        let mut checks = vec!["the program ends with 0, in time".to_owned()];
+        let mut checks = vec!["the program exits with 0 before its deadline".to_owned()];
         checks.extend(self.artifacts.iter().map(|artifact| {
             let form =
                 form(&artifact.to).map_or_else(String::new, |form| format!(" and is {form}"));
-            format!("{} is there, is not empty{form}", artifact.from)
+            format!("{} exists and is not empty{form}", artifact.from)
         }));
         let missing = child.found.is_none();
         Ok(DryRunPlan {
             notes: missing
-                .then(|| format!("there is no program {} to be found", self.program))
+                .then(|| format!("the program {} was not found", self.program))
                 .into_iter()
                 .collect(),
             child: Some(child),

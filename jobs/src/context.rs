@@ -163,7 +163,7 @@ impl<'a> Context<'a> {
     pub fn hold_lock(&mut self, lock: &Path) {
         match JobLock::take_for_run(lock, |_| false) {
             Ok(lock) => self.files = Some(lock),
-            Err(error) => tracing::warn!(%error, "goes on without the lock on its files"),
+            Err(error) => tracing::warn!(%error, "continuing without the lock on its files"),
         }
     }
 

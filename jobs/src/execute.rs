@@ -79,7 +79,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
     let unrecorded = ctx.unrecorded.take();
     let done = done.map(|mut finished| {
         if let Some(why) = unrecorded {
-            let why = format!("what its agent did is not recorded: {why}");
+            let why = format!("the actions of its agent are not recorded: {why}");
             finished.degraded.get_or_insert(why);
         }
         finished

@@ -126,22 +126,22 @@ pub fn hint(outcome: &Outcome) -> &'static str {
         }
         Some(Class::RateLimited) => "wait, or give the job another backend",
         Some(Class::OverBudget) => {
-            "wait for the next budget, raise the one that the message names, or `runner budget grant` it more once"
+            "wait for the next budget period, raise the budget that the message names, or grant more once with `runner budget grant`"
         }
-        Some(Class::Silent) => "the backend may hang or be unreachable; the run's log has more",
-        Some(Class::Malformed) => "nothing of what came was used; try the backend manually",
+        Some(Class::Silent) => "the backend may hang or be unreachable; the run's log has details",
+        Some(Class::Malformed) => "no part of the reply was used; try the backend manually",
         Some(Class::ArtifactMissing) => {
-            "the program ended without what it declares; the run's log has its words"
+            "the program ended without its declared artifacts; the run's log has its output"
         }
         Some(Class::Guard) => {
-            "something else changed the same files, or a write was refused; look at them first"
+            "something else changed the same files, or a write was refused; check the files first"
         }
-        Some(Class::Crash) => "the run's log has the program's own words",
+        Some(Class::Crash) => "the run's log has the program's output",
         Some(Class::Internal) => "please report this with the output of `runner runs show`",
         None if matches!(outcome, Outcome::Deferred { .. }) => {
-            "finish, commit or put away what the message names; the next run that gets through removes this"
+            "finish, commit or stash what the message names; the next run that is not deferred removes this file"
         }
-        None => "the run's log has more",
+        None => "the run's log has details",
     }
 }
 

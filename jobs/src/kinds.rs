@@ -78,8 +78,8 @@ pub const KINDS: [KindRow; 11] = [
     KindRow::new::<CommandSpec>("command").never_repeated(),
     KindRow::new::<PromptSpec>("prompt"),
     KindRow::new::<OvernightSpec>(overnight::KIND).unrecorded(
-        "each of its iterations is published while it runs, and decides on a corpus of any size: \
-         what it did stands in its own artifacts",
+        "each of its iterations is published while it runs and decides on a corpus of any size: \
+         its own artifacts record what it did",
     ),
     KindRow::new::<RemSpec>("rem"),
     KindRow::new::<DaydreamSpec>("daydream"),
@@ -88,8 +88,8 @@ pub const KINDS: [KindRow; 11] = [
     work!(Audit),
     work!(Plan),
     KindRow::new::<CuratorSpec>(curator::KIND).unrecorded(
-        "each file of its queue is a piece of work of its own, begun and finished while it runs: \
-         its events tell each",
+        "each file of its queue is a separate piece of work that is started and finished while it runs: \
+         its events describe each one",
     ),
 ];
 

@@ -118,7 +118,7 @@ fn its_mistakes_name_the_place() {
         (
             "dream:\n  cadence: nightly\n",
             ".ctxrc:2:12: dream.cadence (jobs.dream.trigger)",
-            "no cron",
+            "not a cron expression",
         ),
         ("dream:\n  cadence: 3\n", ".ctxrc:2:12", "a cron expression"),
         ("dream:\n  enabled: yes\n", ".ctxrc:2:12: dream.enabled", "true or false"),

@@ -110,7 +110,7 @@ mod tests {
             ("every 500ms", "one second at least"),
             ("every day", "not a duration"),
             ("daily 2:30", "not a time of day"),
-            ("cron 61 * * * *", "no cron expression"),
+            ("cron 61 * * * *", "not a cron expression"),
             ("cron", "is no trigger"),
             ("after", "is no trigger"),
             ("after a fails", "after JOB ends"),

@@ -200,10 +200,7 @@ fn a_check_says_who_answers_and_which_command_gets_the_model() {
     // Something else on that port.
     let page = Server::start(|talk, _| talk.reply(200, &[("content-type", "text/html")], "<html>"));
     fixture.run(&["config", "set", "backends.mine.base_url", &page.url()]).ends(0);
-    fixture
-        .run(&["backends", "check", "mine"])
-        .ends(78)
-        .expect_text("something else than Ollama answers");
+    fixture.run(&["backends", "check", "mine"]).ends(78).expect_text("is not Ollama");
 
     for (kind, dialect) in [("openai", Dialect::Chat), ("anthropic", Dialect::Messages)] {
         let server = server(dialect, B::Good);

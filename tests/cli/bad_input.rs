@@ -320,7 +320,7 @@ fn mistakes_in_triggers_and_policies_are_named_with_their_place() {
             "jobs.tidy.trigger: there is no job \"draem\"; did you mean \"dream\"?",
         ),
         ("trigger = \"after tidy\"", "a job cannot follow itself"),
-        ("trigger = \"cron every day\"", "is no cron expression"),
+        ("trigger = \"cron every day\"", "is not a cron expression"),
         ("group = \"defualt\"", "did you mean \"default\"?"),
         ("quite = \"09:00-17:00\"", "did you mean \"quiet\"?"),
         ("zone = \"Asia/Tokyo\"", "the zone of the night"),

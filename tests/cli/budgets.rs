@@ -314,7 +314,7 @@ fn what_a_check_refuses_is_told_once_and_goes_on_by_itself_once_it_is_mended() {
     }
     at(&fixture, "2026-11-21T23:40:00Z", &["runs"])
         .ends(0)
-        .expect_text("still not-installed, as it was told before");
+        .expect_text("still not-installed, as reported before");
     let failed = "SELECT count(*) FROM runs WHERE outcome ->> 'outcome' = 'failed'";
     assert_eq!(fixture.count(failed), 1, "one alert");
     let program = fixture.root().join("my-model");

@@ -60,7 +60,7 @@ fn labels_that_are_none_say_why() {
     fixture.write("labels.json", r#"[{"idea": "ideas/retry.md", "commits": ["main"]}]"#);
     let labels = fixture.path("labels.json");
     let said = fixture.run(&["dream", "bench", "--truth", labels.to_str().unwrap()]).ends(2);
-    assert!(said.err.contains("element 0") && said.err.contains("no hash"), "{said:?}");
+    assert!(said.err.contains("element 0") && said.err.contains("is not a hash"), "{said:?}");
     let said = fixture.run(&["dream", "bench", "--truth", "/nowhere.json"]).ends(2);
     assert!(said.err.contains("/nowhere.json"), "{said:?}");
 }

@@ -40,7 +40,7 @@ fn what_is_not_there_is_said_so() {
         .expect_text("it is not there");
     plain(fixture.run(&["journal", "export", "runner.toml/page"]))
         .ends(73)
-        .expect_text("a part of its path is no folder");
+        .expect_text("a part of its path is not a folder");
     plain(fixture.run(&["-C", "/nowhere", "status"]))
         .ends(65)
         .expect_text("/nowhere: it is not there");

@@ -65,7 +65,7 @@ fn what_ran_a_short_while_ago_is_skipped_by_clocks() {
     for minute in [30, 45] {
         let found = started(&fixture, &format!("2026-11-21T12:{minute}:00Z"));
         let passed = minute - 15;
-        let why = format!("skipped: it ran {passed}m ago; not sooner than every 1h");
+        let why = format!("skipped: it ran {passed}m ago, and its minimum interval is 1h");
         assert_eq!(found, [why]);
     }
     // A manual run is one too.

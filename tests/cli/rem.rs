@@ -243,7 +243,7 @@ fn whatever_is_wrong_with_an_answer_nothing_of_it_is_placed_and_the_gap_has_its_
             verdict("- think it over"),
             "is listed below verdicts but is not a verdict",
         ),
-        ("prose around it", text(&format!("Here it is:\n{ORG}")), "words before the first heading"),
+        ("prose around it", text(&format!("Here it is:\n{ORG}")), "text before the first heading"),
         ("nothing", text(" \n"), "malformed"),
         ("data with a key too many", data_seven.to_string(), "not have the requested form"),
         (

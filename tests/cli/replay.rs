@@ -246,7 +246,7 @@ fn what_is_no_whole_recording_is_said() {
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-    fixture.run(&["replay", &dream]).ends(65).expect_text("not a whole recording");
+    fixture.run(&["replay", &dream]).ends(65).expect_text("not a complete recording");
     fs::write(&path, b"\0\x01garbage\n").unwrap();
     fixture.run(&["replay", &dream]).ends(65).expect_text("is no recording: line 1");
     fs::remove_file(&path).unwrap();

@@ -89,7 +89,7 @@ fn explaining_names_the_rules() {
     };
     explain("0 9 13 * FRI").expect_text("on the 13th, and also on Friday");
     explain("0 9 */2 * FRI").expect_text("when that is also Friday");
-    explain("0 9 * * *").expect_text("a spring gap");
+    explain("0 9 * * *").expect_text("a time that a clock change skips");
     explain("*/5 * * * *").expect_text("follows elapsed time");
 }
 
@@ -100,7 +100,7 @@ fn mistakes_on_the_command_line_are_usage() {
         (&["next"], "--cron"),
         (&["next", "--cron", "0 0 31 2 *"], "never be due"),
         (&["next", "--cron", "0 0 0 1 1 *"], "none for seconds"),
-        (&["next", "--cron", "@reboot"], "no moment of a calendar"),
+        (&["next", "--cron", "@reboot"], "not a calendar time"),
         (&["next", "--cron", "* * * * *", "--every", "1h"], "cannot be used"),
         (&["next", "--every", "soon"], "is not a duration"),
         (&["explain", "--daily", "25:00"], "is not a time of day"),

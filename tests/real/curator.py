@@ -270,7 +270,7 @@ def real(root):
     say(kills >= 1, f"{kills} kills")
     # Another program's sessions, as their reason says.
     foreign = {path.name.removesuffix(".reason.txt"): path.read_text() for path in place.folder("failed").glob("*.reason.txt")}
-    say(all("is no transcript that is known" in why for why in foreign.values()), f"failed: {foreign}")
+    say(all("is not a known kind of transcript" in why for why in foreign.values()), f"failed: {foreign}")
     told = {}
     for it in done.values():
         told.setdefault((it.get("source") or {}).get("path", it["kind"]), []).append(it["result"]["headline"])

@@ -284,7 +284,7 @@ pub(crate) fn answer(
 ) -> Result<(String, Option<Value>), BackendError> {
     if said.trim().is_empty() {
         return Err(BackendError::Malformed {
-            why: "exit 0 with an empty answer".to_owned(),
+            why: "exited with code 0 and an empty answer".to_owned(),
             excerpt: String::new(),
         });
     }
@@ -332,13 +332,14 @@ pub(crate) fn leftovers(unreadable: u64, overlong: u64, ended: &Ended) -> Vec<St
         notes.push(format!("{} of its output could not be read", counted(unreadable, "line")));
     }
     if overlong > 0 {
-        notes.push(format!("of its output too long: {}", counted(overlong, "line")));
+        notes
+            .push(format!("output skipped because it was too long: {}", counted(overlong, "line")));
     }
     if killed > 0 {
         notes.push(format!("{killed} processes that it left behind were killed"));
     }
     if ended.lingered {
-        notes.push("it had to be ended after its answer".to_owned());
+        notes.push("it did not exit after its answer and was terminated".to_owned());
     }
     notes
 }

@@ -96,7 +96,9 @@ impl Messages {
                 self.tool = Some((at, block["input"].clone()));
                 into.give("")
             }
-            Some("tool_use") => Err(Fault::Broken("it uses a tool that nobody gave it".to_owned())),
+            Some("tool_use") => {
+                Err(Fault::Broken("it uses a tool that was not offered".to_owned()))
+            }
             _ => Ok(()),
         }
     }
@@ -154,9 +156,8 @@ impl Reader for Messages {
                 into.over = true;
             }
             "error" => {
-                return Err(
-                    provider_error(data).unwrap_or(Fault::Broken("an error without words".into()))
-                );
+                return Err(provider_error(data)
+                    .unwrap_or(Fault::Broken("an error without a message".into())));
             }
             _ => {}
         }
@@ -166,7 +167,7 @@ impl Reader for Messages {
     fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault> {
         let blocks = reply["content"]
             .as_array()
-            .ok_or_else(|| Fault::Broken("there is no content in it".to_owned()))?;
+            .ok_or_else(|| Fault::Broken("it has no content".to_owned()))?;
         for (at, block) in blocks.iter().enumerate() {
             self.begin(at as u64, block, into)?;
         }

@@ -9,7 +9,7 @@ impl TestRandom {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % below as u64).expect("it is below a number of this size")
+        usize::try_from(self.0 % below as u64).expect("the remainder is less than a usize")
     }
 
     /// Cuts `all` at random positions into at most `most` pieces, some of which may be empty.

@@ -71,7 +71,7 @@ impl Chunks {
             other => other.is_object(),
         };
         match wants("tool_calls") || wants("function_call") {
-            true => Err(Fault::Broken("it uses a tool that nobody gave it".to_owned())),
+            true => Err(Fault::Broken("it uses a tool that was not offered".to_owned())),
             false => Ok(()),
         }
     }
@@ -120,8 +120,7 @@ impl Reader for Chunks {
     }
 
     fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault> {
-        let choice =
-            first(reply).ok_or_else(|| Fault::Broken("there is no choice in it".to_owned()))?;
+        let choice = first(reply).ok_or_else(|| Fault::Broken("it has no choices".to_owned()))?;
         self.content(&choice["message"], into)?;
         self.usage(&reply["usage"], into);
         into.end = end(&choice["finish_reason"]);

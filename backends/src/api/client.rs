@@ -52,12 +52,12 @@ pub(crate) fn client(plan: &EndpointPlan, connect: Duration) -> Result<Client, B
         };
         let proxy = proxy.map_err(|_| BackendError::Rejected {
             // Its text may hold a password.
-            why: format!("{name} is no proxy's address"),
+            why: format!("{name} is not a valid proxy address"),
         })?;
         builder = builder.proxy(proxy.no_proxy(NoProxy::from_string(&without(plan))));
     }
     builder.build().map_err(|error| BackendError::Rejected {
-        why: format!("no connection can be made: {}", describe_error(&error)),
+        why: format!("cannot set up the HTTP client: {}", describe_error(&error)),
     })
 }
 
@@ -84,8 +84,9 @@ fn headers(plan: &EndpointPlan) -> Result<HeaderMap, BackendError> {
         return Ok(headers);
     };
     let mut put = |name: HeaderName, value: String| -> Result<(), BackendError> {
-        let mut value = HeaderValue::try_from(value)
-            .map_err(|_| BackendError::Auth { why: "the key cannot be sent".to_owned() })?;
+        let mut value = HeaderValue::try_from(value).map_err(|_| BackendError::Auth {
+            why: "the key cannot be sent in a header".to_owned(),
+        })?;
         value.set_sensitive(true);
         headers.insert(name, value);
         Ok(())

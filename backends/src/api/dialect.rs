@@ -115,7 +115,7 @@ pub(crate) fn text_of<'v>(value: &'v Value, what: &str) -> Result<Option<&'v str
     match value {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text)),
-        other => Err(Fault::Broken(format!("{what} is no text but {}", kind(other)))),
+        other => Err(Fault::Broken(format!("{what} is not text but {}", kind(other)))),
     }
 }
 

@@ -140,19 +140,21 @@ impl Exchange<'_> {
             && !how.eq_ignore_ascii_case("identity")
         {
             return Err(BackendError::Malformed {
-                why: format!("{host} answers packed as {how:?}, which nobody asked for"),
+                why: format!(
+                    "{host} answered with the content encoding {how:?}, which was not requested"
+                ),
                 excerpt: String::new(),
             });
         }
         let kind = text(CONTENT_TYPE).unwrap_or_default();
         Framing::of(&kind).ok_or_else(|| {
             let kind = match kind.as_str() {
-                "" => "something that has no content type",
+                "" => "a response without a content type",
                 kind => kind,
             };
             BackendError::Unavailable {
                 why: format!(
-                    "{host} answers 200 with {}, no answer of a model: is base_url the API's own?",
+                    "{host} answered 200 with {}, which is not a model's answer: is base_url the address of the API?",
                     self.secrets.head(kind, 100)
                 ),
             }
@@ -219,7 +221,10 @@ impl Exchange<'_> {
                 return match (&gathered.end, gathered.spent.output) {
                     (Some(_), Some(_)) if chat => Ok(()),
                     _ => Err(BackendError::Unavailable {
-                        why: format!("{} ended its answer in the midst of it", self.plan.host()),
+                        why: format!(
+                            "{} ended its answer before it was complete",
+                            self.plan.host()
+                        ),
                     }),
                 };
             }
@@ -266,12 +271,15 @@ impl Exchange<'_> {
         let words = self.secrets.head(&client::describe_error(error), 400);
         let what = match error.is_connect() {
             true => "cannot be reached",
-            false => "broke the connection off",
+            false => "closed the connection unexpectedly",
         };
         let why = format!("{host} {what}: {words}");
         // Waiting does not fix a certificate.
         if words.contains("certificate") {
-            let why = format!("{why} (backends.{}.ca_file names further ones)", self.plan.name);
+            let why = format!(
+                "{why} (add further CA certificates with backends.{}.ca_file)",
+                self.plan.name
+            );
             return BackendError::Rejected { why };
         }
         BackendError::Unavailable { why }
@@ -280,7 +288,7 @@ impl Exchange<'_> {
     fn cut(&self, error: &reqwest::Error) -> BackendError {
         let words = self.secrets.head(&client::describe_error(error), 200);
         BackendError::Unavailable {
-            why: format!("{} broke its answer off: {words}", self.plan.host()),
+            why: format!("{} aborted its answer: {words}", self.plan.host()),
         }
     }
 }
@@ -306,7 +314,7 @@ fn event(
         return Ok(());
     }
     let value: Value = serde_json::from_slice(data)
-        .map_err(|error| Fault::NoJson(format!("a part of the answer is no JSON: {error}")))?;
+        .map_err(|error| Fault::NoJson(format!("a part of the answer is not JSON: {error}")))?;
     if !whole {
         let name = std::str::from_utf8(name).unwrap_or_default();
         return reader.event(name, &value, gathered);

@@ -176,7 +176,9 @@ impl Gathered {
             value => match value.as_u64().filter(|figure| *figure <= most) {
                 Some(figure) => Some(figure),
                 None => {
-                    self.note("the usage that was stated cannot be, so it is charged as reserved");
+                    self.note(
+                        "the reported usage is impossible, so the reserved amount is charged",
+                    );
                     self.doubted = true;
                     None
                 }
@@ -206,7 +208,7 @@ impl Gathered {
             }
             Some(End::Context) => {
                 let why = format!(
-                    "the question and its answer do not fit into what the model of {name} can hold"
+                    "the question and its answer do not fit into the context window of the model of {name}"
                 );
                 return Err(BackendError::Rejected { why });
             }
@@ -216,14 +218,17 @@ impl Gathered {
                 return Err(BackendError::Rejected { why });
             }
             Some(End::Tool) => {
-                return Err(malformed("it wants a tool, and has none".to_owned(), &self.text));
+                return Err(malformed(
+                    "it requested a tool, but it has none".to_owned(),
+                    &self.text,
+                ));
             }
             Some(End::Other(word)) => {
-                let why = format!("it stopped for a reason that is not known: {word:?}");
+                let why = format!("it stopped for an unknown reason: {word:?}");
                 return Err(malformed(secrets.head(&why, 200), &self.text));
             }
             None => {
-                let why = format!("{name}: the answer ended without saying why");
+                let why = format!("{name}: the answer ended without a stop reason");
                 return Err(malformed(why, &self.text));
             }
         }
@@ -236,7 +241,7 @@ impl Gathered {
         let text = match given {
             Some(given) => {
                 if !self.text.trim().is_empty() {
-                    self.note("words beside the answer were left out");
+                    self.note("text around the answer was ignored");
                 }
                 given
             }
@@ -256,7 +261,7 @@ impl Gathered {
         };
         let usage = self.usage();
         if usage.is_none() && !self.doubted {
-            self.note("its usage was not stated");
+            self.note("its usage was not reported");
         }
         Ok(Reply {
             text,

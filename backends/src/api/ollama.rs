@@ -41,8 +41,8 @@ pub(super) fn window(plan: &EndpointPlan, request: &Request) -> Result<u64, Back
     };
     window.ok_or_else(|| BackendError::Rejected {
         why: format!(
-            "{}: the question needs about {needed} tokens and Ollama would cut it without a word at {}; \
-             set backends.{}.num_ctx to as much as the model and this machine can hold",
+            "{}: the question needs about {needed} tokens, and Ollama would silently truncate it at {}; \
+             set backends.{}.num_ctx to the largest value that the model and this machine support",
             plan.name,
             plan.num_ctx.unwrap_or(WINDOWS[3]),
             plan.name
@@ -102,7 +102,7 @@ impl Reader for Lines {
             into.push_text(text)?;
         }
         if message["tool_calls"].as_array().is_some_and(|it| !it.is_empty()) {
-            return Err(Fault::Broken("it uses a tool that nobody gave it".to_owned()));
+            return Err(Fault::Broken("it uses a tool that was not offered".to_owned()));
         }
         if data["done"] != true {
             return Ok(());
@@ -120,8 +120,8 @@ impl Reader for Lines {
             let length = data["done_reason"] == "length";
             if read >= self.window || (!length && read.saturating_add(written) > self.window) {
                 return Err(Fault::Broken(format!(
-                    "the question was cut to the window of {} tokens, so this answers another one; \
-                     set num_ctx higher",
+                    "the question was truncated to the context window of {} tokens, so the answer is not to the complete question; \
+                     increase num_ctx",
                     self.window
                 )));
             }
@@ -136,7 +136,7 @@ impl Reader for Lines {
 
     fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault> {
         if reply["done"] != true || !reply["message"].is_object() {
-            return Err(Fault::Broken("there is no whole message in it".to_owned()));
+            return Err(Fault::Broken("it has no complete message".to_owned()));
         }
         self.event("", reply, into)
     }

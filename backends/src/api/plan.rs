@@ -93,22 +93,28 @@ impl EndpointPlan {
             (_, None | Some("chat")) => Dialect::Chat,
             (_, Some("responses")) => Dialect::Responses,
             (_, Some(other)) => {
-                return Err(rejected(format!("there is no api {other:?} (chat, responses)")));
+                return Err(rejected(format!(
+                    "there is no api {other:?} (known: chat, responses)"
+                )));
             }
         };
         let text = spec.base_url.as_deref().unwrap_or(usual_base(kind));
         let base = base(text, dialect).map_err(|why| rejected(format!("base_url {why}")))?;
         let model = (spec.model.clone()).filter(|model| !model.is_empty());
         let model = model.ok_or_else(|| {
-            rejected("it needs a model (runner backends check lists what there is)".to_owned())
+            rejected(
+                "it needs a model (`runner backends check` lists the available ones)".to_owned(),
+            )
         })?;
         let structured = match (spec.structured.as_deref(), dialect) {
             (None, Dialect::Messages) | (Some("tool"), Dialect::Messages) => Structured::Tool,
             (None | Some("schema"), _) => Structured::Schema,
             (Some("prompt"), _) => Structured::Prompt,
             (Some(other), _) => {
-                let why = format!("structured = {other:?} is not for {kind}");
-                return Err(rejected(format!("{why} (schema, prompt; anthropic: tool)")));
+                let why = format!("structured = {other:?} is not supported by {kind}");
+                return Err(rejected(format!(
+                    "{why} (supported: schema, prompt; for anthropic also tool)"
+                )));
             }
         };
         let kept = key_name(spec).and_then(credentials::in_keyring);
@@ -132,7 +138,7 @@ impl EndpointPlan {
         let is_loopback = is_loopback(&base);
         if key.is_some() && base.scheme() == "http" && !is_loopback {
             return Err(rejected(format!(
-                "its key would go to {} unencrypted: use https, or leave `key` out",
+                "its key would be sent to {} unencrypted: use https, or remove `key`",
                 host(&base)
             )));
         }
@@ -146,7 +152,7 @@ impl EndpointPlan {
             model,
             no_key: kept.and(key_name(spec)).map(|reference| {
                 let why = around.env.get(&why_not(reference)).cloned();
-                why.unwrap_or_else(|| format!("{reference} was not looked for"))
+                why.unwrap_or_else(|| format!("{reference} was not looked up"))
             }),
             key,
             env,
@@ -172,7 +178,9 @@ impl EndpointPlan {
                 Ok(Some(value))
             }
             Some((name, Some(_))) => Err(BackendError::Auth {
-                why: format!("{name} has characters that no key has, like a space or a line's end"),
+                why: format!(
+                    "{name} contains characters that a key cannot have, such as a space or a line break"
+                ),
             }),
             Some((_, None)) if self.no_key.is_some() => {
                 Err(BackendError::Auth { why: self.no_key.clone().unwrap_or_default() })
@@ -253,10 +261,10 @@ fn base(text: &str, dialect: Dialect) -> Result<Url, String> {
         return Err("must begin with http:// or https://".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("must hold no login: name the key's variable in `key`".to_owned());
+        return Err("must not contain credentials: name the key's variable in `key`".to_owned());
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("must have no ? and no #".to_owned());
+        return Err("must not contain ? or #".to_owned());
     }
     let mut path = url.path().trim_end_matches('/').to_owned();
     // Where their own tools take it with or without.
@@ -331,7 +339,7 @@ mod tests {
         for (text, why) in [
             ("example.org", "no address"),
             ("ftp://example.org", "http://"),
-            ("https://me:secret@example.org", "no login"),
+            ("https://me:secret@example.org", "must not contain credentials"),
             ("https://example.org?key=1", "no ?"),
         ] {
             let said = base("openai", text).unwrap_err();

@@ -101,7 +101,7 @@ pub(crate) fn has_model(plan: &EndpointPlan, found: &Endpoint) -> Result<(), Bac
             format!("; it has {}", some.join(", "))
         }
     };
-    let why = format!("{} does not have it{near}", plan.host());
+    let why = format!("{} does not have the model{near}", plan.host());
     Err(refusal::no_model(plan, &why))
 }
 
@@ -162,7 +162,10 @@ async fn listed(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, Backend
     while let Some(piece) = response.chunk().await.map_err(unreachable)? {
         body.extend_from_slice(&piece);
         if body.len() > LIST {
-            let why = format!("{} lists more than {LIST} bytes of models", plan.host());
+            let why = format!(
+                "{} returned a list of models that is longer than {LIST} bytes",
+                plan.host()
+            );
             return Err(BackendError::Rejected { why });
         }
     }
@@ -185,11 +188,11 @@ fn other(plan: &EndpointPlan) -> BackendError {
     let host = plan.host();
     let why = match plan.dialect {
         Dialect::Ollama => format!(
-            "something else than Ollama answers at {host}; is base_url Ollama's, without /v1?"
+            "the server at {host} is not Ollama; is base_url the address of Ollama, without /v1?"
         ),
         dialect => format!(
-            "something else answers at {host}: what it gives for {} is no list of models; \
-             is base_url the API's own?",
+            "the server at {host} is not the expected one: its response to {} is not a list of models; \
+             is base_url the address of the API?",
             dialect.models()
         ),
     };

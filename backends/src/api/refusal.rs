@@ -34,7 +34,7 @@ pub(crate) fn of_status(
             to.map_or("elsewhere".to_owned(), |to| to.host_str().unwrap_or("elsewhere").to_owned());
         return BackendError::Rejected {
             why: format!(
-                "{} sends us on to {to} (HTTP {status}), where a key must not go: set base_url to the API itself",
+                "{} redirects to {to} (HTTP {status}), and the key is not sent there: set base_url to the API itself",
                 plan.host()
             ),
         };
@@ -74,7 +74,7 @@ pub(crate) fn of_fault(plan: &EndpointPlan, fault: Fault, secrets: &Secrets) -> 
             BackendError::Malformed { why: secrets.head(&why, SHOWN), excerpt: String::new() }
         }
         Fault::TooLong => BackendError::Malformed {
-            why: "the answer is longer than its tokens can be".to_owned(),
+            why: "the answer is longer than its token limit allows".to_owned(),
             excerpt: String::new(),
         },
     }
@@ -125,7 +125,7 @@ fn meaning(
         if about_model {
             return no_model(plan, &why);
         }
-        let why = format!("{why} (is base_url the API's own?)");
+        let why = format!("{why} (is base_url the address of the API?)");
         return BackendError::Rejected { why };
     }
     let limit = until.map(|until| Limit { until: Some(until), reached: true, overage: false });
@@ -147,7 +147,7 @@ fn meaning(
 pub(crate) fn no_model(plan: &EndpointPlan, why: &str) -> BackendError {
     let hint = match plan.dialect {
         Dialect::Ollama => format!("{why}; ollama pull {}", plan.model),
-        _ => format!("{why}; runner backends check {} lists what there is", plan.name),
+        _ => format!("{why}; `runner backends check {}` lists the available models", plan.name),
     };
     BackendError::NotInstalled { what: format!("model {:?}", plan.model), hint }
 }

@@ -60,7 +60,7 @@ impl Events {
                     }
                 }
                 Some("function_call" | "custom_tool_call") => {
-                    return Err(Fault::Broken("it uses a tool that nobody gave it".to_owned()));
+                    return Err(Fault::Broken("it uses a tool that was not offered".to_owned()));
                 }
                 _ => {}
             }
@@ -68,7 +68,7 @@ impl Events {
         if into.text.is_empty() {
             into.push_text(&text)?;
         } else if !text.is_empty() && text != into.text {
-            let why = "the answer's pieces and its whole are not the same";
+            let why = "the streamed parts of the answer differ from the complete answer";
             return Err(Fault::Broken(why.to_owned()));
         }
         let usage = &response["usage"];
@@ -110,7 +110,7 @@ impl Reader for Events {
             }
             "response.completed" | "response.incomplete" => self.finish(&data["response"], into),
             "response.failed" => Err(provider_error(&data["response"])
-                .unwrap_or_else(|| Fault::Broken("it failed and did not say why".to_owned()))),
+                .unwrap_or_else(|| Fault::Broken("it failed without giving a reason".to_owned()))),
             "error" => Err(provider_error(data).unwrap_or_else(|| {
                 let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
                 Fault::Said { status: None, code: text("code"), text: text("message") }
@@ -121,7 +121,7 @@ impl Reader for Events {
 
     fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault> {
         match reply["status"].as_str() {
-            None => Err(Fault::Broken("there is no status in it".to_owned())),
+            None => Err(Fault::Broken("it has no status".to_owned())),
             Some(_) => self.finish(reply, into),
         }
     }

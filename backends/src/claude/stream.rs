@@ -237,7 +237,7 @@ fn sum(all: impl Iterator<Item = Usage>) -> Usage {
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "clamped to what fits; a price below nothing is nothing"
+    reason = "clamped to the valid range; a negative price counts as zero"
 )]
 fn micros(dollars: f64) -> u64 {
     (dollars * 1e6).round().clamp(0.0, 1e15) as u64

@@ -125,7 +125,7 @@ pub enum FileError {
         why: String,
     },
     /// It has no end, or lines are missing.
-    #[error("{} is not a whole recording: {why}", path.display())]
+    #[error("{} is not a complete recording: {why}", path.display())]
     Cut {
         /// The file.
         path: PathBuf,
@@ -226,7 +226,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<RecordingLine>, FileError> {
     let not_one = |why: String| FileError::NotOne { path: path.to_owned(), why };
     let cut = |why: &str| FileError::Cut { path: path.to_owned(), why: why.to_owned() };
     if bytes.len() as u64 > LARGEST {
-        return Err(not_one(format!("it has more than {LARGEST} bytes")));
+        return Err(not_one(format!("it is larger than {LARGEST} bytes")));
     }
     let ended = bytes.ends_with(b"\n");
     let mut lines = Vec::new();
@@ -238,14 +238,16 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<RecordingLine>, FileError> {
         }
         match serde_json::from_slice::<RecordingLine>(text) {
             Ok(RecordingLine::Recording { format, .. }) if format != FORMAT => {
-                return Err(not_one(format!("it has format {format}, this runner reads {FORMAT}")));
+                return Err(not_one(format!(
+                    "it has format {format}, but this runner reads format {FORMAT}"
+                )));
             }
             Ok(line) => lines.push(line),
-            Err(_) if last && !ended && at > 0 => return Err(cut("its last line has no end")),
+            Err(_) if last && !ended && at > 0 => return Err(cut("its last line is incomplete")),
             Err(error) => return Err(not_one(format!("line {}: {error}", at + 1))),
         }
         if at == 0 && !matches!(lines[0], RecordingLine::Recording { .. }) {
-            return Err(not_one("its first line does not say what it is of".to_owned()));
+            return Err(not_one("its first line is not the header of a recording".to_owned()));
         }
     }
     match lines.last() {
@@ -253,8 +255,8 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<RecordingLine>, FileError> {
         Some(RecordingLine::End { lines: count, .. }) if *count + 1 == lines.len() as u64 => {
             Ok(lines)
         }
-        Some(RecordingLine::End { .. }) => Err(cut("lines are missing, or there are too many")),
-        Some(_) => Err(cut("it has no last line")),
+        Some(RecordingLine::End { .. }) => Err(cut("lines are missing, or there are extra lines")),
+        Some(_) => Err(cut("it has no end line")),
     }
 }
 
@@ -320,7 +322,7 @@ mod tests {
         for length in 0..bytes.len() - 1 {
             let error = parse(&bytes[..length], Path::new("x")).unwrap_err().to_string();
             assert!(
-                error.contains("no recording") || error.contains("not a whole recording"),
+                error.contains("no recording") || error.contains("not a complete recording"),
                 "{length}: {error}"
             );
         }
@@ -339,7 +341,7 @@ mod tests {
         assert!(why(b"\0\xff\x01").contains("line 1"), "{}", why(b"\0\xff\x01"));
         assert!(why(b"{\"made\":{\"target\":\"x\"}}\n").contains("first line"));
         let newer = b"{\"recording\":{\"format\":2,\"of\":{}}}\n";
-        assert!(why(newer).contains("format 2, this runner reads 1"));
+        assert!(why(newer).contains("format 2, but this runner reads format 1"));
         let mut odd = sample();
         odd.extend_from_slice(b"{\"unknown\":1}\n");
         assert!(why(&odd).contains("line 7"), "{}", why(&odd));

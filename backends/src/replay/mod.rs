@@ -59,7 +59,7 @@ impl Replay {
             description: Description {
                 kind: "replay".to_owned(),
                 model: None,
-                containment: "in-process, asks nobody".to_owned(),
+                containment: "in-process, sends no requests".to_owned(),
             },
             exchanges,
             by_order: false,
@@ -104,7 +104,7 @@ impl Replay {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ReplayState> {
-        self.state.lock().expect("nothing panics while it holds it")
+        self.state.lock().expect("no thread panics while it holds the lock")
     }
 
     /// Finds the exchange for a question: the first one with its digest that was not given yet,
@@ -162,7 +162,7 @@ impl Backend for Replay {
         let question = ReplayQuestion::of(request, &self.redactor);
         let exchange = self.find(&question).map_err(|part| BackendError::Rejected {
             why: format!(
-                "the recording has no reply to this request (digest {}); the one of its number differs at {part}",
+                "the recording has no reply to this request (digest {}); the recorded request with the same number differs at {part}",
                 question.digest().short()
             ),
         })?;
@@ -170,7 +170,7 @@ impl Backend for Replay {
             return Err(error.clone());
         }
         let Some(reply) = &exchange.reply else {
-            let why = "the recording has neither a reply nor an error to this request".to_owned();
+            let why = "the recording has neither a reply nor an error for this request".to_owned();
             return Err(BackendError::Rejected { why });
         };
         let origin = "the recorded reply";
@@ -228,7 +228,10 @@ mod tests {
         assert_eq!(backend.drift()[0].request, 5);
         let by_order = Replay::new("x", exchanges).standing_in(backend.describe());
         assert_eq!(ask(&by_order, &other).unwrap().text, "[2]");
-        assert_eq!(by_order.drift()[0].part, "rule_answer: it had 1 elements, 0 now");
+        assert_eq!(
+            by_order.drift()[0].part,
+            "rule_answer: 1 elements were recorded, now there are 0"
+        );
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl ReplayQuestion {
         };
         if self.purpose != other.purpose {
             let (one, two) = (&self.purpose, &other.purpose);
-            return Some(format!("purpose: {one:?} was asked, {two:?} now"));
+            return Some(format!("purpose: {one:?} was recorded, now it is {two:?}"));
         }
         texts("instructions", &self.instructions, &other.instructions)
             .or_else(|| {
@@ -90,7 +90,8 @@ impl ReplayQuestion {
                 });
                 first.or_else(|| {
                     let (one, two) = (self.sources.len(), other.sources.len());
-                    (one != two).then(|| format!("sources: {one} were shown, {two} now"))
+                    (one != two)
+                        .then(|| format!("sources: {one} were recorded, now there are {two}"))
                 })
             })
             .or_else(|| value("rule_answer", &self.rule_answer, &other.rule_answer))
@@ -102,7 +103,8 @@ impl ReplayQuestion {
             })
             .or_else(|| {
                 let (one, two) = (self.max_output_tokens, other.max_output_tokens);
-                (one != two).then(|| format!("max_output_tokens: {one} was asked, {two} now"))
+                (one != two)
+                    .then(|| format!("max_output_tokens: {one} was recorded, now it is {two}"))
             })
             .or_else(|| (self.temperature != other.temperature).then(|| "temperature".to_owned()))
             .or_else(|| {
@@ -155,7 +157,7 @@ fn value(path: &str, one: &Value, two: &Value) -> Option<String> {
                 pairs.filter_map(|(at, (one, two))| value(&format!("{path}[{at}]"), one, two));
             deeper.next().or_else(|| {
                 let (one, two) = (one.len(), two.len());
-                Some(format!("{path}: it had {one} elements, {two} now"))
+                Some(format!("{path}: {one} elements were recorded, now there are {two}"))
             })
         }
         (Value::Object(one), Value::Object(two)) => {
@@ -163,12 +165,15 @@ fn value(path: &str, one: &Value, two: &Value) -> Option<String> {
                 let path = format!("{path}.{key}");
                 match two.get(key) {
                     Some(new) => value(&path, old, new),
-                    None => Some(format!("{path}: it is not there now")),
+                    None => Some(format!("{path}: it was recorded, but is missing now")),
                 }
             });
             deeper.or_else(|| {
                 let more = two.keys().find(|key| !one.contains_key(*key));
-                Some(format!("{path}.{}: it was not there", more.map_or("", String::as_str)))
+                Some(format!(
+                    "{path}.{}: it is not in the recording",
+                    more.map_or("", String::as_str)
+                ))
             })
         }
         _ => Some(path.to_owned()),
@@ -220,17 +225,23 @@ pub(super) mod tests {
         let old = request(1);
         type Change = fn(&mut Request);
         let changes: [(Change, &str); 10] = [
-            (|it| it.purpose.push('x'), "purpose: \"dream\" was asked, \"dreamx\" now"),
+            (|it| it.purpose.push('x'), "purpose: \"dream\" was recorded, now it is \"dreamx\""),
             (|it| it.instructions.push_str("\nmore"), "instructions, line 2"),
             (
                 |it| it.sources[0].fenced = it.sources[0].fenced.replace("\nb\n", "\nc\n"),
                 "source 1 (ideas/a.md), line 4",
             ),
-            (|it| it.sources.clear(), "sources: 1 were shown, 0 now"),
+            (|it| it.sources.clear(), "sources: 1 were recorded, now there are 0"),
             (|it| it.rule_answer = json!([{ "id": "y" }]), "rule_answer[0].id"),
-            (|it| it.offer = json!({ "ids": ["x", "y"] }), "offer.ids: it had 1 elements, 2 now"),
+            (
+                |it| it.offer = json!({ "ids": ["x", "y"] }),
+                "offer.ids: 1 elements were recorded, now there are 2",
+            ),
             (|it| it.schema = None, "schema"),
-            (|it| it.limits.max_output_tokens = 1, "max_output_tokens: 16384 was asked, 1 now"),
+            (
+                |it| it.limits.max_output_tokens = 1,
+                "max_output_tokens: 16384 was recorded, now it is 1",
+            ),
             (|it| it.limits.temperature = Some(Temperature::hundredths(100)), "temperature"),
             (|it| it.work = Some("/a/project".into()), "whether it works in the project"),
         ];

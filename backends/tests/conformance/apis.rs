@@ -138,7 +138,7 @@ fn ollamas_silent_cut_is_found_before_and_after() {
     });
     match ask(&*backend, &words(100)) {
         Err(E::Malformed { why, .. }) => {
-            assert!(why.contains("cut to the window of 2048"), "{why}")
+            assert!(why.contains("truncated to the context window of 2048"), "{why}")
         }
         other => panic!("{other:?}"),
     }
@@ -214,7 +214,7 @@ fn each_provider_is_held_to_a_schema_in_its_own_way() {
     });
     let reply = ask(&*backend("anthropic", &server.url(), |_| {}), &request).unwrap();
     assert_eq!(reply.value, Some(json!([{"a": "ä"}])));
-    assert_eq!(reply.notes, ["words beside the answer were left out"]);
+    assert_eq!(reply.notes, ["text around the answer was ignored"]);
     let asked = body(&server);
     assert_eq!(asked["tool_choice"]["name"], "answer");
     assert_eq!(asked["tools"][0]["input_schema"]["properties"]["answer"], closed);

@@ -19,7 +19,7 @@ fn a_programs_folder_holds_the_request_and_no_older_answer() {
     let case = command(S::Empty, place.path()).unwrap();
     let request = request(S::Empty, &run_dir, 1);
     let error = ask(S::Empty, &case, &request, &mut VecSink::default()).unwrap_err();
-    assert_eq!(error.to_string(), "exit 0 without an answer");
+    assert_eq!(error.to_string(), "exited with code 0 without an answer");
     let written = fs::read(run_dir.join("request.json")).unwrap();
     assert_eq!(serde_json::from_slice::<Request>(&written).unwrap(), request);
 }

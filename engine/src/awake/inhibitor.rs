@@ -46,7 +46,7 @@ impl Inhibitor {
     /// Requests the inhibition; returns when it is held, or when it is known that it is not.
     pub fn take(asked: &InhibitRequest) -> Self {
         let Some(means) = asked.means else {
-            return Self::without("", "this system has nothing that runner knows to ask");
+            return Self::without("", "this system has no sleep inhibitor that runner supports");
         };
         let Some(program) = &asked.program else {
             let why = format!("there is no {} in the PATH", means.program());
@@ -184,7 +184,9 @@ impl InhibitorProcess {
     fn gone(&mut self) -> Option<String> {
         match self.child.try_wait() {
             Ok(None) => None,
-            Ok(Some(status)) => Some(format!("what held it has ended ({status})")),
+            Ok(Some(status)) => {
+                Some(format!("the process that held the inhibition has ended ({status})"))
+            }
             Err(error) => Some(error.to_string()),
         }
     }

@@ -57,11 +57,11 @@ impl fmt::Display for SleepInhibition {
             InhibitLevel::Sleep => write!(f, "kept awake by {}", self.by),
             InhibitLevel::Idle => write!(
                 f,
-                "kept from falling asleep by itself by {}; being put to sleep was not held back: {}",
+                "automatic sleep was inhibited by {}; requested sleep was not inhibited: {}",
                 self.by, self.why
             ),
             InhibitLevel::ForAWhile => {
-                write!(f, "kept awake by {} for a part of it: {}", self.by, self.why)
+                write!(f, "kept awake by {} for a part of the time: {}", self.by, self.why)
             }
             InhibitLevel::Nothing => write!(f, "not kept awake: {}", self.why),
         }

@@ -14,10 +14,7 @@
 //!
 //! Needs Linux 5.6, for `openat2`.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "this module is the one that the others are told to use"
-)]
+#![allow(clippy::disallowed_methods, reason = "clippy directs the other modules to this one")]
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
@@ -51,10 +48,10 @@ pub enum Refused {
     #[error("it is {0}, not a regular file")]
     NotRegular(&'static str),
     /// A folder on the way is a symbolic link.
-    #[error("it lies behind a symbolic link, and links in a project are not followed")]
+    #[error("it is behind a symbolic link, and symbolic links in a project are not followed")]
     BehindLink,
     /// The path leads out of the folder that it has to lie in.
-    #[error("it lies outside of its project")]
+    #[error("it is outside its project")]
     Outside,
     /// The file holds more than the caller takes.
     #[error("it is larger than {}", size(*.limit))]

@@ -30,9 +30,12 @@ fn planted() -> (tempfile::TempDir, Vec<(&'static str, &'static str)>) {
         ("zero", "it is a symbolic link, not a regular file"),
         ("to-fifo", "it is a symbolic link, not a regular file"),
         ("dangling", "it is a symbolic link, not a regular file"),
-        ("way/file", "it lies behind a symbolic link, and links in a project are not followed"),
-        ("../x", "it lies outside of its project"),
-        ("/etc/passwd", "it lies outside of its project"),
+        (
+            "way/file",
+            "it is behind a symbolic link, and symbolic links in a project are not followed",
+        ),
+        ("../x", "it is outside its project"),
+        ("/etc/passwd", "it is outside its project"),
     ];
     (folder, named)
 }

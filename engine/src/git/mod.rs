@@ -122,7 +122,7 @@ pub enum GitError {
     },
     /// The repository is another user's, and git looks into none of those.
     #[error(
-        "{path} belongs to another user, so git refuses to look into it (if you trust it: git config --global --add safe.directory {path})"
+        "{path} belongs to another user, so git refuses to use it (if you trust it: git config --global --add safe.directory {path})"
     )]
     Foreign {
         /// The folder.
@@ -135,7 +135,7 @@ pub enum GitError {
     #[error(transparent)]
     Unrecorded(#[from] UnrecordedInput),
     /// Git would write through a link, or into a file that has another name too.
-    #[error("{} is a link, or has another name: git would write elsewhere; remove it", path.display())]
+    #[error("{} is a symbolic link or has several hard links, so git would write to another file; remove it", path.display())]
     Linked {
         /// Which of git's own files.
         path: PathBuf,

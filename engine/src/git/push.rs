@@ -37,7 +37,7 @@ pub enum PushError {
     },
     /// The address of the remote is a path that is not there, or that lies in a project, where an agent
     /// can have made it.
-    #[error("the address of {remote} is not there or lies inside a project: {address}")]
+    #[error("the address of {remote} does not exist or is inside a project: {address}")]
     Inside {
         /// The remote.
         remote: String,

@@ -50,7 +50,7 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
     // The program has the same user: it must not read or write this process's memory and
     // descriptors.
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
-        return refuse(LaunchRefusal::at("close this process to others", error));
+        return refuse(LaunchRefusal::at("protect this process from other processes", error));
     }
     let seen = inside.real.write.iter().chain(&inside.real.keep);
     if let Some(place) = seen.into_iter().find(|place| !unchanged(place)) {
@@ -127,9 +127,9 @@ pub(super) fn start(
     };
     std::thread::scope(|scope| {
         let thread = scope.spawn(work);
-        thread
-            .join()
-            .unwrap_or_else(|_| Err(LaunchRefusal::Other("the starting thread broke".to_owned())))
+        thread.join().unwrap_or_else(|_| {
+            Err(LaunchRefusal::Other("the thread that starts the program panicked".to_owned()))
+        })
     })
 }
 
@@ -139,7 +139,7 @@ fn restrict(
     real: &ResolvedSandbox,
     held: bool,
 ) -> Result<Vec<String>, LaunchRefusal> {
-    set_no_new_privs(true).map_err(|error| LaunchRefusal::at("give up new privileges", error))?;
+    set_no_new_privs(true).map_err(|error| LaunchRefusal::at("disable new privileges", error))?;
     let mut made_of = Vec::new();
     let usable = plan.sandbox.means != SandboxMechanism::Bubblewrap && landlock::is_there();
     if usable {
@@ -147,7 +147,8 @@ fn restrict(
         made_of.push(format!("landlock {}", landlock::restrict(&wanted)?));
     } else if !held {
         return Err(SandboxError::Nothing {
-            why: "no Landlock of ABI 3 or later, and no bubblewrap that works".to_owned(),
+            why: "neither Landlock with ABI 3 or later nor a working bubblewrap is available"
+                .to_owned(),
         }
         .into());
     }

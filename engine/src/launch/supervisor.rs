@@ -100,7 +100,7 @@ impl<'a> LaunchSupervisor<'a> {
         };
         let input = streams
             .pop()
-            .ok_or_else(|| LaunchRefusal::Other("no standard input came".to_owned()))?;
+            .ok_or_else(|| LaunchRefusal::Other("no standard input was received".to_owned()))?;
         let streams = [input, own(io::stdout().as_fd())?, own(io::stderr().as_fd())?];
         let group = ControlGroup::make(&plan.marker);
         if let Some(temp) = &plan.sandbox.temp {
@@ -147,7 +147,7 @@ impl<'a> LaunchSupervisor<'a> {
         if !self.plan.sandbox.off {
             self.real = resolve(&self.plan.sandbox)?;
         }
-        let streams = self.streams.take().expect("they are given away once");
+        let streams = self.streams.take().expect("the streams are taken only once");
         let (plan, real) = (self.plan, &self.real);
         let (child, made_of) = self.in_group(|| init::start(plan, real, false, &streams))??;
         drop(streams);
@@ -207,7 +207,7 @@ impl<'a> LaunchSupervisor<'a> {
             sandbox: plan.sandbox.clone(),
             inside: Some(ResolvedPaths { real: self.real.clone() }),
         };
-        let streams = self.streams.as_ref().expect("they are given away once");
+        let streams = self.streams.as_ref().expect("the streams are taken only once");
         let streams: Vec<_> = streams.iter().map(AsFd::as_fd).collect();
         let sent = ours.send(&inner_plan, &streams);
         // The answer, or its end without one. The run's end also ends this wait: bubblewrap is
@@ -252,7 +252,9 @@ impl<'a> LaunchSupervisor<'a> {
                     .map(|(report, _)| report));
             }
             if !fds[1].revents().is_empty() {
-                return Err(LaunchRefusal::Other("the run ended before the start".to_owned()));
+                return Err(LaunchRefusal::Other(
+                    "the run ended before the program was started".to_owned(),
+                ));
             }
         }
     }

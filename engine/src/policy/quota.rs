@@ -40,7 +40,7 @@ pub fn wake(said: Option<Timestamp>, streak: u32, now: Timestamp) -> Wake {
         Some(said) if said > latest => Wake {
             until: latest,
             remark: Some(format!(
-                "it names {said}, which is more than 8 days ahead; it is asked again then"
+                "the stated reset time is {said}, which is more than 8 days ahead; the provider is asked again after 8 days"
             )),
         },
         Some(said) if said > now => Wake { until: said, remark: None },
@@ -49,9 +49,13 @@ pub fn wake(said: Option<Timestamp>, streak: u32, now: Timestamp) -> Wake {
             let wait = FIRST.saturating_mul(1 << doublings).min(SLOWEST);
             let remark = match said {
                 Some(said) => {
-                    format!("it names {said}, which has passed; it is asked again after {wait:#}")
+                    format!(
+                        "the stated reset time is {said}, which has passed; the provider is asked again after {wait:#}"
+                    )
                 }
-                None => format!("it names no time; it is asked again after {wait:#}"),
+                None => {
+                    format!("no reset time was stated; the provider is asked again after {wait:#}")
+                }
             };
             Wake { until: after(wait), remark: Some(remark) }
         }

@@ -143,7 +143,7 @@ impl Cancel {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().expect("nothing panics while it holds the token's state")
+        self.shared.state.lock().expect("no thread panics while it holds the token's state")
     }
 }
 

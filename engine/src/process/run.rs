@@ -111,7 +111,7 @@ pub fn run(
     {
         return Err(SpawnError::Sandbox {
             program,
-            why: "the launcher ended without a word".to_owned(),
+            why: "the launcher ended without a report".to_owned(),
         });
     }
     buried.count += said.killed;
@@ -253,9 +253,9 @@ fn refused(program: PathBuf, refusal: LaunchRefusal) -> SpawnError {
 /// is missing.
 fn spawn_error(program: PathBuf, error: io::Error) -> SpawnError {
     let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NOENT) => "the interpreter or loader that it names is not there",
-        Some(Errno::NOEXEC) => "it is no program of this machine and names no interpreter",
-        Some(Errno::ACCESS) => "no permission, for it or for its interpreter",
+        Some(Errno::NOENT) => "the interpreter or loader that it names does not exist",
+        Some(Errno::NOEXEC) => "it is not an executable for this machine and names no interpreter",
+        Some(Errno::ACCESS) => "permission denied for it or its interpreter",
         _ => {
             return SpawnError::Io { program, what: "spawn", source: error };
         }

@@ -31,7 +31,7 @@ use super::tree::{self, Killed, Snapshot, Stat};
 static CHILDREN: Mutex<BTreeMap<u32, String>> = Mutex::new(BTreeMap::new());
 
 fn children() -> MutexGuard<'static, BTreeMap<u32, String>> {
-    CHILDREN.lock().expect("nothing panics while it holds the list of children")
+    CHILDREN.lock().expect("no thread panics while it holds the list of children")
 }
 
 /// A running child with everything below it; gone when dropped.

@@ -78,7 +78,7 @@ pub enum FsFailure {
     #[error("it is not there")]
     Missing,
     /// The name is taken.
-    #[error("the name is taken")]
+    #[error("the name already exists")]
     Exists,
     /// The file system has no such act.
     #[error("the file system cannot do this")]

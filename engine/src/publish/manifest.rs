@@ -82,7 +82,7 @@ impl Manifest {
                 return refuse("is neither a put nor a removal");
             }
             if entry.target.is_within(&self.staging) || self.staging.is_within(&entry.target) {
-                return refuse("aims at the staging folder");
+                return refuse("is in the staging folder");
             }
             if let Some(staged) = &entry.staged
                 && *staged != self.staged_name(index)

@@ -21,7 +21,7 @@ pub struct RelPath(String);
 
 /// Text that names nothing beneath a root.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{path:?} is no path beneath a root: {why}")]
+#[error("{path:?} is not a valid relative path: {why}")]
 pub struct BadPath {
     /// The path as it was given.
     pub path: String,
@@ -47,7 +47,7 @@ impl RelPath {
             return refuse("it is longer than 4095 bytes");
         }
         if text.chars().any(char::is_control) {
-            return refuse("it holds a control character");
+            return refuse("it contains a control character");
         }
         if text.ends_with('/') {
             return refuse("it ends with a slash");
@@ -55,7 +55,7 @@ impl RelPath {
         for name in text.split('/') {
             match name {
                 "" => return refuse("it has an empty component"),
-                "." | ".." => return refuse("it has a component . or .."),
+                "." | ".." => return refuse("it has a `.` or `..` component"),
                 _ if name.len() > LONGEST_NAME => {
                     return refuse("it has a name longer than 255 bytes");
                 }
@@ -91,7 +91,7 @@ impl RelPath {
     /// Returns an error if `name` is not one good component.
     pub fn join(&self, name: &str) -> Result<Self, BadPath> {
         if name.contains('/') {
-            return Err(BadPath { path: name.to_owned(), why: "it is more than one name" });
+            return Err(BadPath { path: name.to_owned(), why: "it has more than one component" });
         }
         Self::new(&format!("{}/{name}", self.0))
     }

@@ -392,8 +392,8 @@ fn trouble(errno: Errno) -> FsFailure {
         Errno::NOENT => FsFailure::Missing,
         Errno::EXIST => FsFailure::Exists,
         Errno::LOOP => FsFailure::NotAFile("a symbolic link, or behind one"),
-        Errno::NOTDIR => FsFailure::NotAFile("behind something that is no folder"),
-        Errno::XDEV => FsFailure::NotAFile("on another file system, or outside of the root"),
+        Errno::NOTDIR => FsFailure::NotAFile("behind something that is not a folder"),
+        Errno::XDEV => FsFailure::NotAFile("on another file system, or outside the root"),
         errno => FsFailure::Io(errno.into()),
     }
 }

@@ -40,14 +40,16 @@ pub(crate) fn spawn(command: &mut Command, program: &Path, inert: &Inert) -> io:
     };
     std::thread::scope(|scope| {
         let thread = scope.spawn(start);
-        thread.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
+        thread.join().unwrap_or_else(|_| {
+            Err(io::Error::other("the thread that starts the program panicked"))
+        })
     })
 }
 
 /// Restricts this thread for ever.
 fn restrict(program: &Path, inert: &Inert) -> Result<(), SandboxError> {
     set_no_new_privs(true)
-        .map_err(|error| SandboxError::Kernel(format!("give up new privileges: {error}")))?;
+        .map_err(|error| SandboxError::Kernel(format!("disable new privileges: {error}")))?;
     if landlock::is_there() {
         landlock::restrict_to(&executables(program), &inert.write)?;
     }

@@ -86,8 +86,9 @@ fn ruleset(abi: ABI, network: bool) -> Result<RulesetCreated, landlock::RulesetE
 /// [`SandboxError::Nothing`] below ABI 3, [`SandboxError::Kernel`] when it is not enforced in full.
 pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
     let kernel = |error: &dyn std::fmt::Display| SandboxError::Kernel(format!("landlock: {error}"));
-    let abi = known()
-        .ok_or_else(|| SandboxError::Nothing { why: "no Landlock of ABI 3 or later".to_owned() })?;
+    let abi = known().ok_or_else(|| SandboxError::Nothing {
+        why: "Landlock with ABI 3 or later is not available".to_owned(),
+    })?;
     let mut set = ruleset(abi, wanted.network).map_err(|error| kernel(&error))?;
     for (path, rights) in rules(wanted, abi) {
         // A path that vanished meanwhile needs no rule.
@@ -102,7 +103,7 @@ pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
     }
     let status = set.restrict_self().map_err(|error| kernel(&error))?;
     if status.ruleset != RulesetStatus::FullyEnforced || !status.no_new_privs {
-        return Err(kernel(&"it is not enforced in full"));
+        return Err(kernel(&"it is not fully enforced"));
     }
     // Two ABIs may have the same rights, so the kernel's own report counts.
     Ok(match status.landlock {
@@ -118,8 +119,9 @@ pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
 /// [`SandboxError::Nothing`] below ABI 3, [`SandboxError::Kernel`] when it is not enforced in full.
 pub(super) fn restrict_to(executables: &[PathBuf], write: &[PathBuf]) -> Result<(), SandboxError> {
     let kernel = |error: &dyn std::fmt::Display| SandboxError::Kernel(format!("landlock: {error}"));
-    let abi = known()
-        .ok_or_else(|| SandboxError::Nothing { why: "no Landlock of ABI 3 or later".to_owned() })?;
+    let abi = known().ok_or_else(|| SandboxError::Nothing {
+        why: "Landlock with ABI 3 or later is not available".to_owned(),
+    })?;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let everywhere = match executables {
         [] => read | AccessFs::Execute,
@@ -143,7 +145,7 @@ pub(super) fn restrict_to(executables: &[PathBuf], write: &[PathBuf]) -> Result<
     let status = set.restrict_self().map_err(|error| kernel(&error))?;
     match status.ruleset {
         RulesetStatus::FullyEnforced if status.no_new_privs => Ok(()),
-        _ => Err(kernel(&"it is not enforced in full")),
+        _ => Err(kernel(&"it is not fully enforced")),
     }
 }
 

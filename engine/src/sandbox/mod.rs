@@ -208,22 +208,22 @@ impl AppliedSandbox {
     pub fn gaps(&self) -> Vec<&'static str> {
         let mut gaps = Vec::new();
         match self.sandbox {
-            SandboxLevel::Off => gaps.push("everything that its user may touch is open to it"),
+            SandboxLevel::Off => gaps.push("it can access everything that its user can access"),
             SandboxLevel::FilesOnly => gaps.extend([
                 "modes, owners, times and attributes of its user's files can be changed anywhere",
-                "nothing new can be made beside a protected path, not even what is allowed",
-                "sockets with a path cannot be used at all",
-                "it sees the names of hidden files and of other processes",
+                "no new files can be created next to a protected path, not even allowed ones",
+                "Unix sockets with a path cannot be used at all",
+                "it can see the names of hidden files and of other processes",
             ]),
             SandboxLevel::Full => {}
         }
         let landlock = self.made_of.iter().any(|part| part.starts_with("landlock"));
         if self.sandbox == SandboxLevel::Full && !landlock && self.network {
-            gaps.push("abstract sockets of the host can be connected to");
+            gaps.push("it can connect to abstract sockets of the host");
         }
         if self.tree == TreeControl::Subreaper {
             gaps.push(
-                "when runner and its launcher are killed together, a process that cleared its environment lives on",
+                "when runner and its launcher are killed together, a process that cleared its environment keeps running",
             );
         }
         gaps
@@ -274,7 +274,7 @@ pub enum SandboxError {
     },
     /// There is nothing to make them of.
     #[error(
-        "this host has nothing to confine a child with: {why}; install bubblewrap, use a kernel with Landlock (6.2 or later), or write sandbox = \"off\""
+        "this host has no usable sandbox: {why}; install bubblewrap, use a kernel with Landlock (6.2 or later), or set sandbox = \"off\""
     )]
     Nothing {
         /// The mechanisms that were looked for.

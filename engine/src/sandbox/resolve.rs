@@ -100,14 +100,16 @@ pub fn resolve_path(path: &Path) -> Result<Option<ResolvedPath>, SandboxError> {
         Err(Errno::LOOP) => {
             let real = fs::canonicalize(path);
             let real = real.map_or_else(|_| String::new(), |real| format!(": {}", real.display()));
-            return Err(refuse(format!("a symbolic link leads there; name the real path{real}")));
+            return Err(refuse(format!(
+                "its path contains a symbolic link; use the real path{real}"
+            )));
         }
         Err(error) => return Err(refuse(error.to_string())),
     };
     let stat = fstat(&handle).map_err(|error| refuse(error.to_string()))?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     if kind == FileType::Symlink {
-        return Err(refuse("it is a symbolic link; name the real path".to_owned()));
+        return Err(refuse("it is a symbolic link; use the real path".to_owned()));
     }
     Ok(Some(ResolvedPath {
         path: path.to_owned(),

@@ -33,7 +33,7 @@ pub struct Cron {
 
 /// The text is no cron expression, or one that can never be due.
 #[derive(Debug, thiserror::Error)]
-#[error("{text:?} is no cron expression: {why}")]
+#[error("{text:?} is not a cron expression: {why}")]
 pub struct BadCron {
     text: String,
     why: String,
@@ -108,7 +108,7 @@ impl CronPlan {
         };
         let start = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
         if plan.next(start).is_none() {
-            return Err("it would never be due: no month it names has such a day".to_owned());
+            return Err("it would never be due: none of its months has such a day".to_owned());
         }
         Ok(plan)
     }

@@ -11,9 +11,8 @@ use super::cron::Cron;
 use super::fields::{FieldItem, Fields, any, spelled};
 use super::{After, On, Schedule, Trigger};
 
-const ONCE: &str =
-    "a time that a spring gap swallows is due at its end, one that autumn repeats is due once";
-const ELAPSED: &str = "through clock changes it follows elapsed time: nothing extra after a gap, both passes of a repeated hour";
+const ONCE: &str = "a time that a clock change skips is due at the end of the gap, and one that a clock change repeats is due once";
+const ELAPSED: &str = "across clock changes it follows elapsed time: no extra run after a gap, runs in both passes of a repeated hour";
 const WEEKDAYS: [&str; 7] =
     ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS: [&str; 12] = [
@@ -36,14 +35,14 @@ impl Schedule {
     pub fn describe(&self) -> String {
         let moves = TimeZone::get(&self.zone).is_ok_and(|zone| zone.to_fixed_offset().is_err());
         let (what, rule) = match &self.trigger {
-            Trigger::Manual => return "only when somebody asks for it".to_owned(),
+            Trigger::Manual => return "only when it is started manually".to_owned(),
             Trigger::Every(period) => {
-                return format!("each time {period:#} have passed, whatever the clock shows");
+                return format!("each time {period:#} have passed, independent of the wall clock");
             }
             Trigger::After(After { job, on }) => {
                 return match on {
-                    On::Success => format!("after each success of {job}"),
-                    On::End => format!("after each end of {job}, however it ends"),
+                    On::Success => format!("after each successful run of {job}"),
+                    On::End => format!("after each run of {job}, whether it succeeds or fails"),
                 };
             }
             Trigger::Daily(time) => (format!("at {} each day", time.strftime("%H:%M")), ONCE),
@@ -153,8 +152,10 @@ fn month(item: &FieldItem) -> String {
 fn of_month(item: &FieldItem) -> String {
     match item {
         FieldItem::Last => "the last day of the month".to_owned(),
-        FieldItem::LastWorking => "the last day of the month that is Monday to Friday".to_owned(),
-        FieldItem::Near(day) => format!("the Monday to Friday nearest to the {}", nth(*day)),
+        FieldItem::LastWorking => "the last weekday (Monday to Friday) of the month".to_owned(),
+        FieldItem::Near(day) => {
+            format!("the weekday (Monday to Friday) nearest to the {}", nth(*day))
+        }
         _ => spans(item, " day", 1, |value| format!("the {}", nth(value))),
     }
 }
@@ -238,11 +239,11 @@ mod tests {
             ("0 0 13 * */2", "at 00:00 on the 13th when that is also each 2nd day from Sunday"),
             (
                 "0 12 L,15W * *",
-                "at 12:00 on the last day of the month and the Monday to Friday nearest to the 15th",
+                "at 12:00 on the last day of the month and the weekday (Monday to Friday) nearest to the 15th",
             ),
             (
                 "0 12 LW JAN,mar-may *",
-                "at 12:00 on the last day of the month that is Monday to Friday, in January and March to May",
+                "at 12:00 on the last weekday (Monday to Friday) of the month, in January and March to May",
             ),
             (
                 "0 9 * * 1#1,5L",
@@ -266,13 +267,16 @@ mod tests {
         let daily = || Trigger::Daily(jiff::civil::time(2, 30, 0, 0));
         assert_eq!(
             words(daily(), "Europe/Berlin"),
-            "at 02:30 each day, in Europe/Berlin; a time that a spring gap swallows is due at its end, one that autumn repeats is due once"
+            "at 02:30 each day, in Europe/Berlin; a time that a clock change skips is due at the end of the gap, and one that a clock change repeats is due once"
         );
         assert_eq!(words(daily(), "UTC"), "at 02:30 each day, in UTC");
         let cron = Trigger::Cron("*/5 * * * *".parse().unwrap());
         assert!(words(cron, "Europe/Berlin").contains("follows elapsed time"));
         let every = Trigger::Every(jiff::SignedDuration::from_mins(90));
-        assert_eq!(words(every, "UTC"), "each time 1h 30m have passed, whatever the clock shows");
-        assert_eq!(words(Trigger::Manual, "UTC"), "only when somebody asks for it");
+        assert_eq!(
+            words(every, "UTC"),
+            "each time 1h 30m have passed, independent of the wall clock"
+        );
+        assert_eq!(words(Trigger::Manual, "UTC"), "only when it is started manually");
     }
 }

@@ -68,10 +68,10 @@ pub(super) fn spelled(text: &str) -> Result<String, String> {
         return match known {
             Some((_, fields)) => Ok((*fields).to_owned()),
             None if text.eq_ignore_ascii_case("@reboot") => {
-                Err("the start of the host is no moment of a calendar".to_owned())
+                Err("the start of the host is not a calendar time".to_owned())
             }
             None => Err(format!(
-                "there is no {text}; there are {}",
+                "there is no {text}; the known nicknames are {}",
                 NICKNAMES.map(|(name, _)| name).join(", ")
             )),
         };
@@ -80,7 +80,7 @@ pub(super) fn spelled(text: &str) -> Result<String, String> {
     match text.split_whitespace().count() {
         5 => Ok(text),
         count @ (6 | 7) => Err(format!(
-            "it has {count} fields; there are five (minute, hour, day of month, month, day of week), \
+            "it has {count} fields; a cron expression has five (minute, hour, day of month, month, day of week), \
              none for seconds or years"
         )),
         count => Err(format!(
@@ -133,14 +133,14 @@ fn read(kind: FieldKind, text: &str) -> Result<Vec<FieldItem>, String> {
         })
         .collect::<Result<_, _>>()?;
     if items.contains(&FieldItem::Last) && items.contains(&FieldItem::LastWorking) {
-        return Err(format!("{text:?} in the {} field: L and LW do not go together", kind.name()));
+        return Err(format!("{text:?} in the {} field: L and LW cannot be combined", kind.name()));
     }
     Ok(items)
 }
 
 fn item(kind: FieldKind, part: &str) -> Result<FieldItem, String> {
     if part.is_empty() {
-        return Err("nothing between the commas".to_owned());
+        return Err("there is nothing between the commas".to_owned());
     }
     if let Some((values, step)) = part.split_once('/') {
         let step = number(step).filter(|step| *step > 0);
@@ -190,7 +190,9 @@ fn range(kind: FieldKind, from: &str, to: &str, step: u16) -> Result<FieldItem, 
     let from = value(kind, from)?;
     let to = if sunday_last { 7 } else { value(kind, to)? };
     if from > to {
-        return Err("the range runs backwards; write it as two, with a comma".to_owned());
+        return Err(
+            "the range runs backwards; write it as two ranges, separated by a comma".to_owned()
+        );
     }
     Ok(FieldItem::Range { from, to, step })
 }

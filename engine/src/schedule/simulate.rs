@@ -78,7 +78,7 @@ pub enum CannotSimulate {
     #[error(transparent)]
     Zone(#[from] UnknownZone),
     /// The result would be too long to be of use.
-    #[error("more than {MOST} events: take a shorter stretch, a longer tick or one job")]
+    #[error("more than {MOST} events: use a shorter period, a longer tick or a single job")]
     TooMany,
 }
 

@@ -88,7 +88,7 @@ impl Context<'_> {
                     self.close(&spending, open, answer, heard).and_then(|it| it)
                 }
                 (Err(error), _) => Err(error),
-                (Ok(_), None) => unreachable!("what was reserved was asked"),
+                (Ok(_), None) => unreachable!("each reserved request was sent"),
             });
         }
         results
@@ -118,7 +118,7 @@ async fn together<F: Future>(mut futures: Vec<Pin<Box<F>>>, most: usize) -> Vec<
         }
     })
     .await;
-    done.into_iter().map(|result| result.expect("it is done when all are")).collect()
+    done.into_iter().map(|result| result.expect("all requests are done")).collect()
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ pub fn plan(
             Err(error) => return Err(error),
         };
         if !data.is_file() || data.len() > LARGEST {
-            let why = format!("it is no plain file of at most {LARGEST} bytes");
+            let why = format!("it is not a plain file of at most {LARGEST} bytes");
             plan.acts.push(CompactStep::Leave { entry: name, why });
             continue;
         }

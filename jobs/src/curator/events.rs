@@ -121,7 +121,7 @@ pub struct EventStatus {
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
     /// Nothing is left.
-    #[error("event {0} has no budget left; nothing runs")]
+    #[error("event {0} has no budget left, so it is not handled")]
     Spent(String),
     /// There is none of this name.
     #[error("there is no event {0:?}")]
@@ -175,11 +175,11 @@ pub fn raise(
         }
     }
     if wish.note.as_ref().is_some_and(|note| note.len() > TEXT) {
-        return Err(EventError::Bad(format!("a note has at most {TEXT} bytes")));
+        return Err(EventError::Bad(format!("a note must have at most {TEXT} bytes")));
     }
     if wish.budget > MOST {
         return Err(EventError::Bad(format!(
-            "a budget of {} calls is more than {MOST}",
+            "a budget of {} calls is more than the limit of {MOST}",
             wish.budget
         )));
     }
@@ -205,7 +205,7 @@ pub fn raise(
         let enough = before.checked_sub(event.budget).filter(|_| event.budget > 0);
         let Some(after) = enough else {
             let outcome = format!(
-                "refused: an event with {}, and {before} left",
+                "refused: the event needs {}, but only {before} are left",
                 counted(event.budget, "call")
             );
             note(worker, &step(now, parent, None, "refused", (before, before), &outcome))?;
@@ -236,7 +236,10 @@ pub fn spend(worker: &Worker, id: &str, now: Timestamp) -> Result<u32, EventErro
         return Err(EventError::Over(id.to_owned()));
     }
     let Some(after) = standing.left.checked_sub(1) else {
-        note(worker, &step(now, id, None, "refused", (0, 0), "no budget is left; nothing runs"))?;
+        note(
+            worker,
+            &step(now, id, None, "refused", (0, 0), "no budget is left, so it is not handled"),
+        )?;
         return Err(EventError::Spent(id.to_owned()));
     };
     note(worker, &step(now, id, None, "ask", (standing.left, after), "a model is asked"))?;
@@ -335,7 +338,7 @@ fn lines<T: serde::de::DeserializeOwned>(worker: &Worker, part: &str) -> io::Res
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
         Err(error) => return Err(error),
         Ok(data) if !data.is_file() || data.len() > LARGEST => {
-            let why = format!("{} is no plain file of at most {LARGEST} bytes", path.display());
+            let why = format!("{} is not a plain file of at most {LARGEST} bytes", path.display());
             return Err(io::Error::other(why));
         }
         Ok(_) => read_no_link(&path, LARGEST)?,

@@ -240,21 +240,21 @@ pub(super) fn run(
 ) -> Result<JobProduct, JobError> {
     let bad = |why: String| JobError::failed(Class::Environment, why);
     let Some(source) = &job.source else {
-        return Err(bad("it names no source: a transcript".to_owned()));
+        return Err(bad("it names no source transcript".to_owned()));
     };
     let path: PathBuf = ctx.root.join(&source.path);
     let own = [&spec.worker_dir, &spec.learnings, &spec.ideas];
     let real = std::fs::canonicalize(&path)
         .map_err(|error| bad(format!("its source {}: {error}", path.display())))?;
     if own.iter().any(|own| real.starts_with(ctx.root.join(own))) {
-        return Err(bad(format!("its source {} is what runner wrote", path.display())));
+        return Err(bad(format!("its source {} was written by runner", path.display())));
     }
     let start = source.chunk_start.unwrap_or(1).max(1);
     let end = source.chunk_end.unwrap_or(start.saturating_add(CHUNK - 1));
     let Read { learnings, tally, own, next } = read(ctx, &path, start, end)?;
     if tally.lines > tally.blank && tally.read == 0 {
         return Err(bad(format!(
-            "its source {} is no transcript that is known: of {}: {} no JSON, {} of another form, {} too long",
+            "its source {} is not a known kind of transcript: of {}: {} not JSON, {} of another form, {} too long",
             path.display(),
             counted(tally.lines, "line"),
             tally.bad + tally.torn,

@@ -128,17 +128,17 @@ impl JobFile {
         let word = value["kind"].as_str().unwrap_or_default();
         let listed = || kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
         match CuratorJobKind::of(word) {
-            None => return Err(format!("there is no kind {word:?} ({})", listed())),
+            None => return Err(format!("there is no kind {word:?} (known kinds: {})", listed())),
             Some(kind) if !kinds.contains(&kind) => {
                 return Err(format!(
-                    "the kind {word:?} is not among those of [curator] ({})",
+                    "the kind {word:?} is not among those enabled in [curator] ({})",
                     listed()
                 ));
             }
             Some(_) => {}
         }
-        let mut job: Self =
-            serde_json::from_value(value).map_err(|error| format!("it is no job: {error}"))?;
+        let mut job: Self = serde_json::from_value(value)
+            .map_err(|error| format!("it is not a valid job: {error}"))?;
         if !good_id(&job.id, job.kind) {
             return Err(format!(
                 "its id {:?} is not of the form 20060102T150405Z-{}-8hex",

@@ -18,8 +18,8 @@ impl Kind for CuratorSpec {
         Ok(DryRunPlan {
             notes: super::dry_run(ctx.root, self),
             checks: vec![
-                "a job file is of a listed kind, and its id is its file's name".to_owned(),
-                "an answer chooses among what rules have found, and adds words".to_owned(),
+                "a job file is of a listed kind, and its id matches its file name".to_owned(),
+                "an answer only selects from what the rules found and adds text".to_owned(),
             ],
             ..DryRunPlan::default()
         })

@@ -138,7 +138,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     }
     let mut finished = Finished {
         headline: format!(
-            "{} done, {} failed, {} put back",
+            "{} done, {} failed, {} returned to the queue",
             reported.done, reported.failed, reported.back
         ),
         lines: reported.lines,

@@ -147,7 +147,7 @@ pub(super) fn run(
             }
             if leave.iter().any(|own| path.starts_with(ctx.root.join(own))) {
                 return Err(bad(format!(
-                    "its source {} is what runner wrote, or an idea",
+                    "its source {} was written by runner or is an idea",
                     path.display()
                 )));
             }

@@ -262,7 +262,11 @@ fn each_bad_file_goes_to_the_failed_with_its_reason_and_the_rest_is_worked_on() 
         ("noise", b"\x00\xffnot json".to_vec(), "not JSON"),
         ("half", b"{\"id\": \"20260".to_vec(), "not JSON"),
         ("list", b"[1]".to_vec(), "no kind"),
-        ("kind", text(good, "rm-rf", "").into_bytes(), "there is no kind \"rm-rf\" (lint-wiki)"),
+        (
+            "kind",
+            text(good, "rm-rf", "").into_bytes(),
+            "there is no kind \"rm-rf\" (known kinds: lint-wiki)",
+        ),
         ("unlisted", text(good, "dream-seed", "").into_bytes(), "not among those"),
         ("climbs", text("../../../etc/x", "lint-wiki", "").into_bytes(), "not of the form"),
         ("other", text(good, "lint-wiki", "").into_bytes(), "not its file's name"),
@@ -296,7 +300,7 @@ fn each_bad_file_goes_to_the_failed_with_its_reason_and_the_rest_is_worked_on() 
     std::os::unix::fs::symlink(&secret, worker.path("queue/link.json")).unwrap();
     fs::create_dir(worker.path("queue/folder.json")).unwrap();
     let moved = rejected(&worker, &listed);
-    assert!(moved.values().all(|why| why.contains("no plain file")) && moved.len() == 2);
+    assert!(moved.values().all(|why| why.contains("not a plain file")) && moved.len() == 2);
     assert_eq!(fs::read_to_string(secret).unwrap(), "keep");
 }
 

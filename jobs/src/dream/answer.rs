@@ -30,7 +30,7 @@ pub(super) fn fits(reply: &Reply, shown: usize) -> Result<(), JobError> {
     if bytes <= most {
         return Ok(());
     }
-    let why = format!("the reply is {bytes} bytes long, {most} are read");
+    let why = format!("the reply is {bytes} bytes long; the limit is {most}");
     Err(JobError::failed(Class::Malformed, why))
 }
 
@@ -52,8 +52,7 @@ pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
         },
     };
     if elements.len() > ELEMENTS {
-        elements[ELEMENTS] =
-            Err(format!("what follows the first {ELEMENTS} elements is not looked at"));
+        elements[ELEMENTS] = Err(format!("elements after the first {ELEMENTS} are ignored"));
     }
     elements
 }
@@ -99,11 +98,11 @@ pub(super) fn grounded(
     *downgraded += 1;
     let mut kept = proposal.with_action(Action::Keep);
     let why = match checked.missing.first() {
-        Some(Reference::Commit(hash)) => format!("there is no commit {hash} here"),
-        Some(Reference::Path(path)) => format!("there is no {path} here and never was"),
+        Some(Reference::Commit(hash)) => format!("there is no commit {hash} in this repository"),
+        Some(Reference::Path(path)) => format!("there is no {path} in this project or its history"),
         None => "it cites no commit and no path".to_owned(),
     };
-    let why = format!("kept, for the evidence does not resolve: {why}; {}", kept.rationale);
+    let why = format!("kept because the evidence does not resolve: {why}; {}", kept.rationale);
     kept.rationale = proposal::clean(&why, 2000);
     kept
 }

@@ -15,7 +15,7 @@ use crate::JobError;
 
 /// Entries of git's folder that exist while an operation is in progress, each with its description.
 const IN_PROGRESS: [(&str, &str); 6] = [
-    ("index.lock", "git is at work (index.lock)"),
+    ("index.lock", "a git operation is running (index.lock)"),
     ("MERGE_HEAD", "a merge is unfinished"),
     ("rebase-merge", "a rebase is unfinished"),
     ("rebase-apply", "a rebase is unfinished"),

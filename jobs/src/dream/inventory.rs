@@ -346,7 +346,7 @@ mod tests {
         place.write("a.md", b"12345");
         std::os::unix::fs::symlink("a.md", root.join("ideas/l.md")).unwrap();
         let reader = Reader::open(root, 4).unwrap();
-        assert_eq!(reader.read("ideas/a.md").unwrap_err(), "is 5 bytes long, 4 are read");
+        assert_eq!(reader.read("ideas/a.md").unwrap_err(), "is 5 bytes long; the limit is 4");
         assert!(reader.read("ideas/l.md").unwrap_err().contains("symbolic link"));
         assert_eq!(reader.read("ideas/none.md").unwrap_err(), "is gone");
         assert!(reader.read("../etc/passwd").is_err());

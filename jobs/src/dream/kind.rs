@@ -33,7 +33,7 @@ impl Kind for DreamSpec {
             checks: vec![
                 "every element of the answer: its targets, status and action are among those offered"
                     .to_owned(),
-                "evidence: an idea is archived only for a commit or path that exists, else it is kept"
+                "evidence: an idea is archived only for a commit or path that exists; otherwise it is kept"
                     .to_owned(),
                 "no idea, and no destination, has changed since it was read".to_owned(),
                 "no proposal was decided before".to_owned(),
@@ -52,7 +52,7 @@ impl Kind for DreamSpec {
 
     fn check(&self) -> Result<(), BadSetting> {
         let path = |key, text: &str| match reserved(text, &RESERVED) {
-            Some(never) => Err((key, format!("{text:?}: no dream job uses {never}"))),
+            Some(never) => Err((key, format!("{text:?}: dream jobs cannot use {never}"))),
             None => RelPath::new(text).map_err(|error| (key, error.to_string())),
         };
         let ideas = path("ideas", &self.ideas)?;
@@ -63,7 +63,7 @@ impl Kind for DreamSpec {
             RelPath::new(file).map_err(|error| ("canonical", error.to_string()))?;
         }
         if ideas.is_within(&dreams) {
-            let why = format!("the ideas ({ideas}) lie where the dreams are written ({dreams})");
+            let why = format!("the ideas folder ({ideas}) is inside the dreams folder ({dreams})");
             return Err(("ideas", why));
         }
         if self.max_ideas == 0 {

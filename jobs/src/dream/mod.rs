@@ -100,7 +100,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         }
     }
     if let Err(error) = parked.save(ctx.cache) {
-        tracing::warn!(%error, "it could not be kept which answers were in vain");
+        tracing::warn!(%error, "could not record which answers were unusable");
     }
     fits?;
     if proposals.is_empty() {
@@ -215,7 +215,7 @@ fn ground<'a>(
     let folder = pass_folder(ctx, spec);
     for target in [&proposals_path(&folder), &spec.state_path()] {
         if let Some(canonical) = spec.canonical_over(target) {
-            let why = format!("{target} would be written, and {canonical} is canonical");
+            let why = format!("{target} would be written, but {canonical} is canonical");
             return Err(JobError::failed(Class::Guard, why));
         }
         leak::check(&ctx.git, target).map_err(|leak| match leak {
@@ -304,7 +304,7 @@ fn take_inventory(
     if let Some(bytes) = survey.cache.as_ref().filter(|_| keep)
         && let Err(error) = write_atomic(&cache, bytes, 0o600)
     {
-        tracing::warn!(%error, "the stat cache could not be kept");
+        tracing::warn!(%error, "the stat cache could not be saved");
     }
     Ok(survey)
 }
@@ -340,8 +340,8 @@ fn bad_state(spec: &DreamSpec, bad: &state::BadState) -> JobError {
     JobError::failed(
         Class::Malformed,
         format!(
-            "{path} is not a dream state: {bad}; nothing was overwritten. Mend it, or move it away \
-                 (`mv {path} {path}.bad`), and the next pass looks at every idea anew"
+            "{path} is not a dream state: {bad}; nothing was overwritten. Fix it, or move it away \
+                 (`mv {path} {path}.bad`), and the next pass examines every idea again"
         ),
     )
 }
@@ -357,14 +357,14 @@ fn nothing(unchanged: usize, own: usize, parked: &[String], troubles: &[WalkProb
         why.push_str(&aside);
     }
     if unchanged == 0 && troubles.is_empty() && parked.is_empty() {
-        why.push_str("; there is no note to look at");
+        why.push_str("; there are no notes to examine");
     }
     if let Some(left_out) = pass_summary::left_out(own) {
         why.push_str("; ");
         why.push_str(&left_out);
     }
     if !troubles.is_empty() {
-        why.push_str(&format!("; {} could not be taken in: {}", troubles.len(), listed(troubles)));
+        why.push_str(&format!("; {} could not be read: {}", troubles.len(), listed(troubles)));
     }
     why
 }

@@ -56,7 +56,7 @@ impl PassSummary {
         lines.extend(left_out(self.own));
         if !self.troubles.is_empty() {
             lines.push(format!(
-                "{} could not be taken in: {}",
+                "{} could not be read: {}",
                 self.troubles.len(),
                 listed(&self.troubles)
             ));
@@ -117,7 +117,7 @@ impl PassSummary {
         lines.extend(
             self.changed
                 .iter()
-                .map(|path| format!("changed meanwhile, looked at again next time: {path}")),
+                .map(|path| format!("changed meanwhile, examined again next time: {path}")),
         );
         if self.decided > 0 {
             lines.push(format!(
@@ -135,7 +135,7 @@ impl PassSummary {
         lines.extend(set_aside(&self.parked));
         if let Some((compared, of)) = self.compared {
             lines.push(format!(
-                "duplicates were looked for among {compared} of {}",
+                "searched for duplicates among {compared} of {}",
                 counted(of, "idea")
             ));
         }
@@ -159,7 +159,7 @@ impl PassSummary {
         reason(self.refused.len(), "proposals were refused");
         reason(self.unanswered, "ideas got no answer");
         reason(self.dropped, "proposals were dropped because an idea changed meanwhile");
-        reason(self.troubles.len(), "files could not be taken in");
+        reason(self.troubles.len(), "files could not be read");
         (!reasons.is_empty()).then(|| reasons.join(", "))
     }
 }
@@ -167,7 +167,7 @@ impl PassSummary {
 /// Reports how many files of runner's own were left out. Returns `None` if there are none.
 pub(super) fn left_out(own: usize) -> Option<String> {
     (own > 0)
-        .then(|| format!("written by runner, so no ideas and left out: {}", counted(own, "file")))
+        .then(|| format!("written by runner, so not treated as ideas: {}", counted(own, "file")))
 }
 
 /// Reports which ideas are set aside and how they come back. Returns `None` if there are none.
@@ -177,7 +177,7 @@ pub(super) fn set_aside(parked: &[String]) -> Option<String> {
     }
     let names: Vec<String> = parked.iter().map(|it| proposal::clean(it, 200)).collect();
     Some(format!(
-        "set aside until {} or `runner dream run --retry-parked`, for {PARKED_AFTER} answers could not be used: {}",
+        "set aside until {} or `runner dream run --retry-parked`, because {PARKED_AFTER} answers could not be used: {}",
         if parked.len() == 1 { "it changes" } else { "they change" },
         names.join(", ")
     ))

@@ -229,7 +229,7 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
             return Err(format!("the target {target:?} was not offered"));
         }
         if targets[..at].contains(target) {
-            return Err(format!("the target {target:?} is there twice"));
+            return Err(format!("the target {target:?} is listed twice"));
         }
     }
     if action == Action::Merge && !offer.destinations.contains(&targets[1]) {
@@ -237,7 +237,7 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
     }
     if !status.allows(action) {
         let (status, action) = (status.as_str(), action.as_str());
-        return Err(format!("{action} is not what is done with {status}"));
+        return Err(format!("the action {action} is not allowed for the status {status}"));
     }
     let evidence = clean(&with_commits(&commits, evidence)?, LONGEST);
     if evidence.is_empty() {
@@ -253,7 +253,7 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
 /// everything else that the evidence cites.
 fn with_commits(commits: &[String], evidence: String) -> Result<String, String> {
     if commits.len() > COMMITS {
-        return Err(format!("it names {} commits, at most {COMMITS} can carry it", commits.len()));
+        return Err(format!("it names {} commits; at most {COMMITS} are allowed", commits.len()));
     }
     let mut all: Vec<&str> = Vec::new();
     for hash in commits {

@@ -122,7 +122,7 @@ pub fn judge(
             Action::Keep,
             Confidence::High,
             own,
-            "a form to be filled in, not an idea",
+            "a template to fill in, not an idea",
         );
     }
     if let Some(parent) = &features.parent {
@@ -152,7 +152,7 @@ pub fn judge(
     if let Some((best, confidence)) = implemented(features, grounds, &DoneThreshold::default()) {
         let evidence = cite(grounds, best, |one| commit(room, one));
         let bare = cite(grounds, best, |one| room.commit(one).short().to_owned());
-        let why = "commits did what it asks for";
+        let why = "commits implemented what it asks for";
         let cited = carrying(grounds, best).map(|one| room.commit(one).short().to_owned());
         return RuleVerdict {
             commits: cited.collect(),
@@ -167,7 +167,7 @@ pub fn judge(
             near.similarity,
             100.0 * near.containment
         );
-        let why = "another idea says it in the same words";
+        let why = "another idea has the same text";
         return RuleVerdict {
             into: Some(near.path.clone()),
             ..verdict(IdeaStatus::Duplicate, Action::Merge, confidence, evidence, why)
@@ -189,7 +189,7 @@ pub fn judge(
     let (confidence, why) = if features.words < NOTE {
         (Confidence::High, "a short note")
     } else {
-        (Confidence::Low, "it asks for nothing in particular")
+        (Confidence::Low, "it asks for nothing specific")
     };
     let evidence = (evidence, bare);
     worded(IdeaStatus::Sidenote, Action::Keep, confidence, evidence, why)
@@ -295,7 +295,7 @@ fn cite(grounds: &Evidence, best: &Candidate, say: impl Fn(&Candidate) -> String
     // One that no reader of the evidence would find as a whole is left out.
     let found = |path: &&String| places::mentioned(path).eq([path.as_str()]);
     if let Some(namesake) = grounds.namesakes.iter().find(found) {
-        text.push_str(&format!("; {namesake} is named like it"));
+        text.push_str(&format!("; {namesake} has a similar name"));
     }
     text
 }
@@ -312,9 +312,13 @@ fn commit(room: &ProjectEvidence, candidate: &Candidate) -> String {
 fn nearest(grounds: &Evidence, say: &dyn Fn(&Candidate) -> String) -> String {
     match grounds.candidates.first().filter(|best| best.strength >= 0.1) {
         Some(best) => {
-            format!("the nearest commit, {}, fits too little ({:.2})", say(best), best.strength)
+            format!(
+                "the nearest commit, {}, does not match well enough ({:.2})",
+                say(best),
+                best.strength
+            )
         }
-        None => "no commit comes near it".to_owned(),
+        None => "no commit matches it".to_owned(),
     }
 }
 

@@ -79,7 +79,7 @@ impl DreamSpec {
         }
         if ideas.is_within(&dreams) {
             return Err(wrong(format!(
-                "the ideas ({ideas}) lie where the dreams are written ({dreams})"
+                "the ideas folder ({ideas}) is inside the dreams folder ({dreams})"
             )));
         }
         if self.max_ideas == 0 {

@@ -170,14 +170,14 @@ impl Walked {
                     self.found.push(IdeaFile { path: text.into(), stat });
                 }
             }
-            Err(error) => trouble(&format!("cannot be looked at: {error}")),
+            Err(error) => trouble(&format!("cannot be inspected: {error}")),
         }
     }
 }
 
 /// Returns the reason why an idea of this size is not read.
 pub fn too_long(size: u64, most: u64) -> String {
-    format!("is {size} bytes long, {most} are read")
+    format!("is {size} bytes long; the limit is {most}")
 }
 
 /// Links in a circle, which the system gives up on.
@@ -201,7 +201,7 @@ fn base(root: &Path, ideas: &str) -> Result<Option<std::path::PathBuf>, WalkProb
             }
             Ok(_) => return trouble("is not a folder".to_owned()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return trouble(format!("cannot be looked at: {error}")),
+            Err(error) => return trouble(format!("cannot be inspected: {error}")),
         }
     }
     Ok(Some(base))
@@ -300,7 +300,7 @@ mod tests {
                 "ideas/sub/up"
             ]
         );
-        assert_eq!(walked.troubles[0].why, "is 524288000 bytes long, 1048576 are read");
+        assert_eq!(walked.troubles[0].why, "is 524288000 bytes long; the limit is 1048576");
     }
 
     #[test]

@@ -207,7 +207,7 @@ mod tests {
         assert!(!check(&room, "20260115", |_| false).resolves());
         assert!(!check(&room, "1000000 rows", |_| false).resolves());
         assert!(
-            check(&room, "0123456789ab; abc1234.md is named like it", |_| { false }).resolves()
+            check(&room, "0123456789ab; abc1234.md has a similar name", |_| { false }).resolves()
         );
         assert!(check(&room, "0123456789ab: defaced", |_| false).resolves());
         assert!(!check(&room, "0123456789ab abcdefabcdef", |_| false).resolves());

@@ -228,7 +228,7 @@ fn facts(
 /// Converts an unusable position to an error. The error stops the cycle and names the command that
 /// resets the position.
 fn unusable(error: BadPosition) -> JobError {
-    let why = format!("{error}; `runner lifecycle goto STATE` sets it anew");
+    let why = format!("{error}; `runner lifecycle goto STATE` sets it again");
     JobError::failed(Class::Environment, why)
 }
 
@@ -282,8 +282,9 @@ impl Kind for CycleSpec {
             None => DryRunPlan::default(),
         };
         plan.checks = vec![
-            "the gate of its state is open, and its position is what was read".to_owned(),
-            "its position moves on only with what the state published".to_owned(),
+            "the gate of its state is open, and its position has not changed since it was read"
+                .to_owned(),
+            "its position changes only together with what the state publishes".to_owned(),
         ];
         Ok(plan)
     }

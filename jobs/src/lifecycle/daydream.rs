@@ -91,7 +91,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DaydreamSpec) -> Result<Finished, JobEr
         due(ctx, spec, &known).map_err(nothing)?;
     }
     if ctx.backend_kind() == "builtin" {
-        return Err(nothing("there is no model, and by rule there is none".to_owned()));
+        return Err(nothing("there is no model, and the rules write no daydream".to_owned()));
     }
     let request = question(ctx, spec);
     let reply = match ctx.ask(&request, 0).map_err(JobError::from) {
@@ -101,7 +101,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DaydreamSpec) -> Result<Finished, JobEr
     };
     let said = match &reply.value {
         Some(Value::String(text)) => text.clone(),
-        Some(_) => return Err(nothing("the answer is no text".to_owned())),
+        Some(_) => return Err(nothing("the answer is not text".to_owned())),
         None => reply.text.clone(),
     };
     let text = musing(&ctx.redactor.redact(&said));
@@ -128,7 +128,7 @@ fn due(ctx: &Context<'_>, spec: &DaydreamSpec, known: &Daydreams) -> Result<(), 
     let dreams = manifest::read(&ctx.scope, &folder).ok();
     let dreamt = dreams.and_then(|it| it.manifest.entries.first()?.ts);
     if dreamt.is_some_and(soon) {
-        return Err("a dream was dreamt just now".to_owned());
+        return Err("a dream ran just now".to_owned());
     }
     Ok(())
 }

@@ -139,7 +139,8 @@ pub fn read(scope: &Scope, folder: &str) -> Result<ReadManifest, JobError> {
         return Ok(ReadManifest { manifest: Manifest::default(), expect: Expect::Absent });
     };
     let manifest = parse(&bytes).map_err(|why| {
-        let hint = format!("put it right, or `mv {path} {path}.old`: a new list begins then");
+        let hint =
+            format!("fix it, or move it away with `mv {path} {path}.old` to start a new list");
         JobError::failed(Class::Environment, format!("{path}: {why}; {hint}"))
     })?;
     Ok(ReadManifest { manifest, expect: Expect::Digest(Digest::of(&bytes)) })
@@ -151,7 +152,7 @@ pub fn read(scope: &Scope, folder: &str) -> Result<ReadManifest, JobError> {
 /// Why it is none.
 pub fn parse(bytes: &[u8]) -> Result<Manifest, String> {
     let manifest: Manifest =
-        serde_json::from_slice(bytes).map_err(|error| format!("it is no manifest: {error}"))?;
+        serde_json::from_slice(bytes).map_err(|error| format!("it is not a manifest: {error}"))?;
     match manifest.entries.iter().find(|it| id_of(&it.file).is_none()) {
         Some(odd) => Err(format!("{:?} is not the name of an entry", odd.file)),
         None => Ok(manifest),

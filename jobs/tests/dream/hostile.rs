@@ -143,7 +143,7 @@ fn runners_own_files_are_counted() {
     let sum = Digest::of(b"x");
     let own = format!("---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nx");
     place.write("ideas/own.md", own);
-    let said = "written by runner, so no ideas and left out: 1 file";
+    let said = "written by runner, so not treated as ideas: 1 file";
     assert!(place.pass().summary.lines.contains(&said.to_owned()));
     let why = place.pass().outcome.why().unwrap().to_owned();
     assert_eq!(why, format!("no delta (6 ideas unchanged); {said}"));

@@ -291,7 +291,7 @@ fn what_cannot_be_read_is_told_and_stops_nothing() {
         fs::remove_file(&secret).unwrap();
     }
     let settled = place.pass();
-    let why = format!("{} files could not be taken in", expected.len());
+    let why = format!("{} files could not be read", expected.len());
     assert_eq!(settled.outcome, Outcome::Degraded { why });
     for path in &expected {
         assert!(
@@ -307,7 +307,7 @@ fn what_cannot_be_read_is_told_and_stops_nothing() {
     let again = place.pass().outcome.why().unwrap().to_owned();
     assert!(
         again.starts_with(&format!(
-            "no delta (1 idea unchanged); {} could not be taken in",
+            "no delta (1 idea unchanged); {} could not be read",
             expected.len()
         )),
         "{again}"
@@ -409,5 +409,5 @@ fn work_in_progress_is_seen() {
     assert_eq!(found(&spec), ["a merge is unfinished", "src/main.rs (unmerged)"]);
     place.git(&["merge", "--abort"]);
     fs::write(place.root.join(".git/index.lock"), "").unwrap();
-    assert_eq!(found(&spec), ["git is at work (index.lock)"]);
+    assert_eq!(found(&spec), ["a git operation is running (index.lock)"]);
 }

@@ -65,7 +65,7 @@ fn a_grant_adds_to_one_account_from_the_next_reservation_on_and_ends() {
     let short = fixture.enters("tidy", calls(4), &levels).unwrap_err();
     assert_eq!(
         short.why().unwrap(),
-        "the budget of max 2026-11-21 has 3 calls left, this run may need 4"
+        "the budget of max 2026-11-21 has 3 calls left, but this run may need 4"
     );
     let second = fixture.enters("tidy", calls(3), &levels).unwrap();
     let standing = fixture.store.standing(&levels[0], now()).unwrap();

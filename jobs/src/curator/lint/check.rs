@@ -87,7 +87,7 @@ pub fn check(
         for (at, note) in notes.iter().enumerate() {
             let name = stem(&note.path).to_lowercase();
             if !led_to.contains(&at) && !ROOTS.contains(&name.as_str()) {
-                let message = "no other note leads to it".to_owned();
+                let message = "no other note links to it".to_owned();
                 findings.push(found(note, 1, "orphan", message));
             }
         }
@@ -225,7 +225,7 @@ impl LintContext<'_> {
             Some(self.notes[at].path.as_str())
         });
         let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-        ("broken-link", format!("{to} leads to no file{near}"))
+        ("broken-link", format!("{to} does not exist{near}"))
     }
 }
 
@@ -317,7 +317,7 @@ fn front(notes: &[LintNote], findings: &mut Vec<LintFinding>) {
     }
     for note in notes.iter().filter(|note| !has(note)) {
         let message =
-            format!("{count} of {} notes have front matter, this one has not", notes.len());
+            format!("{count} of {} notes have front matter, but this one does not", notes.len());
         findings.push(found(note, 1, "missing-front-matter", message));
     }
 }

@@ -46,11 +46,11 @@ fn each_fault_is_found_at_its_line_and_what_is_right_is_not() {
         "c.md:3 stale-claim as of 2026-01-02 was 324 days ago",
         "c.md:3 stale-claim src/gone.rs is not there",
         "guide/a.md:1 duplicate-title c.md has the same title",
-        "guide/a.md:3 broken-link gone.md leads to no file",
+        "guide/a.md:3 broken-link gone.md does not exist",
         "guide/a.md:4 broken-anchor ../b.md#thrid-part: b.md has no #thrid-part; did you mean #third-part?",
-        "guide/a.md:6 broken-link [[Plam]] leads to no file; did you mean Plan.md?",
+        "guide/a.md:6 broken-link [[Plam]] does not exist; did you mean Plan.md?",
         "guide/a.md:7 ambiguous-link [[d]] may be x/d.md or y/d.md",
-        "lonely.md:1 orphan no other note leads to it",
+        "lonely.md:1 orphan no other note links to it",
         "x/d.md:1 stale-claim its expires, 2026-01-01, has passed",
     ];
     assert_eq!(reported, expected);

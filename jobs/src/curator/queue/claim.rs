@@ -188,9 +188,9 @@ impl<'a> Consumer<'a> {
             let path = self.worker.file("queue", &name);
             let judged = match fs::symlink_metadata(&path) {
                 Err(_) => continue,
-                Ok(data) if !data.is_file() => Err("it is no plain file".to_owned()),
+                Ok(data) if !data.is_file() => Err("it is not a plain file".to_owned()),
                 Ok(data) if data.len() > LARGEST => {
-                    Err(format!("it has {} bytes; a job has {LARGEST} at most", data.len()))
+                    Err(format!("it has {} bytes; a job may have at most {LARGEST}", data.len()))
                 }
                 Ok(data) => {
                     let Some(bytes) = read(&path)? else { continue };
@@ -207,7 +207,7 @@ impl<'a> Consumer<'a> {
             };
             let judged = judged.and_then(|job| {
                 if self.worker.file("done", &name).exists() {
-                    return Err("a job of this id was done before".to_owned());
+                    return Err("a job with this id was done before".to_owned());
                 }
                 Ok(job)
             });

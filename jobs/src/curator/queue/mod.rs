@@ -79,14 +79,12 @@ impl Worker {
     pub fn of(root: &Path, dir: &str) -> Result<Self, String> {
         if is_windows(dir) {
             return Err(format!(
-                "[curator] worker_dir {dir:?} is a path of Windows, which this system does not have"
+                "[curator] worker_dir {dir:?} is a Windows path, which this system does not support"
             ));
         }
         let path = RelPath::new(dir).map_err(|error| format!("[curator] worker_dir: {error}"))?;
         if let Some(name) = reserved(&path) {
-            return Err(format!(
-                "[curator] worker_dir {dir:?}: the curator does not work in {name}"
-            ));
+            return Err(format!("[curator] worker_dir {dir:?}: the curator cannot use {name}"));
         }
         let folder = beneath(root, Path::new(path.as_str())).map_err(|error| error.to_string())?;
         if let Some(why) = foreign(&folder) {
@@ -279,7 +277,7 @@ fn foreign(folder: &Path) -> Option<String> {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            return Some("it is no folder".to_owned());
+            return Some("it is not a folder".to_owned());
         }
         // The operation that uses the folder reports this error with its context.
         Err(_) => return None,
@@ -293,7 +291,7 @@ fn foreign(folder: &Path) -> Option<String> {
     });
     match other {
         Some(other) if !is_queue => Some(format!(
-            "runner did not make this folder: it contains {:?} and not the folders of a queue",
+            "runner did not make this folder: it contains {:?}, but not the folders of a queue",
             other.to_string_lossy()
         )),
         _ => None,

@@ -58,11 +58,11 @@ impl Label {
         };
         let done = matches!(self.status, None | Some(IdeaStatus::Implemented));
         if !self.commits().all(digits) {
-            Some("one of its commits is no hash of 7 to 64 hex digits")
+            Some("one of its commits is not a hash of 7 to 64 hex digits")
         } else if self.is_live() && !self.commits.is_empty() {
-            Some("it is open, and commits did it")
+            Some("it is open, but commits implemented it")
         } else if !done && !self.commits.is_empty() {
-            Some("commits did it, and its status is not implemented")
+            Some("commits implemented it, but its status is not implemented")
         } else if self.open && self.status == Some(IdeaStatus::Implemented) {
             Some("it is open and implemented")
         } else {
@@ -82,7 +82,7 @@ pub fn parse(text: &str) -> Result<Vec<Label>, String> {
         let why = if seen.insert(label.idea.as_str()) {
             label.wrong()
         } else {
-            Some("it is there twice")
+            Some("it is listed twice")
         };
         if let Some(why) = why {
             return Err(format!("element {at}, {:?}: {why}", label.idea));
@@ -121,8 +121,8 @@ mod tests {
     fn labels_that_contradict_themselves_are_refused() {
         for (bad, why) in [
             (r#"{}"#, "expected a sequence"),
-            (r#"[{"idea": "a"}, {"idea": "a"}]"#, "element 1, \"a\": it is there twice"),
-            (r#"[{"idea": "a", "commits": ["main"]}]"#, "no hash"),
+            (r#"[{"idea": "a"}, {"idea": "a"}]"#, "element 1, \"a\": it is listed twice"),
+            (r#"[{"idea": "a", "commits": ["main"]}]"#, "is not a hash"),
             (r#"[{"idea": "a", "commits": ["0123456"], "open": true}]"#, "it is open"),
             (r#"[{"idea": "a", "commits": ["0123456"], "status": "sidenote"}]"#, "not implemented"),
             (r#"[{"idea": "a", "status": "implemented", "open": true}]"#, "open and"),

@@ -165,7 +165,7 @@ pub enum ReviewError {
     #[error("{0}")]
     Conflict(String),
     /// The act is only partly published; the next command or tick completes it.
-    #[error("run {run} is half published: {why}")]
+    #[error("run {run} is only partly published: {why}")]
     Unfinished {
         /// The act's run.
         run: RunId,

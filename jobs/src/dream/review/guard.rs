@@ -40,7 +40,7 @@ pub(super) fn check(
     for path in paths {
         if let Some(canonical) = spec.canonical_over(path) {
             return refuse(format!(
-                "{path} would be written, and {canonical} is canonical (`canonical` in runner.toml)"
+                "{path} would be written, but {canonical} is canonical (`canonical` in runner.toml)"
             ));
         }
     }
@@ -59,8 +59,8 @@ pub(super) fn check(
     let tracked = git.ask(Read::LsFiles, &ask)?;
     if let Some(path) = names(&tracked).first() {
         return refuse(format!(
-            "{path} is tracked by git: what is done to it is git's to undo, and could be committed; \
-             `git rm --cached {path}` leaves it to runner"
+            "{path} is tracked by git: runner cannot undo changes to it, and they could be committed; \
+             `git rm --cached {path}` makes git stop tracking it"
         ));
     }
     let listed: String = all.iter().map(|path| format!("{path}\0")).collect();

@@ -256,7 +256,7 @@ fn free(
             number => format!("{folder}/{stem}-{number}{ending}"),
         })
         .find(|path| !taken(path))
-        .ok_or_else(|| format!("{folder} has {NAMES} files of that name"))
+        .ok_or_else(|| format!("{folder} already has {NAMES} files with that name"))
 }
 
 fn text(source: &Source) -> Result<&str, String> {

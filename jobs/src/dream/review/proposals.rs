@@ -37,9 +37,9 @@ impl Stale {
     /// Describes why the proposal is stale.
     pub fn describe(self) -> &'static str {
         match self {
-            Self::Changed => "it has changed since it was looked at",
-            Self::Gone => "it is gone, or cannot be read",
-            Self::Unknown => "nothing says what it was like when it was looked at",
+            Self::Changed => "it has changed since it was examined",
+            Self::Gone => "it no longer exists or cannot be read",
+            Self::Unknown => "its content at the time of the proposal was not recorded",
         }
     }
 }
@@ -222,7 +222,7 @@ impl Proposals {
                 .map(|element| element.map_err(|error| error.to_string()))
                 .collect(),
             Err(error) => {
-                let why = format!("is no list of proposals: {error}");
+                let why = format!("is not a list of proposals: {error}");
                 self.troubles.push(WalkProblem { path, why });
                 Vec::new()
             }
@@ -317,7 +317,7 @@ pub(super) fn idea(path: &str, spec: &DreamSpec) -> Result<(), String> {
         return Err(format!("{path:?} is not below {}", spec.ideas));
     }
     if within(&spec.done) || within(&spec.dreams) {
-        return Err(format!("{path:?} is no idea to decide on"));
+        return Err(format!("{path:?} is not an idea that can be decided on"));
     }
     Ok(())
 }

@@ -44,13 +44,13 @@ impl Decider<'_> {
                 Some((folder, act)) => self.back(&folder, &act, if_changed, &before)?,
                 None if acted(&before) => {
                     let why = format!(
-                        "there is no backup of what {} at {} did",
+                        "there is no backup of the changes by {} at {}",
                         before.proposal_id, before.at
                     );
                     return Err(ReviewError::Cannot(why));
                 }
                 None => ActionPlan {
-                    says: format!("{} is to be decided again", before.proposal_id),
+                    says: format!("{} can be decided again", before.proposal_id),
                     ..ActionPlan::default()
                 },
             };
@@ -166,7 +166,7 @@ impl Decider<'_> {
             })
             .collect();
         plan.says = match back.as_slice() {
-            [] => format!("{} is to be decided again", before.proposal_id),
+            [] => format!("{} can be decided again", before.proposal_id),
             back => format!("{} as before", back.join(" and ")),
         };
         plan.preview = plan

@@ -252,7 +252,7 @@ impl BoardEditor<'_> {
 fn headline(records: &[HistoryRecord]) -> String {
     let parts = records.iter().map(|record| match record.what {
         HistoryEvent::Apply => format!(
-            "entry {}: {} moved, {} as they are, {} unresolved",
+            "entry {}: {} moved, {} unchanged, {} unresolved",
             record.entry.as_deref().unwrap_or_default(),
             record.moves.len(),
             record.kept.len(),

@@ -134,7 +134,7 @@ impl BoardHistory {
 mod keyword {
     use super::{Deserialize as _, Deserializer, Keyword, Serializer};
 
-    #[allow(clippy::ref_option, reason = "serde gives it so")]
+    #[allow(clippy::ref_option, reason = "serde passes a reference to the field")]
     pub(super) fn serialize<S: Serializer>(
         value: &Option<Keyword>,
         serializer: S,

@@ -148,10 +148,10 @@ pub fn add(board: &Board, text: &str, heading: &str) -> Result<BoardEdit, String
     let after = org::apply(text, vec![edit.clone()]).map_err(|error| error.to_string())?;
     let new = Board::read(&after, board.form());
     let Resolved::One { task, .. } = new.resolve(heading) else {
-        return Err(format!("{heading:?} would not stand as a task on this board"));
+        return Err(format!("{heading:?} would not be a valid task on this board"));
     };
     if task.keyword != Keyword::Todo || new.tasks.len() != board.tasks.len() + 1 {
-        return Err(format!("{heading:?} would not stand as an open task"));
+        return Err(format!("{heading:?} would not be a valid open task"));
     }
     Ok(BoardEdit {
         edits: vec![edit],

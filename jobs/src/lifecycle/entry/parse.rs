@@ -62,7 +62,7 @@ pub fn parse_sections(text: &str) -> Result<Sections, Malformed> {
         } else if let Some(body) = open.checked_sub(1) {
             bodies[body].push(line.trim_end());
         } else if !(line.trim().is_empty() || line.starts_with("#+")) {
-            return wrong(last, "words before the first heading".to_owned());
+            return wrong(last, "text before the first heading".to_owned());
         }
     }
     if let Some(due) = HEADINGS.get(open) {

@@ -73,8 +73,8 @@ fn seven_missing_deeper_or_exchanged_headings_discard_the_whole() {
         (ENTRY.replace("* goals", "** goals"), "where \"goals\" is due"),
         (ENTRY.replace("* goals", "* goals :tag:"), "where \"goals\" is due"),
         (ENTRY.replace("* goals", "* fears").replacen("* fears", "* goals", 2), "is due"),
-        (with("* tale", "Here is your entry:"), "words before"),
-        (with("* tale", "```org"), "words before"),
+        (with("* tale", "Here is your entry:"), "text before"),
+        (with("* tale", "```org"), "text before"),
         (String::new(), "line 1: it ends before the heading \"tale\""),
         ("x".repeat(LARGEST + 1), "larger than"),
     ];

@@ -37,7 +37,7 @@ fn budgets(page: &mut Page, report: &NightReport) {
         put!(
             page,
             "<div class=\"wide\"><table><thead><tr><th>of the night</th><th>spent</th><th>planned</th>",
-            "<th>bound</th><th>left</th><th></th></tr></thead>\n<tbody>\n"
+            "<th>limit</th><th>left</th><th></th></tr></thead>\n<tbody>\n"
         );
         report.budgets.iter().for_each(|it| account(page, it));
         put!(

@@ -127,10 +127,7 @@ fn short(report: &NightReport) -> Option<(&str, String)> {
 }
 
 fn cost(page: &mut Page, report: &NightReport) {
-    put!(
-        page,
-        "<a class=\"card\" href=\"#budgets\"><h2>What did it cost?</h2>\n<p class=\"big\">"
-    );
+    put!(page, "<a class=\"card\" href=\"#budgets\"><h2>What did it cost?</h2>\n<p class=\"big\">");
     let spent = report.spent;
     put!(page, format_amount("money", spent.micros), "</p><p>");
     let calls = usize::try_from(spent.calls).unwrap_or(usize::MAX);
