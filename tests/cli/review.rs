@@ -265,7 +265,7 @@ fn the_executor_of_the_guide_works_as_it_stands_there() {
     let listed = listed.as_array().unwrap();
     assert_eq!(listed.len(), 2);
     for item in listed {
-        assert_eq!(item["rationale"], "manually of the example");
+        assert_eq!(item["rationale"], "by the rule of the example");
     }
 }
 
