@@ -180,9 +180,9 @@ mod tests {
         let clock = Clock::File(path.clone());
         assert!(clock.read().is_err());
         std::fs::write(&path, "2026-03-29T00:59:00Z\n3600\n").unwrap();
-        let moment = clock.read().unwrap();
-        assert_eq!(moment.wall.to_string(), "2026-03-29T00:59:00Z");
-        assert!(moment.boot >= boot_time() + Duration::from_secs(3_590));
+        let reading = clock.read().unwrap();
+        assert_eq!(reading.wall.to_string(), "2026-03-29T00:59:00Z");
+        assert!(reading.boot >= boot_time() + Duration::from_secs(3_590));
         std::fs::write(&path, "half past nine").unwrap();
         assert!(clock.read().unwrap_err().to_string().contains("test clock"));
     }

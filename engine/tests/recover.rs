@@ -380,8 +380,8 @@ fn a_run_killed_past_its_deadline_is_timed_out_whoever_meets_it_dead() {
     let late = boot_time() + Duration::from_secs(60) + OVERRUN_GRACE + Duration::from_secs(2);
     for _ in 0..2 {
         let driver = Driver { world: Box::new(Overtaken), me: &world.me, retries_lost: &|_| true };
-        let moment = ClockReading { wall: now(), boot: late };
-        assert_eq!(tick(&mut world.store, &driver, moment).unwrap(), Tick::default());
+        let reading = ClockReading { wall: now(), boot: late };
+        assert_eq!(tick(&mut world.store, &driver, reading).unwrap(), Tick::default());
     }
     assert_eq!(world.store.events_of(&run).unwrap().len(), 1, "said once");
     let reported = world.tick(boot_time());

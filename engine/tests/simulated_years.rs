@@ -121,7 +121,7 @@ fn years_of_suspends_jumps_and_crashes_account_for_every_moment() {
         counts.years,
         counts.occurrences,
         counts.missed,
-        counts.moments,
+        counts.times,
         counts.runs,
         counts.ticks,
         counts.suspends,

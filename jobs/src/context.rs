@@ -89,7 +89,7 @@ pub struct Context<'a> {
     /// How many uses of tools by who was asked failed.
     pub(crate) failed_tools: u64,
     /// Nothing may be kept, caches neither.
-    pub(crate) rehearsal: bool,
+    pub(crate) is_dry_run: bool,
     /// Where the steps of an agent that works here are recorded; nowhere for those that only answer.
     pub(crate) steps: Option<StepsFile>,
     /// Why there are no such records.
@@ -145,7 +145,7 @@ impl<'a> Context<'a> {
             asked: false,
             voices: Panel::default(),
             failed_tools: 0,
-            rehearsal: false,
+            is_dry_run: false,
             steps: None,
             unrecorded: None,
             publish: None,
@@ -221,7 +221,7 @@ impl<'a> Context<'a> {
     /// Marks the run as a dry run: its database is a copy, and nothing may be asked or kept.
     #[must_use]
     pub fn dry_running(mut self) -> Self {
-        self.rehearsal = true;
+        self.is_dry_run = true;
         self
     }
 

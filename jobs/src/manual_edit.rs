@@ -180,8 +180,9 @@ impl EditActor<'_> {
         act: &ManualEdit<'_>,
         stage: &mut dyn FnMut(&mut Scope, &RunId, Timestamp) -> Result<(), ManualEditError>,
     ) -> Result<RunId, ManualEditError> {
-        let moment = self.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
-        let now = moment.wall;
+        let reading =
+            self.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
+        let now = reading.wall;
         let job = self.store.hand_job(self.project, act.job, KIND, now)?;
         let new = NewOccurrence::manual(job, OccurrenceId::new(now).to_string(), now);
         let Recorded::New(run) = self.store.enter(&new, self.me, now)? else {
@@ -212,7 +213,7 @@ impl EditActor<'_> {
             levels: &[],
             total: TOTAL,
             staging: &staging,
-            now: moment,
+            now: reading,
         })?;
         let admitted = match entered {
             Admission::Admitted(admitted) => admitted,

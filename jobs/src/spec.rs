@@ -43,7 +43,7 @@ pub struct Finished {
     pub facts: Map<String, Value>,
 }
 
-/// Why a run placed nothing.
+/// The reason for which a run publishes nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// A backend gave no answer.

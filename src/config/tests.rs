@@ -55,7 +55,7 @@ fn mistakes_name_the_file_the_line_and_the_nearest_key() {
         (
             "[jobs.a]\nkind = \"command\"\nprogram = \"x\"\nartifacts = [{ from = \"a\", to = \".Git/config\" }]\n",
             ":4",
-            "no job writes to .git",
+            "a job cannot write to .git",
         ),
         ("[jobs.a]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"../x.md\"\n", ":4", ".."),
         ("[jobs.a]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"n/{dat}.md\"\n", ":4", "placeholder"),

@@ -84,16 +84,16 @@ fn fifty_runs_of_two_projects_do_not_overspend_their_pools_day_though_some_are_k
                 .spawn()
                 .unwrap();
             // A third of the runs is killed at a random time.
-            let moment = Duration::from_micros(dice.roll(1_500_000));
-            runs.push((run, if dice.roll(3) == 0 { moment } else { Duration::MAX }));
+            let delay = Duration::from_micros(dice.roll(1_500_000));
+            runs.push((run, if dice.roll(3) == 0 { delay } else { Duration::MAX }));
         }
-        runs.sort_by_key(|(_, moment)| *moment);
+        runs.sort_by_key(|(_, delay)| *delay);
         let start = Instant::now();
-        for (run, moment) in &mut runs {
-            if *moment == Duration::MAX {
+        for (run, delay) in &mut runs {
+            if *delay == Duration::MAX {
                 continue;
             }
-            if !ended_within(run.id(), moment.saturating_sub(start.elapsed())) {
+            if !ended_within(run.id(), delay.saturating_sub(start.elapsed())) {
                 let group = Pid::from_raw(i32::try_from(run.id()).unwrap()).unwrap();
                 killed += i32::from(kill_process_group(group, Signal::KILL).is_ok());
             }

@@ -340,7 +340,7 @@ fn diagnose_walks_from_nothing_to_a_curator_that_works() {
         let wrong = found.as_array().unwrap().iter().find(|it| it["level"] == "wrong");
         let Some(wrong) = wrong else {
             assert_eq!(said.code, 0);
-            assert!(round > 1, "there was nothing to mend");
+            assert!(round > 1, "there was nothing to fix");
             fixture.run(&["curator", "enqueue", "--kind", "lint-wiki"]).ends(0);
             fixture.run(&["curator", "work"]).ends(0);
             assert_eq!(fixture.tree(".runner/curator/done").len(), 1);
@@ -354,7 +354,7 @@ fn diagnose_walks_from_nothing_to_a_curator_that_works() {
         let done = fixture.command("sh", &["-c", hint]).env("PATH", path).output().unwrap();
         assert!(done.status.success(), "{hint}: {done:?}");
     }
-    panic!("it is not mended after six commands");
+    panic!("it is not fixed after six commands");
 }
 
 #[test]

@@ -42,8 +42,8 @@ impl Aged {
     }
 
     /// Sets both clocks to this time.
-    fn at(&self, moment: &str) {
-        let at: jiff::Timestamp = moment.parse().unwrap();
+    fn at(&self, time: &str) {
+        let at: jiff::Timestamp = time.parse().unwrap();
         fs::write(&self.clock, format!("{at}\n{}\n", at.as_second())).unwrap();
     }
 
@@ -198,7 +198,7 @@ fn what_happened_after_a_backup_does_not_happen_again_in_silence() {
     assert_eq!(aged.fixture.count("SELECT count(*) FROM events WHERE kind = 'restored'"), 1);
     aged.at("2026-01-10T18:00:30Z");
     aged.run(&["tick"]).ends(0).expect_text("note");
-    assert_eq!(aged.fixture.count(runs), 2, "the next moment runs");
+    assert_eq!(aged.fixture.count(runs), 2, "the next scheduled time runs");
     aged.run(&["db", "check"]).ends(0);
 }
 

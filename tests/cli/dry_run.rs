@@ -207,7 +207,7 @@ fn five(amounts: &Value) -> Vec<i64> {
 
 #[test]
 fn its_numbers_bound_what_the_real_run_reserves() {
-    let mut dice = Random::new("dry bounds");
+    let mut dice = Random::new("dry limits");
     let turns = scaled(6);
     for _ in 0..turns {
         let calls = 1 + dice.roll(12);
@@ -248,7 +248,7 @@ fn its_numbers_bound_what_the_real_run_reserves() {
             }
         }
     }
-    print_line(&format!("dry runs: {turns} projects, 3 kinds each, bounds held"));
+    print_line(&format!("dry runs: {turns} projects, 3 kinds each, limits held"));
 }
 
 #[test]

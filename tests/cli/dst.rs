@@ -28,18 +28,18 @@ fn at(fixture: &Fixture, now: Timestamp, args: &[&str]) -> Command {
 /// Returns each minute from 01:50 to 03:10 in `ZONE`, on the seven days around `middle`.
 fn minutes(middle: Date) -> Vec<Timestamp> {
     let zone = TimeZone::get(ZONE).unwrap();
-    let mut moments = Vec::new();
+    let mut minutes_around = Vec::new();
     for day in -3..=3 {
         let day = middle.checked_add(SignedDuration::from_hours(24 * day)).unwrap();
         let begins = zone.to_timestamp(day.at(1, 50, 0, 0)).unwrap();
         let ends = zone.to_timestamp(day.at(3, 10, 0, 0)).unwrap();
         let mut now = begins;
         while now <= ends {
-            moments.push(now + SignedDuration::from_secs(1));
+            minutes_around.push(now + SignedDuration::from_secs(1));
             now += SignedDuration::from_mins(1);
         }
     }
-    moments
+    minutes_around
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn half_past_two_comes_once_on_each_day_around_both_transitions() {
         (date(2026, 10, 25), "00:30", "00:30", "01:30"),
     ] {
         let fixture = Fixture::new();
-        let moments = minutes(middle);
-        let first = moments[0] - SignedDuration::from_hours(12);
+        let minutes_around = minutes(middle);
+        let first = minutes_around[0] - SignedDuration::from_hours(12);
         CommandOutput::of(at(&fixture, first, &["init"]).output().unwrap()).ends(0);
         let job = |name: &str, trigger: &str| {
             format!(
@@ -73,10 +73,10 @@ fn half_past_two_comes_once_on_each_day_around_both_transitions() {
         ];
         fixture.configure(&format!("{NO_DREAM}{}", jobs.concat()));
         CommandOutput::of(at(&fixture, first, &["tick"]).output().unwrap()).ends(0);
-        for now in &moments {
+        for now in &minutes_around {
             CommandOutput::of(at(&fixture, *now, &["tick"]).output().unwrap()).ends(0);
         }
-        ticks += moments.len();
+        ticks += minutes_around.len();
         let due: Vec<String> = (-3..=3)
             .map(|day| {
                 let date = middle.checked_add(SignedDuration::from_hours(24 * day)).unwrap();

@@ -248,7 +248,7 @@ fn every_payload_gets_the_right_decision_and_a_well_formed_answer() {
     judge("a dream commits", &["--job", "dream"], &commit, false);
     let dream = payload("Write", json!({"file_path": "dreams/x"}));
     judge("a dream writes its own", &["--job", "dream"], &dream, true);
-    judge("without bounds", &[], &payload("Write", json!({"file_path": "a"})), false);
+    judge("without limits", &[], &payload("Write", json!({"file_path": "a"})), false);
     // Payloads that are none, or odd.
     let odd = format!(
         r#"{{"tool_input":{{"content":"x","file_path":"/etc/x"}},"cwd":{root:?},"tool_name":"Write"}}"#

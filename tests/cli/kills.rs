@@ -62,8 +62,8 @@ fn kills_at_random_moments_leave_no_unsettled_row() {
             .process_group(0)
             .spawn()
             .unwrap();
-        let moment = Duration::from_micros(dice.roll(whole));
-        if !ended_within(run.id(), moment) {
+        let delay = Duration::from_micros(dice.roll(whole));
+        if !ended_within(run.id(), delay) {
             landed += 1;
             match dice.roll(3) {
                 // The command and its run's process.

@@ -202,7 +202,7 @@ fn jobs_follow_another_by_how_it_ends() {
     let open = "SELECT count(*) FROM occurrences WHERE settled IS NULL";
     assert_eq!(fixture.count(open), 0);
     // All runs of one minute finish at the same clock time, within one tick.
-    let moments: BTreeSet<String> = fixture
+    let times: BTreeSet<String> = fixture
         .store()
         .prepare("SELECT DISTINCT finished FROM runs")
         .unwrap()
@@ -210,5 +210,5 @@ fn jobs_follow_another_by_how_it_ends() {
         .unwrap()
         .map(|at| at.unwrap().to_string())
         .collect();
-    assert_eq!(moments.len(), 2, "{moments:?}");
+    assert_eq!(times.len(), 2, "{times:?}");
 }

@@ -265,7 +265,7 @@ fn the_hook_refuses_by_its_only_blocking_code() {
     for payload in [&b""[..], b"{", b"\xff\xfe", &vec![b' '; 9 << 20]] {
         assert_eq!(ask(&job, payload, &project), Some(2));
     }
-    assert_eq!(ask(&[], &write("a"), &project), Some(2), "no bounds");
+    assert_eq!(ask(&[], &write("a"), &project), Some(2), "no limits");
     assert_eq!(ask(&["--job", "nobody"], &write("a"), &project), Some(2));
     assert_eq!(ask(&["--no-such-flag"], &write("a"), &project), Some(2));
     assert_eq!(ask(&job, &write("a"), fixture.root()), Some(2), "in no project");

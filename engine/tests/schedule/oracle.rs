@@ -124,7 +124,7 @@ impl Table {
     }
 
     /// Returns every scheduled time in the window, in seconds, in ascending order.
-    pub fn moments(&self, wanted: &Expression, rules: Rules) -> Vec<i64> {
+    pub fn times(&self, wanted: &Expression, rules: Rules) -> Vec<i64> {
         let elapsed = wanted.elapsed && rules != Rules::ElapsedAsFixed;
         let days: Vec<bool> = self.dates.iter().map(|date| day(wanted, *date, rules)).collect();
         let mut found = Vec::new();

@@ -81,13 +81,13 @@ fn compare(
     rules: Rules,
     dice: &mut Random,
 ) -> Result<(), String> {
-    let expected = table.moments(wanted, rules);
+    let expected = table.times(wanted, rules);
     let differs = |from: Timestamp, expected: String, got: String| {
         Err(format!("from {from}: expected {expected}, got {got}"))
     };
     let counted = cron.count(table.from, table.until, zone);
     if counted != expected.len() as u64 {
-        return differs(table.from, format!("{} moments", expected.len()), format!("{counted}"));
+        return differs(table.from, format!("{} times", expected.len()), format!("{counted}"));
     }
     let walk = |from: Timestamp, most: usize| {
         let mut ahead = expected.iter().filter(|at| **at > from.as_second()).copied();
@@ -117,7 +117,7 @@ fn compare(
         let left = expected.iter().filter(|at| **at > from.as_second()).count() as u64;
         let counted = cron.count(from, table.until, zone);
         if counted != left {
-            return differs(from, format!("{left} moments"), format!("{counted}"));
+            return differs(from, format!("{left} times"), format!("{counted}"));
         }
     }
     Ok(())

@@ -179,21 +179,21 @@ impl Year {
             let start = segment.start;
             let end = segment.end.unwrap_or(start);
             let next = |after| segment.schedule.next_after(after, start).unwrap();
-            let mut moment = next(start).filter(|at| *at <= end);
-            while let Some(at) = moment {
-                self.counts.moments += 1;
-                moment = next(at).filter(|at| *at <= end);
+            let mut time = next(start).filter(|at| *at <= end);
+            while let Some(at) = time {
+                self.counts.times += 1;
+                time = next(at).filter(|at| *at <= end);
                 if fired.remove(&at) {
                     assert!(!missed.contains_key(&at), "{name}: {at} was run for and missed");
                     known.insert(at);
                 } else if let Some((last, count)) = missed.remove(&at) {
                     let mut here = at;
                     for _ in 1..count {
-                        here = moment.unwrap_or_else(|| {
+                        here = time.unwrap_or_else(|| {
                             panic!("{name}: {count} are said to be missed from {at} to {last}, there are fewer")
                         });
-                        self.counts.moments += 1;
-                        moment = next(here).filter(|at| *at <= end);
+                        self.counts.times += 1;
+                        time = next(here).filter(|at| *at <= end);
                     }
                     assert_eq!(here, last, "{name}: {count} are said to be missed from {at}");
                 } else {

@@ -106,8 +106,8 @@ impl Year {
             me: &me,
             retries_lost: &|kind| kind != "command",
         };
-        let moment = self.moment();
-        let ticked = tick(&mut self.store, &driver, moment);
+        let reading = self.clock_reading();
+        let ticked = tick(&mut self.store, &driver, reading);
         drop(driver);
         self.store.set_fuse(None);
         self.host.0.borrow_mut().unkillable = false;
@@ -164,7 +164,7 @@ impl Year {
         self.counts.late += 1;
         let pid = self.new_driver(false, true);
         let me = self.drivers[&pid].me.clone();
-        let moment = self.moment();
+        let reading = self.clock_reading();
         let mut start = Vec::new();
         for run in live {
             let driver = Driver {
@@ -172,7 +172,7 @@ impl Year {
                 me: &me,
                 retries_lost: &|kind| kind != "command",
             };
-            match recover(&mut self.store, &driver, &run, moment).unwrap() {
+            match recover(&mut self.store, &driver, &run, reading).unwrap() {
                 Recovered::Alone => {}
                 Recovered::Start(run) => start.push(run),
                 Recovered::Settled { retry, .. } => start.extend(retry),
@@ -187,8 +187,8 @@ impl Year {
                 continue;
             }
             let rule = &job.policy.catch_up;
-            let due = job.schedule.due(due_job.watermark, moment.wall, rule).unwrap();
-            self.store.enter_due(&due_job, &due, None, None, moment.wall).unwrap();
+            let due = job.schedule.due(due_job.watermark, reading.wall, rule).unwrap();
+            self.store.enter_due(&due_job, &due, None, None, reading.wall).unwrap();
         }
         self.ticked();
         for run in start {
@@ -272,8 +272,8 @@ impl Year {
                     me: &me,
                     retries_lost: &|kind| kind != "command",
                 };
-                let moment = self.moment();
-                match recover(&mut self.store, &driver, &row, moment).unwrap() {
+                let reading = self.clock_reading();
+                match recover(&mut self.store, &driver, &row, reading).unwrap() {
                     Recovered::Settled { retry, .. } => retry,
                     _ => None,
                 }

@@ -100,7 +100,7 @@ impl Year {
             levels: &levels,
             total,
             staging: "staging",
-            now: self.moment(),
+            now: self.clock_reading(),
         });
         self.store.set_fuse(None);
         let admitted = match admitted {
@@ -165,8 +165,8 @@ impl Year {
             if dead.job == row.job && dead.id != row.id && dead.state == RunState::Running {
                 let driver =
                     Driver { world: Box::new(self.host.clone()), me, retries_lost: &|_| false };
-                let moment = self.moment();
-                recover_locked(&mut self.store, &driver, &dead.id, false, moment).unwrap();
+                let reading = self.clock_reading();
+                recover_locked(&mut self.store, &driver, &dead.id, false, reading).unwrap();
                 let state = self.store.run(&dead.id).unwrap().state;
                 assert_eq!(state, RunState::Settled);
             }

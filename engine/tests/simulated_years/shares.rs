@@ -32,7 +32,7 @@ counts!(
     years,
     occurrences,
     missed,
-    moments,
+    times,
     runs,
     ticks,
     suspends,

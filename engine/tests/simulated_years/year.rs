@@ -174,7 +174,7 @@ impl Year {
         Timestamp::from_millisecond(self.wall().as_millisecond()).unwrap()
     }
 
-    pub fn moment(&self) -> ClockReading {
+    pub fn clock_reading(&self) -> ClockReading {
         ClockReading {
             wall: self.wall(),
             boot: Duration::from_micros((self.now - self.booted).cast_unsigned()),

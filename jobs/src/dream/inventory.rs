@@ -335,7 +335,7 @@ mod tests {
         let sum = Digest::of(b"body\n");
         assert!(is_own(&format!("---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody\n")));
         assert!(!is_own(&format!(
-            "---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody, mended\n"
+            "---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody, changed\n"
         )));
     }
 

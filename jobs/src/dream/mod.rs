@@ -171,7 +171,7 @@ fn ground<'a>(
     spec: &DreamSpec,
     state_bytes: &'a [u8],
 ) -> Result<PassEvidence<'a>, JobError> {
-    let (root, cache, keep, recording) = (ctx.root, ctx.cache, !ctx.rehearsal, &ctx.recording);
+    let (root, cache, keep, recording) = (ctx.root, ctx.cache, !ctx.is_dry_run, &ctx.recording);
     // Both take as long as there are ideas: side by side they take as long as the longer one.
     let (state, survey) = std::thread::scope(|scope| {
         let parsed = scope.spawn(|| DreamState::parse(state_bytes));

@@ -9,7 +9,7 @@ pub struct Files {
     pub steps: String,
     /// The daydreams, below the project.
     pub daydreams: String,
-    /// Whether an entry is committed once it is placed.
+    /// Whether an entry is committed once it is published.
     pub commit: bool,
     /// Whether that commit is pushed.
     pub push: bool,

@@ -74,7 +74,7 @@ impl Night<'_, '_> {
             let mut iteration = Iteration {
                 id: format!("{}-iter-{index}", self.summary.run_id),
                 index,
-                started_at: self.moment(),
+                started_at: self.timestamp(),
                 ..Iteration::default()
             };
             self.log(&format!("iteration {index} begins"));
@@ -109,7 +109,7 @@ impl Night<'_, '_> {
                 (failures, refused) = (0, 0);
             }
             took = boot_time().saturating_sub(began);
-            iteration.finished_at = self.moment();
+            iteration.finished_at = self.timestamp();
             iteration.duration = length(took);
             if let Some(error) = &iteration.error {
                 let what = format!("iteration {index}: {error}");

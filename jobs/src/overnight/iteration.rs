@@ -219,7 +219,7 @@ impl Night<'_, '_> {
         }
         let kept = self.out.path_of(&format!("{}/removed", self.summary.run_id));
         commit::keep_removed(root, &root.join(kept), &targets)?;
-        iteration.finished_at = self.moment();
+        iteration.finished_at = self.timestamp();
         iteration.duration = length(boot_time().saturating_sub(began));
         let record = json!({
             "output": self.out.below(), "run_id": self.summary.run_id, "iteration": iteration,

@@ -267,7 +267,7 @@ impl Night<'_, '_> {
         let index = PacketIndex {
             run_id: self.summary.run_id.clone(),
             repo_root: self.summary.repo_root.clone(),
-            generated_at: self.moment(),
+            generated_at: self.timestamp(),
             packets: packets.clone(),
         };
         self.out.text("morning-packets/index.md", &markdown(&index)).map_err(disk)?;
@@ -295,7 +295,7 @@ impl Night<'_, '_> {
         }
         let held = bytes.unwrap_or_default();
         let mut work = super::corpus::work::WorkFile::parse(&held);
-        let synced = sync::sync(&mut work, packets, &self.moment());
+        let synced = sync::sync(&mut work, packets, &self.timestamp());
         let after = work.kept.to_bytes();
         if after == held {
             return Ok(());
@@ -311,7 +311,7 @@ impl Night<'_, '_> {
             guard: &guard,
             number,
             iteration_id: format!("{}-packets", self.summary.run_id),
-            started_at: self.moment(),
+            started_at: self.timestamp(),
             record: Value::Null,
         }
         .make(vec![Target { path: NEXT_WORK.to_owned(), before, after: Some(after) }]);
@@ -428,7 +428,7 @@ impl Night<'_, '_> {
     }
 
     fn close(&mut self) {
-        self.summary.finished_at = self.moment();
+        self.summary.finished_at = self.timestamp();
         self.summary.duration = length(boot_time().saturating_sub(self.began));
         self.summary.artifacts.insert("log".to_owned(), LOG.to_owned());
     }

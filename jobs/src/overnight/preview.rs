@@ -81,15 +81,15 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
         counsel: &CouncilResult::default(),
     }
     .packets();
-    let moment = format!("{:.0}", seen.now);
+    let timestamp = format!("{:.0}", seen.now);
     let mut summary = Summary {
         goal: Some(spec.goal.clone()).filter(|goal| !goal.is_empty()),
         repo_root: root.display().to_string(),
         output_dir: spec.output_dir.clone(),
         status: RunStatus::DryRun,
         dry_run: true,
-        started_at: moment.clone(),
-        finished_at: moment,
+        started_at: timestamp.clone(),
+        finished_at: timestamp,
         duration: "0s".to_owned(),
         runtime: Runtime {
             keep_awake: spec.keep_awake,

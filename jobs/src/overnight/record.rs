@@ -88,7 +88,7 @@ impl Night<'_, '_> {
         }
     }
 
-    pub(super) fn moment(&self) -> String {
+    pub(super) fn timestamp(&self) -> String {
         format!("{:.0}", self.ctx.wall())
     }
 

@@ -245,7 +245,7 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
     }
     if !run.artifacts.is_empty() {
         let names = run.artifacts.iter().map(|path| code(path)).collect::<Vec<_>>();
-        writeln!(out, "Placed: {}\n", names.join(", "))?;
+        writeln!(out, "Published: {}\n", names.join(", "))?;
     }
     let mut facts = vec![format!("run {}", code(&run.run))];
     if run.unstated_calls > 0 {

@@ -266,7 +266,7 @@ impl Decider<'_> {
 
     pub(super) fn now(&self) -> Result<Timestamp, ReviewError> {
         match self.clock.read() {
-            Ok(moment) => Ok(moment.wall),
+            Ok(reading) => Ok(reading.wall),
             Err(error) => Err(ReviewError::Disk(error.to_string())),
         }
     }

@@ -35,7 +35,7 @@ pub(super) fn write(page: &mut Page, report: &NightReport) {
         report.closed.strftime("%Y-%m-%d %H:%M UTC"),
         "</time></p>\n</header>\n"
     );
-    put!(page, "<section class=\"cards\" aria-label=\"The night at a glance\">\n");
+    put!(page, "<section class=\"cards\" aria-label=\"Overview of the night\">\n");
     worked(page, report);
     cost(page, report);
     refused(page, report);
