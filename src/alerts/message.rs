@@ -310,7 +310,11 @@ mod tests {
         };
         let reported = message(&good);
         assert_eq!(reported.subject, "my project/test test");
-        assert!(reported.text.starts_with("my project/test\ntest: a test message"), "{}", reported.text);
+        assert!(
+            reported.text.starts_with("my project/test\ntest: a test message"),
+            "{}",
+            reported.text
+        );
         for bad in [
             "{{ nobody }}",
             "{{ job",

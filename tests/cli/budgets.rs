@@ -151,7 +151,7 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
         (&["calls=0", "--reason", "x"][..], "more than zero"),
         (&["calls=1", "--reason", " "], "state what the grant is for"),
         (&["call=1", "--reason", "x"], "the units are"),
-        (&["ideas=5", "--reason", "x"], "bounds no ideas"),
+        (&["ideas=5", "--reason", "x"], "has no limit for ideas"),
         (&["money=nan", "--reason", "x"], "dollars"),
         (&["money=-1", "--reason", "x"], "dollars"),
         (&["calls=1", "--reason", "x", "--until", "2026-11-21T11:00:00Z"], "is past"),
@@ -289,7 +289,7 @@ fn a_broken_job_is_stopped_and_starts_again_once_somebody_acknowledges_it() {
     at(&fixture, "2026-11-22T01:30:00Z", &["tick"]).ends(1);
     at(&fixture, "2026-11-22T01:31:00Z", &["jobs", "reset", "--all"])
         .ends(0)
-        .expect_text("bad: its 1 failure in a row");
+        .expect_text("bad: acknowledged 1 failure in a row");
     at(&fixture, "2026-11-22T01:31:00Z", &["jobs", "reset", "--all"])
         .ends(0)
         .expect_text("nothing to acknowledge");

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
 
 use crate::fixture::{CommandOutput, Fixture};
-use crate::output::snapshot;
 
 const SAYS: &str = "# Manually.\n[jobs.say]\nkind = \"command\"\ntrigger = \"manual\" # when asked\nprogram = \"sh\"\nargs = [\"-c\", \"echo file >> said\"]\n";
 
@@ -204,7 +204,16 @@ fn what_cannot_be_honoured_is_refused() {
 fn the_published_schema_is_the_one_that_is_printed() {
     let fixture = Fixture::new();
     let schema = fixture.run(&["config", "schema"]).ends(0);
-    snapshot("../../config/schemas/runner.schema.json", &schema.out);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/schemas/runner.schema.json");
+    if std::env::var_os("INSTA_UPDATE").is_some_and(|update| update == "always") {
+        fs::write(&path, &schema.out).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap();
+    assert!(
+        kept == schema.out,
+        "{} differs; INSTA_UPDATE=always takes the new text",
+        path.display()
+    );
 }
 
 #[test]

@@ -311,5 +311,5 @@ fn summaries_of_others_are_told_in_every_form() {
     fixture
         .run(&["overnight", "report", "--from", "list.json"])
         .ends(65)
-        .expect_text("no JSON object");
+        .expect_text("not a JSON object");
 }

@@ -124,7 +124,7 @@ fn a_run_that_hangs_is_killed_with_its_tree_and_settled() {
     daemon.signal(Signal::TERM);
     daemon.wait_for_text("may continue");
     daemon.signal(Signal::TERM);
-    daemon.wait_for_text("asks 1 run to end");
+    daemon.wait_for_text("asking 1 run to end");
     daemon.signal(Signal::TERM);
     daemon.wait_for_text("kills 1 run");
     daemon.ends(0);

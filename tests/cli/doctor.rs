@@ -68,7 +68,7 @@ fn a_key_reaches_the_tick_by_its_own_file_alone() {
     );
     run(&fixture, &["setup", "--scheduler", "cron", "--apply"])
         .ends(0)
-        .expect_text("MY_KEY is never frozen");
+        .expect_text("MY_KEY is never saved by setup");
     let keyless = run(&fixture, &["doctor", "--as-scheduler", "--json"]).ends(1);
     assert!(places(&keyless).contains(&"MY_KEY".to_owned()), "{keyless:?}");
     let file = fixture.root().join("config/runner/credentials.env");

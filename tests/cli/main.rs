@@ -55,6 +55,7 @@ mod sandbox;
 mod schedule;
 mod served;
 mod setup;
+mod snapshots;
 mod status;
 mod surroundings;
 mod unreadable;

@@ -1,26 +1,8 @@
 //! Output for people: help, status, ticks.
 
 use std::fs;
-use std::path::Path;
 
 use crate::fixture::Fixture;
-
-/// Compares with a kept file; `RUNNER_UPDATE_SNAPSHOTS=1` writes it instead.
-pub fn snapshot(name: &str, found: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
-    if std::env::var_os("RUNNER_UPDATE_SNAPSHOTS").is_some() {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, found).unwrap();
-        return;
-    }
-    let kept = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(
-        kept,
-        found,
-        "{} differs; RUNNER_UPDATE_SNAPSHOTS=1 takes the new text",
-        path.display()
-    );
-}
 
 /// Splits the name of a manual page into the words of its command. A hyphen separates two words,
 /// unless the part before it has no page of its own.
@@ -56,7 +38,7 @@ fn the_help_is_the_reference() {
         let said = fixture.run(&args).ends(0);
         all.push_str(&format!("$ runner {}\n\n{}\n", args.join(" "), said.out));
     }
-    snapshot("help.txt", &all);
+    crate::snapshots::compare("help", &all);
 }
 
 #[test]

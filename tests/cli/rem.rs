@@ -237,7 +237,7 @@ fn whatever_is_wrong_with_an_answer_nothing_of_it_is_placed_and_the_gap_has_its_
             "commit a3f91c2 does not occur in the sources that were shown",
         ),
         ("a task that is none", verdict("- pick up: no such task — why"), "names no task"),
-        ("a task that is two", verdict("- cancel: twice — why"), "stands on the lines 7, 8"),
+        ("a task that is two", verdict("- cancel: twice — why"), "occurs on lines 7, 8"),
         (
             "a line that is no verdict",
             verdict("- think it over"),
@@ -485,7 +485,10 @@ fn a_cycle_holds_its_place_until_a_dream_stands_its_checks() {
     }
     let mark = fixture.path(".runner/failed/cycle.json");
     let reported = fs::read_to_string(&mark).unwrap();
-    assert!(reported.contains("commit a3f91c2 is not among"), "{reported}");
+    assert!(
+        reported.contains("commit a3f91c2 does not occur in the sources that were shown"),
+        "{reported}"
+    );
     at(&fixture, &day(1), &["run", "cycle"])
         .ends(0)
         .expect_text("skipped: gate: rem failed 4 times in a row");

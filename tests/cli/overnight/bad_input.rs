@@ -37,7 +37,7 @@ fn bad_nodes_are_told_and_left_alone() {
     let troubles = health["troubles"].as_array().unwrap();
     for (path, what) in [
         ("learnings/noyaml.md", "not understood"),
-        ("learnings/twin.md", "has the id f-2026-10-01-001 of findings/f-2026-10-01-001.md"),
+        ("learnings/twin.md", "has the same id f-2026-10-01-001 as findings/f-2026-10-01-001.md"),
         ("learnings/binary.md", "is not text"),
         ("learnings/huge.md", "104857600 bytes, longer than"),
         ("learnings/link.md", "symbolic link"),

@@ -189,7 +189,7 @@ fn a_fall_is_not_committed_unless_a_rescue_is_left_for_it() {
     assert_eq!(warned["warn_only_remaining"], 2);
     assert_eq!(json(&fixture, budget)["remaining"], 2);
     let reported = warned["iterations"][0]["degraded"][0].as_str().unwrap();
-    assert!(reported.contains("a rescue was spent, 2 left"), "{reported}");
+    assert!(reported.contains("a rescue was used, 2 left"), "{reported}");
     assert_ne!(tree(&fixture), before);
 
     let fixture = proud();

@@ -214,7 +214,9 @@ fn the_same_key_is_the_same_wish() {
         run(&fixture, &["enqueue", "count", "--key", "monday", "--json"]).ends(0).json()["id"],
         *first
     );
-    run(&fixture, &["run", "count", "--key", "monday"]).ends(0).expect_text("before");
+    run(&fixture, &["run", "count", "--key", "monday"])
+        .ends(0)
+        .expect_text("already requested with this key");
     assert!(ticked(&fixture).is_empty());
     assert_eq!(fixture.read("times"), "x\n");
 }
