@@ -20,7 +20,7 @@ format:
 spelling:
     typos
 
-# Check the vocabulary, where its list is there
+# Check the vocabulary
 words:
     python3 tests/check_words.py
 

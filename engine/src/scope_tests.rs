@@ -226,7 +226,7 @@ fn expectations_hold_and_a_target_is_named_once() {
     let mut scope = yard.scope();
     let wrong = scope.stage("dreams/old.md", b"x", Expect::Absent).unwrap_err();
     assert!(matches!(wrong, ScopeError::Unexpected { .. }), "{wrong}");
-    assert!(wrong.to_string().contains("dreams/old.md holds content"), "{wrong}");
+    assert!(wrong.to_string().contains("dreams/old.md contains content"), "{wrong}");
     scope.stage("dreams/none.md", b"x", Expect::Digest(Digest::of(b"x"))).unwrap_err();
     scope.remove("dreams/old.md", Digest::of(b"else")).unwrap_err();
     scope.stage("dreams/old.md", b"old", Expect::Current).unwrap();

@@ -58,7 +58,7 @@ fn a_model_that_states_no_usage_is_charged_what_was_reserved_for_one_call() {
     assert_eq!(reported["started"].as_array().unwrap().len(), 3, "{reported}");
     assert_eq!(fixture.read("notes/2026-11-22.md"), "yes\n");
     let report = fixture.read(".runner/reports/2026-11-22/report.md");
-    assert!(report.contains("1 model call without a stated usage"), "{report}");
+    assert!(report.contains("usage of 1 model call not reported"), "{report}");
     // A tenth of a run's default dollar and of its tokens: one of ten calls.
     assert_eq!(fixture.count("SELECT max(micros) FROM accounts WHERE level = 'night'"), 100_000);
     assert_eq!(fixture.count("SELECT max(tokens) FROM accounts WHERE level = 'night'"), 100_000);

@@ -337,10 +337,10 @@ mod tests {
             assert_eq!(base(kind, text).unwrap(), expected);
         }
         for (text, why) in [
-            ("example.org", "no address"),
+            ("example.org", "not an address"),
             ("ftp://example.org", "http://"),
             ("https://me:secret@example.org", "must not contain credentials"),
-            ("https://example.org?key=1", "no ?"),
+            ("https://example.org?key=1", "must not contain ? or #"),
         ] {
             let said = base("openai", text).unwrap_err();
             assert!(said.contains(why) && !said.contains("secret"), "{said}");

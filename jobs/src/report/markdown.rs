@@ -25,7 +25,7 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
     writeln!(out, "**{}**\n", report.headline())?;
     writeln!(
         out,
-        "Opened {}, told {}. Spent {}.\n",
+        "Opened {}, reported {}. Spent {}.\n",
         report.opened.strftime("%Y-%m-%d %H:%M UTC"),
         report.closed.strftime("%Y-%m-%d %H:%M UTC"),
         spent(report)
@@ -386,7 +386,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("Spent 2 model calls, $0.03, 3 s; 2 model calls without a stated usage"),
+            text.contains("Spent 2 model calls, $0.03, 3 s; 2 model calls without a reported usage"),
             "{text}"
         );
         assert!(text.contains("did \\| it all"), "{text}");

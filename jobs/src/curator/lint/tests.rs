@@ -102,7 +102,7 @@ fn a_planted_ignore_file_closes_its_folder_only() {
     let (found, left) = notes(root, root, &[], None);
     let found: Vec<_> = found.iter().map(|note| note.path.as_str()).collect();
     assert_eq!(found, ["open/note.md"]);
-    assert!(left.len() == 1 && left[0].contains(".gitignore is no regular file"), "{left:?}");
+    assert!(left.len() == 1 && left[0].contains(".gitignore is not a regular file"), "{left:?}");
     fifo(".ignore");
     let (found, left) = notes(root, root, &[], None);
     assert!(found.is_empty() && left.len() == 1, "{left:?}");

@@ -63,7 +63,7 @@ fn every_mistake_is_told_with_its_line() {
     one(&(state("a", ":NEXT: rem") + &good + &state("b", ":NEXT: a")), 10, "never reached from a");
     let tail = state("a", ":KIND: rem\n:NEXT: b") + &state("b", ":NEXT: b");
     one(&tail, 6, "dream only once");
-    one(&(state("a", ":NEXT: rem") + &state("a", ":NEXT: rem") + &good), 5, "declared in line 1");
+    one(&(state("a", ":NEXT: rem") + &state("a", ":NEXT: rem") + &good), 5, "declared on line 1");
     one(&state("a", ":KIND: sleep\n:NEXT: a"), 3, "no kind \"sleep\"");
     one(&state("a", ":NXT: a"), 3, "did you mean \"NEXT\"");
     one(&state("a", ":NEXT: a\n:NEXT: b"), 4, "given twice");
