@@ -265,7 +265,7 @@ pub fn settle_after(
             let why = format!("its process ended with {status} before it began");
             // Nothing was done yet, so it costs nothing to try once more; a person who waits sees
             // it and decides.
-            let unattended = !row.by_hand || row.night.is_some();
+            let unattended = !row.manual || row.night.is_some();
             let again = unattended && store.lost_runs_of(&row.occurrence)? == 0;
             let (outcome, summary) = (Outcome::Lost { why }, RunSummary::default());
             let again =

@@ -293,7 +293,7 @@ fn never_began(
     if answer.any(|process| driver.world.is_alive(process)) {
         return Ok(Recovered::Alone);
     }
-    if run.by_hand && run.night.is_none() {
+    if run.manual && run.night.is_none() {
         let why = "the command that asked for it died before it began".to_owned();
         let outcome = Outcome::Lost { why };
         if !store.decline(&run.id, &outcome, now)? {

@@ -196,7 +196,7 @@ impl EditActor<'_> {
             run: &run,
             owner: self.me,
             facts: &AdmissionFacts {
-                by_hand: true,
+                manual: true,
                 free_bytes: self.free_bytes,
                 ..AdmissionFacts::default()
             },

@@ -34,7 +34,7 @@ pub struct RunJson {
     project: String,
     state: RunState,
     attempt: u32,
-    by_hand: bool,
+    manual: bool,
     origin: &'static str,
     priority: i32,
     settings: BTreeMap<String, String>,
@@ -67,7 +67,7 @@ impl RunJson {
             project: row.project.to_string(),
             state: row.state,
             attempt: row.attempt,
-            by_hand: row.by_hand,
+            manual: row.manual,
             origin: row.origin.as_str(),
             priority: row.priority,
             settings: row.settings.iter().cloned().collect(),
@@ -242,7 +242,7 @@ pub fn show(home: &Env, run: &str, listing: Listing) -> Result<Exit, Failure> {
         ),
         pair("attempt", &row.attempt.to_string()),
         pair("due", &show::format_time(row.due)),
-        pair("asked by", row.origin.as_str()),
+        pair("origin", row.origin.as_str()),
     ];
     if row.state == RunState::Queued {
         lines.push(pair("queued", &waits(&row, home.wall()?)));

@@ -51,7 +51,7 @@ pub struct Admitted {
     run: RunId,
     job: JobId,
     night: Option<NightId>,
-    by_hand: bool,
+    manual: bool,
     fence: Fence,
     reserved: Amounts,
     deadline: Duration,
@@ -75,7 +75,7 @@ impl Admitted {
     }
     /// Returns whether a person asked for the run.
     pub fn manual(&self) -> bool {
-        self.by_hand
+        self.manual
     }
     /// Its fence: every later commit carries it.
     pub fn fence(&self) -> Fence {
@@ -157,7 +157,7 @@ impl Store {
                 run: enter.run.clone(),
                 job: waiting.job,
                 night: occurrence.night,
-                by_hand: occurrence.origin == Origin::Hand,
+                manual: occurrence.origin == Origin::Manual,
                 fence: Fence(fence),
                 reserved,
                 deadline,

@@ -129,19 +129,19 @@ impl Store {
     ) -> Result<Vec<Overdue>> {
         self.write(|tx| {
             tx.prepare_cached(
-                "UPDATE jobs SET watched = CASE
+                "UPDATE jobs SET watched_since = CASE
                    WHEN enabled AND next_due IS NOT NULL AND coalesce(paused_until, 0) <= ?1
                      AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)
-                   THEN min(coalesce(watched, ?1), ?1) END
-                 WHERE watched IS NOT NULL OR (enabled AND next_due IS NOT NULL)",
+                   THEN min(coalesce(watched_since, ?1), ?1) END
+                 WHERE watched_since IS NOT NULL OR (enabled AND next_due IS NOT NULL)",
             )?
             .execute([millis(now)])?;
             let mut found = Vec::new();
             let mut statement = tx.prepare_cached(
                 "SELECT j.id, j.project, j.name,
-                   max(j.watched, coalesce((SELECT max(finished) FROM runs INDEXED BY runs_placed
+                   max(j.watched_since, coalesce((SELECT max(finished) FROM runs INDEXED BY runs_published
                      WHERE job = j.id AND outcome ->> 'outcome' IN ('succeeded', 'degraded')), 0))
-                 FROM jobs j WHERE j.watched IS NOT NULL",
+                 FROM jobs j WHERE j.watched_since IS NOT NULL",
             )?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
@@ -170,7 +170,7 @@ impl Store {
                 found.push(Overdue { job, since });
             }
             tx.prepare_cached(
-                "INSERT OR REPLACE INTO care (task, done, said) VALUES (?1, ?2, '')",
+                "INSERT OR REPLACE INTO maintenance (task, done, detail) VALUES (?1, ?2, '')",
             )?
             .execute(params![WATCHED, millis(now)])?;
             Ok(found)
@@ -272,13 +272,13 @@ struct NewsItem {
     id: i64,
     job: JobId,
     run: Option<RunId>,
-    by_hand: bool,
+    manual: bool,
     outcome: Outcome,
 }
 
 fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
     let mut statement = db.prepare_cached(
-        "SELECT n.id, o.job, n.run, o.origin = 'hand' AND o.night IS NULL, o.outcome
+        "SELECT n.id, o.job, n.run, o.origin = 'manual' AND o.night IS NULL, o.outcome
          FROM news n JOIN occurrences o ON o.id = n.occurrence JOIN jobs j ON j.id = o.job
          WHERE j.project = ?1 ORDER BY n.id",
     )?;
@@ -293,14 +293,14 @@ fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
     })?;
     let mut items = Vec::new();
     for row in rows {
-        let (number, job, run, by_hand, outcome) = row?;
+        let (number, job, run, manual, outcome) = row?;
         // One that was opened again meanwhile will be news again.
         let outcome = outcome.unwrap_or_else(|| r#"{"outcome":"skipped","why":""}"#.to_owned());
         items.push(NewsItem {
             id: number,
             job: JobId(job),
             run: run.map(id).transpose()?,
-            by_hand,
+            manual,
             outcome: from_json(&outcome)?,
         });
     }
@@ -323,7 +323,7 @@ fn digest(
         outcome if outcome.published() => News::Placed,
         Outcome::Missed { .. } => News::Missed,
         outcome if failed(outcome) => {
-            News::Failed { by_hand: item.by_hand, stopped: stopped(breaker::streak(tx, item.job)?) }
+            News::Failed { manual: item.manual, stopped: stopped(breaker::streak(tx, item.job)?) }
         }
         _ => return Ok(()),
     };
@@ -360,7 +360,7 @@ fn carry_out(
         AlertAction::Raise(kind) => {
             let alert = AlertId::new(now);
             tx.prepare_cached(
-                "INSERT INTO alerts (id, job, kind, raised, last, told, count, run, why)
+                "INSERT INTO alerts (id, job, kind, raised, last, notified, count, run, why)
                  VALUES (?1, ?2, ?3, ?4, ?4, ?4, 1, ?5, ?6)",
             )?
             .execute(params![
@@ -377,7 +377,7 @@ fn carry_out(
             let alert: String = tx
                 .prepare_cached(
                     "UPDATE alerts SET count = count + 1, last = ?3, run = coalesce(?4, run), why = ?5,
-                       told = CASE WHEN ?6 THEN ?3 ELSE told END
+                       notified = CASE WHEN ?6 THEN ?3 ELSE notified END
                      WHERE job = ?1 AND kind = ?2 AND ended IS NULL RETURNING id",
                 )?
                 .query_row(
@@ -428,7 +428,7 @@ fn silence(
 
 fn open(db: &Connection, job: JobId) -> Result<Vec<OpenAlert>, Fault> {
     let mut statement = db.prepare_cached(
-        "SELECT kind, told, silenced IS NOT NULL FROM alerts
+        "SELECT kind, notified, silenced IS NOT NULL FROM alerts
          WHERE job = ?1 AND ended IS NULL ORDER BY raised, id",
     )?;
     let rows = statement

@@ -67,11 +67,10 @@ pub fn inspect_copy(path: &Path) -> Result<BackupCopy> {
     }
     let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .map_err(|error| Fault::Sql(error).at(path))?;
-    let format = format::read(&db, path)?;
-    format::recognise(&db, path, format)?;
+    let format = format::read(&db, path, format::STEPS)?;
     whole(&db, path)?;
     let made: Option<i64> = db
-        .query_row("SELECT done FROM care WHERE task = 'copied'", [], |row| row.get(0))
+        .query_row("SELECT done FROM maintenance WHERE task = 'copied'", [], |row| row.get(0))
         .optional()
         .map_err(|error| Fault::Sql(error).at(path))?;
     Ok(BackupCopy {

@@ -54,7 +54,7 @@ impl Store {
             tx.prepare_cached(
                 // By its id: a copy of the database may number its rows anew. The last one that was
                 // counted: what still goes on, nobody has seen the end of.
-                "INSERT INTO acks (job, run, at, who)
+                "INSERT INTO breaker_resets (job, run, at, who)
                  SELECT ?1, id, ?2, ?3 FROM runs INDEXED BY runs_tried
                  WHERE job = ?1 AND state = 'settled'
                    AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
@@ -80,7 +80,7 @@ pub(super) fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
         "SELECT outcome, occurrence, started IS NULL FROM runs INDEXED BY runs_tried
          WHERE job = ?1
            AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
-           AND rowid > (SELECT coalesce(max(seen.rowid), 0) FROM acks a
+           AND rowid > (SELECT coalesce(max(seen.rowid), 0) FROM breaker_resets a
                         JOIN runs seen ON seen.id = a.run WHERE a.job = ?1)
          ORDER BY rowid DESC LIMIT 50",
     )?;

@@ -7,7 +7,7 @@ use std::fs;
 use rusqlite::Connection;
 use serde::Serialize;
 
-use super::maintenance::beside;
+use super::open::beside;
 use super::{Fault, Result, RunSummary, Store, format, from_json};
 use crate::outcome::Outcome;
 use crate::policy::Policy;
@@ -93,26 +93,26 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "a publication is done and its run is not settled",
-        "SELECT 'placements ' || p.run FROM placements p JOIN runs r ON r.id = p.run
-         WHERE p.placed IS NOT NULL AND r.state <> 'settled'",
+        "SELECT 'publications ' || p.run FROM publications p JOIN runs r ON r.id = p.run
+         WHERE p.published IS NOT NULL AND r.state <> 'settled'",
     ),
     (
         "a run stages something before it was admitted",
         "SELECT 'runs ' || id FROM runs WHERE staging IS NOT NULL AND state IN ('queued', 'requested')",
     ),
     (
-        "an account holds less than what its settled runs used",
-        "SELECT 'accounts ' || v.level || ' ' || v.key FROM reservations v
+        "a budget level holds less than what its settled runs used",
+        "SELECT 'budget_usage ' || v.level || ' ' || v.key FROM reservations v
          JOIN (SELECT run, sum(calls) calls, sum(tokens) tokens, sum(micros) micros, sum(ideas) ideas
                FROM requests GROUP BY run) q ON q.run = v.run
-         LEFT JOIN accounts a ON a.level = v.level AND a.key = v.key
+         LEFT JOIN budget_usage a ON a.level = v.level AND a.key = v.key
          WHERE NOT v.open AND v.level <> 'run' GROUP BY v.level, v.key
          HAVING sum(q.calls) > coalesce(max(a.calls), 0) OR sum(q.tokens) > coalesce(max(a.tokens), 0)
              OR sum(q.micros) > coalesce(max(a.micros), 0) OR sum(q.ideas) > coalesce(max(a.ideas), 0)",
     ),
     (
         "an amount is below nothing",
-        "SELECT 'accounts ' || level || ' ' || key FROM accounts
+        "SELECT 'budget_usage ' || level || ' ' || key FROM budget_usage
            WHERE min(calls, tokens, micros, seconds, ideas) < 0
          UNION ALL SELECT 'reservations ' || run FROM reservations
            WHERE min(calls, tokens, micros, seconds, ideas) < 0
@@ -148,7 +148,7 @@ const TEXTS: &[(&str, &str, &str, ColumnReader)] = &[
     ("runs", "id", "summary", reads::<RunSummary>),
     ("runs", "id", "starter", reads::<ProcessIdentity>),
     ("runs", "id", "owner", reads::<ProcessIdentity>),
-    ("placements", "run", "manifest", reads::<Manifest>),
+    ("publications", "run", "manifest", reads::<Manifest>),
     ("jobs", "name", "schedule", reads::<Schedule>),
     ("jobs", "name", "policy", reads::<Policy>),
 ];

@@ -74,13 +74,13 @@ impl Store {
             }
             let own = [project.as_str()];
             for sql in [
-                of_its_nights("accounts"),
+                of_its_nights("budget_usage"),
                 of_its_nights("grants"),
-                of_its_days("accounts"),
+                of_its_days("budget_usage"),
                 of_its_days("grants"),
                 format!("DELETE FROM requests WHERE run IN {ITS_RUNS}"),
                 format!("DELETE FROM reservations WHERE run IN {ITS_RUNS}"),
-                format!("DELETE FROM placements WHERE run IN {ITS_RUNS}"),
+                format!("DELETE FROM publications WHERE run IN {ITS_RUNS}"),
                 format!("DELETE FROM events WHERE run IN {ITS_RUNS} OR project = ?1"),
                 format!("DELETE FROM runs WHERE job IN {ITS_JOBS}"),
                 format!("DELETE FROM occurrences WHERE job IN {ITS_JOBS}"),
@@ -119,7 +119,7 @@ impl Store {
                 return changed("it has runs that are not over".to_owned());
             }
             tx.execute(
-                "UPDATE projects SET path = ?2, device = ?3, inode = ?4, born = ?5, own = 1, config_stamp = '' WHERE id = ?1",
+                "UPDATE projects SET path = ?2, device = ?3, inode = ?4, folder_created = ?5, owns_id = 1, config_stamp = '' WHERE id = ?1",
                 params![
                     project.as_str(),
                     path,

@@ -14,8 +14,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::format::{self, STEPS, migrate};
-use super::maintenance::beside;
-use super::open::{BUSY, STATEMENTS, looked_through_if_short};
+use super::open::{BUSY, PendingLog, STATEMENTS, beside, check_length};
 use super::{Fault, Result, Store, StoreError, restore};
 
 /// How often a file that changes while it is copied is copied again.
@@ -107,9 +106,8 @@ fn copy(path: &Path, found: SideFiles) -> Result<Store> {
         });
     }
     from.busy_timeout(BUSY).map_err(at)?;
-    let format = format::read(&from, path)?;
-    format::recognise(&from, path, format)?;
-    looked_through_if_short(&from, path, false)?;
+    format::read(&from, path, STEPS)?;
+    check_length(&from, path, PendingLog::Leave)?;
     let mut db = Connection::open_in_memory().map_err(at)?;
     Backup::new(&from, &mut db)
         .and_then(|copy| copy.run_to_completion(PAGES, std::time::Duration::ZERO, None))

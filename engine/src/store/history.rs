@@ -52,14 +52,14 @@ impl Store {
         let sql = match by {
             GroupBy::Day => {
                 "SELECT substr(key, length(?1) + 2), calls, tokens, micros, seconds, ideas, 0
-                 FROM accounts WHERE level = 'day' AND key GLOB ?1 || ' *' ORDER BY key DESC LIMIT ?2"
+                 FROM budget_usage WHERE level = 'day' AND key GLOB ?1 || ' *' ORDER BY key DESC LIMIT ?2"
                     .to_owned()
             }
             GroupBy::Night => {
                 "SELECT n.name, a.calls, a.tokens, a.micros, a.seconds, a.ideas,
                    (SELECT count(*) FROM occurrences o JOIN runs r ON r.occurrence = o.id
                       JOIN requests q ON q.run = r.id WHERE o.night = n.id AND NOT q.stated)
-                 FROM nights n JOIN accounts a ON a.level = 'night' AND a.key = CAST(n.id AS TEXT)
+                 FROM nights n JOIN budget_usage a ON a.level = 'night' AND a.key = CAST(n.id AS TEXT)
                  WHERE n.project = ?1 ORDER BY n.id DESC LIMIT ?2"
                     .to_owned()
             }
@@ -84,7 +84,7 @@ impl Store {
                 .to_owned(),
             GroupBy::Pool => {
                 "SELECT level || ' ' || key, calls, tokens, micros, seconds, ideas, 0
-                 FROM accounts WHERE level IN ('pool-day', 'pool-week', 'pool-window') AND ?1 <> ''
+                 FROM budget_usage WHERE level IN ('pool-day', 'pool-week', 'pool-window') AND ?1 <> ''
                  ORDER BY level, key DESC LIMIT ?2"
                     .to_owned()
             }

@@ -91,7 +91,7 @@ impl Store {
                 };
                 let described = tx
                     .prepare_cached(
-                        "UPDATE jobs SET kind = ?3, policy = ?4, pool = ?5, after_job = ?6
+                        "UPDATE jobs SET kind = ?3, policy = ?4, slot_group = ?5, after_job = ?6
                          WHERE project = ?1 AND name = ?2",
                     )?
                     .execute(params![
@@ -105,7 +105,7 @@ impl Store {
                 let next = next_due(job, now)?;
                 if described == 0 {
                     tx.prepare_cached(
-                        "INSERT INTO jobs (project, name, kind, schedule, policy, pool, after_job, enabled,
+                        "INSERT INTO jobs (project, name, kind, schedule, policy, slot_group, after_job, enabled,
                          next_due, watermark) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
                     )?
                     .execute(params![
@@ -163,7 +163,7 @@ impl Store {
         let (schedule, policy) = (to_json(&Schedule::manual()), Policy::default());
         self.write(|tx| {
             tx.prepare_cached(
-                "INSERT INTO jobs (project, name, kind, schedule, policy, pool, enabled, watermark)
+                "INSERT INTO jobs (project, name, kind, schedule, policy, slot_group, enabled, watermark)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7) ON CONFLICT (project, name) DO NOTHING",
             )?
             .execute(params![

@@ -2,17 +2,15 @@
 //! gone. Must never make a writer wait for longer than one short transaction, [`Store::vacuum`] apart.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension as _, params};
 
+use super::open::{BUSY, beside};
 use super::{Result, Store, millis, timestamp_opt};
 
 /// The longest that the log beside the file is left to grow before it is cut.
 pub const LOG_CEILING: u64 = 64 << 20;
-/// How long a log that was written back may stay as long as it was.
-pub(super) const LOG_KEPT: i64 = 16 << 20;
 /// Interval of the daily maintenance.
 const DAILY: SignedDuration = SignedDuration::from_hours(24);
 /// When care that was begun and not finished is begun again.
@@ -23,7 +21,7 @@ impl Store {
     pub fn last_maintenance(&self, task: &str) -> Result<Option<Timestamp>> {
         self.view(|db| {
             let done: Option<i64> = db
-                .prepare_cached("SELECT done FROM care WHERE task = ?1")?
+                .prepare_cached("SELECT done FROM maintenance WHERE task = ?1")?
                 .query_row([task], |row| row.get(0))
                 .optional()?;
             timestamp_opt(done)
@@ -34,7 +32,7 @@ impl Store {
     pub fn record_maintenance(&mut self, task: &str, said: &str, now: Timestamp) -> Result<()> {
         self.write(|tx| {
             tx.prepare_cached(
-                "INSERT OR REPLACE INTO care (task, done, said) VALUES (?1, ?2, ?3)",
+                "INSERT OR REPLACE INTO maintenance (task, done, detail) VALUES (?1, ?2, ?3)",
             )?
             .execute(params![task, millis(now), said])?;
             Ok(())
@@ -48,7 +46,7 @@ impl Store {
             at.is_some_and(|at| now.duration_since(at).abs() < than)
         };
         Ok(!recent(self.last_maintenance("daily")?, DAILY)
-            && !recent(self.last_maintenance("begun")?, AGAIN))
+            && !recent(self.last_maintenance("daily begun")?, AGAIN))
     }
 
     /// Returns the length in bytes of the log beside the file.
@@ -64,15 +62,17 @@ impl Store {
         }
         self.write(|tx| {
             let seen: Option<i64> = tx
-                .prepare_cached("SELECT done FROM care WHERE task = 'begun'")?
+                .prepare_cached("SELECT done FROM maintenance WHERE task = 'daily begun'")?
                 .query_row([], |row| row.get(0))
                 .optional()?;
             let seen = timestamp_opt(seen)?;
             if seen.is_some_and(|seen| now.duration_since(seen).abs() < AGAIN) {
                 return Ok(false);
             }
-            tx.prepare_cached("INSERT OR REPLACE INTO care (task, done) VALUES ('begun', ?1)")?
-                .execute([millis(now)])?;
+            tx.prepare_cached(
+                "INSERT OR REPLACE INTO maintenance (task, done) VALUES ('daily begun', ?1)",
+            )?
+            .execute([millis(now)])?;
             Ok(true)
         })
     }
@@ -87,7 +87,7 @@ impl Store {
         self.view(|db| {
             db.busy_timeout(std::time::Duration::ZERO)?;
             let done = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-            db.busy_timeout(super::open::BUSY)?;
+            db.busy_timeout(BUSY)?;
             match done {
                 Err(error)
                     if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {}
@@ -105,11 +105,4 @@ impl Store {
             Ok(())
         })
     }
-}
-
-/// Returns the path of one of SQLite's files beside the database: `-wal`, `-shm`.
-pub fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    PathBuf::from(name)
 }

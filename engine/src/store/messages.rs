@@ -185,7 +185,7 @@ fn insert(
     now: Timestamp,
 ) -> Result<(), Fault> {
     tx.prepare_cached(
-        "INSERT INTO messages (id, alert, channel, what, made, detail, state, next)
+        "INSERT INTO messages (id, alert, channel, kind, made, detail, state, next)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'waiting', ?5)",
     )?
     .execute(params![
@@ -238,8 +238,8 @@ pub(super) fn withdraw(
     now: Timestamp,
 ) -> Result<(), Fault> {
     tx.prepare_cached(
-        "UPDATE messages SET state = 'withdrawn', over = ?2
-         WHERE alert = ?1 AND state = 'waiting' AND NOT (?3 AND what = 'recovered')",
+        "UPDATE messages SET state = 'withdrawn', ended = ?2
+         WHERE alert = ?1 AND state = 'waiting' AND NOT (?3 AND kind = 'recovered')",
     )?
     .execute(params![alert.as_str(), millis(now), over])?;
     Ok(())
@@ -301,7 +301,7 @@ impl Store {
             DeliveryResult::Failed(said) => {
                 let next = next_try(tries, now).unwrap_or(now);
                 tx.prepare_cached(
-                    "UPDATE messages SET said = ?2, next = ?3 WHERE id = ?1 AND state = 'waiting'",
+                    "UPDATE messages SET error = ?2, next = ?3 WHERE id = ?1 AND state = 'waiting'",
                 )?
                 .execute(params![message.as_str(), said, millis(next)])?;
                 Ok(())
@@ -313,7 +313,7 @@ impl Store {
     pub fn messages_of(&self, alert: &AlertId) -> Result<Vec<MessageRow>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
-                "SELECT id, channel, what, made, state, tries, next, over, said FROM messages
+                "SELECT id, channel, kind, made, state, tries, next, ended, error FROM messages
                  WHERE alert = ?1 ORDER BY rowid",
             )?;
             let mut rows = statement.query([alert.as_str()])?;
@@ -331,12 +331,12 @@ impl Store {
     pub fn undelivered(&self) -> Result<Vec<(ProjectId, String, u32, String)>> {
         self.view(|db| {
             let mut statement = db.prepare_cached(
-                "SELECT j.project, m.channel, m.said, m.id
+                "SELECT j.project, m.channel, m.error, m.id
                  FROM messages m INDEXED BY messages_waiting JOIN alerts a ON a.id = m.alert
                  JOIN jobs j ON j.id = a.job
-                 WHERE m.state = 'waiting' AND m.said <> ''
+                 WHERE m.state = 'waiting' AND m.error <> ''
                  UNION ALL
-                 SELECT j.project, m.channel, m.said, m.id
+                 SELECT j.project, m.channel, m.error, m.id
                  FROM messages m INDEXED BY messages_given_up JOIN alerts a ON a.id = m.alert
                  JOIN jobs j ON j.id = a.job
                  WHERE m.state = 'given-up' AND a.ended IS NULL AND a.silenced IS NULL
@@ -370,7 +370,7 @@ fn due(
         without.iter().map(|(project, channel)| format!("{project} {channel}")).collect();
     let found = tx
         .prepare_cached(
-            "SELECT m.id, m.alert, m.channel, m.what, m.made, j.project, j.name, m.detail, m.tries
+            "SELECT m.id, m.alert, m.channel, m.kind, m.made, j.project, j.name, m.detail, m.tries
              FROM messages m INDEXED BY messages_waiting JOIN alerts a ON a.id = m.alert
              JOIN jobs j ON j.id = a.job
              WHERE m.state = 'waiting' AND m.next <= ?1
@@ -412,7 +412,7 @@ fn settle(
     said: &str,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    tx.prepare_cached("UPDATE messages SET state = ?2, said = ?3, over = ?4 WHERE id = ?1")?
+    tx.prepare_cached("UPDATE messages SET state = ?2, error = ?3, ended = ?4 WHERE id = ?1")?
         .execute(params![message.as_str(), state, said, millis(now)])?;
     Ok(())
 }
@@ -425,7 +425,7 @@ fn settle_waiting(
     now: Timestamp,
 ) -> Result<(), Fault> {
     tx.prepare_cached(
-        "UPDATE messages SET state = ?2, said = ?3, over = ?4 WHERE id = ?1 AND state = 'waiting'",
+        "UPDATE messages SET state = ?2, error = ?3, ended = ?4 WHERE id = ?1 AND state = 'waiting'",
     )?
     .execute(params![message.as_str(), state, said, millis(now)])?;
     Ok(())

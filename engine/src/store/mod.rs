@@ -68,7 +68,7 @@ pub use grants::{BudgetStanding, Grant};
 pub use history::{GroupBy, ReservedUsage, UsageSum};
 pub use jobs::{AHEAD, DueJob, JobRow, NewJob};
 pub use limits::ProviderLimit;
-pub use maintenance::{LOG_CEILING, beside};
+pub use maintenance::LOG_CEILING;
 pub use messages::{Delivery, DeliveryResult, MOST_TRIES, MessageRow, MessageState};
 pub use nights::{Night, NightId};
 pub use occurrences::{OccurrenceRow, Recorded};
@@ -321,6 +321,18 @@ impl Fault {
             },
         }
     }
+}
+
+/// Returns the conversion of an I/O error about a file to [`StoreError::CannotWrite`].
+fn cannot_write(path: &Path) -> impl Fn(std::io::Error) -> StoreError + use<> {
+    let path = path.to_owned();
+    move |error| StoreError::CannotWrite { path: path.clone(), why: error.to_string() }
+}
+
+/// Returns the conversion of SQLite's errors about a database file to a [`StoreError`].
+fn sql_error(path: &Path) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
+    let path = path.to_owned();
+    move |error| Fault::from(error).at(&path)
 }
 
 /// Returns whether the error means that one of our statements does not fit the existing tables.

@@ -250,7 +250,7 @@ impl Store {
         self.view(|db| {
             let mut statement = db.prepare_cached(
                 "SELECT k.value, a.calls, a.tokens, a.micros, a.seconds, a.ideas
-                 FROM json_each(?2) k JOIN accounts a ON a.level = ?1 AND a.key = k.value
+                 FROM json_each(?2) k JOIN budget_usage a ON a.level = ?1 AND a.key = k.value
                  UNION ALL
                  SELECT k.value, r.calls, r.tokens, r.micros, r.seconds, r.ideas
                  FROM json_each(?2) k JOIN reservations r INDEXED BY reservations_open

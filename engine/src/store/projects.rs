@@ -104,8 +104,8 @@ impl Store {
             tx.prepare_cached("UPDATE projects SET path = path || ' was ' || id, config_stamp = ?3
                  WHERE path = ?2 AND id <> ?1")?.execute(params![project.id.as_str(), path, GONE],
             )?;
-            tx.prepare_cached("INSERT INTO projects (id, path, device, inode, created, own, born) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                 ON CONFLICT (id) DO UPDATE SET path = ?2, device = ?3, inode = ?4, own = max(own, ?6), born = ?7")?.execute(params![
+            tx.prepare_cached("INSERT INTO projects (id, path, device, inode, created, owns_id, folder_created) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT (id) DO UPDATE SET path = ?2, device = ?3, inode = ?4, owns_id = max(owns_id, ?6), folder_created = ?7")?.execute(params![
                     project.id.as_str(),
                     path,
                     project.node.device.cast_signed(),
@@ -133,7 +133,7 @@ impl Store {
     pub fn projects(&self) -> Result<Vec<Project>> {
         self.view(|db| {
             let mut statement = db.prepare(
-                "SELECT id, path, device, inode, config_stamp, own, born FROM projects
+                "SELECT id, path, device, inode, config_stamp, owns_id, folder_created FROM projects
                  WHERE path NOT LIKE '% was ' || id ORDER BY path",
             )?;
             let rows = statement.query_map([], raw)?;
@@ -167,7 +167,7 @@ impl Store {
     pub fn every_project(&self) -> Result<Vec<Project>> {
         self.view(|db| {
             let mut statement = db.prepare(
-                "SELECT id, path, device, inode, config_stamp, own, born FROM projects ORDER BY path",
+                "SELECT id, path, device, inode, config_stamp, owns_id, folder_created FROM projects ORDER BY path",
             )?;
             let rows = statement.query_map([], raw)?;
             rows.map(|row| project(row?)).collect()
@@ -181,7 +181,7 @@ impl Store {
         };
         self.view(|db| {
             db.prepare_cached(
-                "SELECT id, path, device, inode, config_stamp, own, born FROM projects WHERE path = ?1",
+                "SELECT id, path, device, inode, config_stamp, owns_id, folder_created FROM projects WHERE path = ?1",
             )?
             .query_row([path], raw)
             .optional()?
@@ -194,7 +194,7 @@ impl Store {
     pub fn project(&self, wanted: &ProjectId) -> Result<Option<Project>> {
         self.view(|db| {
             db.prepare_cached(
-                "SELECT id, path, device, inode, config_stamp, own, born FROM projects WHERE id = ?1",
+                "SELECT id, path, device, inode, config_stamp, owns_id, folder_created FROM projects WHERE id = ?1",
             )?
             .query_row([wanted.as_str()], raw)
             .optional()?

@@ -28,7 +28,7 @@ impl Store {
                 deferrals: deferrals(db)?,
                 nights: old_nights(db, limit)?,
                 events: events(db, limit)?,
-                accounts: accounts(db)?,
+                budget_usage: old_usage(db)?,
                 files: Vec::new(),
             })
         })
@@ -58,7 +58,7 @@ impl Store {
             Ok(db
                 .prepare_cached(
                     "SELECT EXISTS (SELECT 1 FROM runs r WHERE id = ?1 AND state = 'settled' AND staging IS NULL
-                       AND NOT EXISTS (SELECT 1 FROM placements WHERE run = r.id AND placed IS NULL))",
+                       AND NOT EXISTS (SELECT 1 FROM publications WHERE run = r.id AND published IS NULL))",
                 )?
                 .query_row([run.as_str()], |row| row.get(0))?)
         })
@@ -84,7 +84,7 @@ impl Store {
                 Ok(())
             })?;
         }
-        dying.before("remove nights and accounts");
+        dying.before("remove nights and budget usage");
         self.write(|tx| {
             for night in &plan.rows.nights {
                 let gone = tx
@@ -94,18 +94,18 @@ impl Store {
                     )?
                     .execute([night])?;
                 if gone > 0 {
-                    for table in ["accounts", "grants"] {
+                    for table in ["budget_usage", "grants"] {
                         let sql = format!("DELETE FROM {table} WHERE level = 'night' AND key = ?1");
                         tx.prepare_cached(&sql)?.execute([night.to_string()])?;
                     }
                 }
             }
-            for old in &plan.rows.accounts {
+            for old in &plan.rows.budget_usage {
                 // Something may have drawn on it since the plan was made, or been asked for once more.
-                for table in ["accounts", "grants"] {
+                for table in ["budget_usage", "grants"] {
                     let sql = format!(
                         "DELETE FROM {table} WHERE level = ?1 AND key = ?2 AND NOT EXISTS
-                           (SELECT 1 FROM reservations INDEXED BY reservations_by_account
+                           (SELECT 1 FROM reservations INDEXED BY reservations_by_level
                             WHERE level = ?1 AND key = ?2)"
                     );
                     tx.prepare_cached(&sql)?.execute(params![old.level, old.key])?;
@@ -153,7 +153,7 @@ fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrenc
              THEN 'not over'
            WHEN o.id IN (SELECT occurrence FROM newest) THEN 'the newest of its job'
            WHEN o.id IN (SELECT occurrence FROM counted) THEN 'the breaker counts it'
-           WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND id IN (SELECT run FROM acks))
+           WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND id IN (SELECT run FROM breaker_resets))
              THEN 'an acknowledgement names it'
            WHEN EXISTS (SELECT 1 FROM runs WHERE waits_for = o.id) THEN 'a run waits for it'
            WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND staging IS NOT NULL)
@@ -203,7 +203,7 @@ fn deferrals(db: &Connection) -> Result<Vec<Deferral>, Fault> {
     let mut statement = db.prepare(
         "SELECT r.id, r.finished FROM runs r INDEXED BY runs_deferred
          WHERE r.outcome ->> 'outcome' = 'deferred' AND r.started IS NULL AND r.staging IS NULL
-           AND r.id NOT IN (SELECT run FROM acks)
+           AND r.id NOT IN (SELECT run FROM breaker_resets)
            AND r.attempt > (SELECT min(attempt) FROM runs WHERE occurrence = r.occurrence)
            AND EXISTS (SELECT 1 FROM runs n INDEXED BY runs_deferred WHERE n.occurrence = r.occurrence
              AND n.attempt > r.attempt AND n.outcome ->> 'outcome' = 'deferred')",
@@ -252,11 +252,11 @@ fn events(db: &Connection, limit: Timestamp) -> Result<u64, Fault> {
 
 /// Returns the usage and grants of days, weeks and windows, whose keys end in their date, whether
 /// they were used or not. A window that may still be open is not included.
-fn accounts(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
+fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
     let mut statement = db.prepare(
-        "WITH named AS (SELECT level, key FROM accounts UNION SELECT level, key FROM grants)
+        "WITH named AS (SELECT level, key FROM budget_usage UNION SELECT level, key FROM grants)
          SELECT n.level, n.key, group_concat(DISTINCT r.occurrence) FROM named n
-         LEFT JOIN reservations v INDEXED BY reservations_by_account ON v.level = n.level AND v.key = n.key
+         LEFT JOIN reservations v INDEXED BY reservations_by_level ON v.level = n.level AND v.key = n.key
          LEFT JOIN runs r ON r.id = v.run
          WHERE n.level IN (?1, ?2, ?3, ?4, ?5) AND NOT EXISTS
            (SELECT 1 FROM windows WHERE n.level = ?5 AND n.key = pool || ' ' || opened)
@@ -280,7 +280,7 @@ fn accounts(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
         found.push(OldUsage {
             date,
             occurrences: occurrences.map(|one| id(one.to_owned())).collect::<Result<_, _>>()?,
-            account: UsageKey { level, key },
+            usage: UsageKey { level, key },
         });
     }
     Ok(found)
@@ -309,7 +309,7 @@ fn remove_deferral(tx: &Transaction<'_>, run: &RunId) -> Result<(), Fault> {
     let of_it = tx
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND state = 'settled' AND started IS NULL
-               AND outcome ->> 'outcome' = 'deferred' AND id NOT IN (SELECT run FROM acks))",
+               AND outcome ->> 'outcome' = 'deferred' AND id NOT IN (SELECT run FROM breaker_resets))",
         )?
         .query_row([run.as_str()], |row| row.get::<_, bool>(0))?;
     if of_it {
@@ -328,7 +328,7 @@ fn remove_occurrence(
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM occurrences WHERE id = ?1 AND settled IS NOT NULL AND settled < ?2)
                AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND (state <> 'settled' OR staging IS NOT NULL))
-               AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND id IN (SELECT run FROM acks))
+               AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND id IN (SELECT run FROM breaker_resets))
                AND NOT EXISTS (SELECT 1 FROM runs WHERE waits_for = ?1)",
         )?
         .query_row(params![occurrence.as_str(), millis(limit)], |row| {
@@ -351,11 +351,11 @@ fn remove_occurrence(
 fn remove_run(tx: &Transaction<'_>, run: &str) -> Result<(), Fault> {
     for sql in [
         // The amounts that the run's children spent out of its remaining reservation.
-        "DELETE FROM accounts WHERE level = 'parent' AND key = ?1
+        "DELETE FROM budget_usage WHERE level = 'parent' AND key = ?1
            AND NOT EXISTS (SELECT 1 FROM reservations WHERE level = 'parent' AND key = ?1)",
         "DELETE FROM requests WHERE run = ?1",
         "DELETE FROM reservations WHERE run = ?1",
-        "DELETE FROM placements WHERE run = ?1",
+        "DELETE FROM publications WHERE run = ?1",
         "DELETE FROM events WHERE run = ?1",
         "DELETE FROM runs WHERE id = ?1",
     ] {

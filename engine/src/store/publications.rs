@@ -55,7 +55,7 @@ impl PublishLog for RunLog<'_> {
         self.store
             .view(|db| {
                 let found: Option<(String, Option<i64>)> = db
-                    .prepare_cached("SELECT manifest, placed FROM placements WHERE run = ?1")?
+                    .prepare_cached("SELECT manifest, published FROM publications WHERE run = ?1")?
                     .query_row([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
                     .optional()?;
                 found
@@ -81,7 +81,7 @@ impl PublishLog for RunLog<'_> {
             if let Err(refused) = fenced(tx, run, fence)? {
                 return Ok(Err(refused));
             }
-            let added = tx.prepare_cached("INSERT INTO placements (run, fence, manifest, committed) VALUES (?1, ?2, ?3, ?4)
+            let added = tx.prepare_cached("INSERT INTO publications (run, fence, manifest, committed) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT (run) DO NOTHING")?.execute(params![run.as_str(), fence.0, to_json(manifest), millis(now)],
             )?;
             if added == 0 {
@@ -99,7 +99,7 @@ impl PublishLog for RunLog<'_> {
     fn commit_outcome(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
         let now = self.now;
         let done = self.store.write(|tx| {
-            let found: Option<(String, Option<i64>, Option<String>)> = tx.prepare_cached("SELECT p.manifest, p.placed, r.summary FROM placements p JOIN runs r ON r.id = p.run
+            let found: Option<(String, Option<i64>, Option<String>)> = tx.prepare_cached("SELECT p.manifest, p.published, r.summary FROM publications p JOIN runs r ON r.id = p.run
                      WHERE p.run = ?1")?.query_row([run.as_str()],
                     |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
                 )
@@ -115,7 +115,7 @@ impl PublishLog for RunLog<'_> {
             }
             let manifest: Manifest = from_json(&manifest)?;
             let summary: RunSummary = summary.as_deref().map(from_json).transpose()?.unwrap_or_default();
-            tx.prepare_cached("UPDATE placements SET placed = ?2 WHERE run = ?1")?.execute(params![run.as_str(), millis(now)],
+            tx.prepare_cached("UPDATE publications SET published = ?2 WHERE run = ?1")?.execute(params![run.as_str(), millis(now)],
             )?;
             settle::settle_row(tx, run, &manifest.outcome, &summary, now)?;
             Ok(Ok(()))

@@ -204,7 +204,7 @@ fn policy_of(tx: &Transaction<'_>, job: i64) -> Result<Policy, Fault> {
 /// Returns the live runs; a run whose policy cannot be read counts only for its job and group.
 fn live(tx: &Transaction<'_>) -> Result<Vec<LiveRun>, Fault> {
     let mut statement = tx.prepare_cached(
-        "SELECT r.job, j.pool, j.policy -> '$.group' ->> 'slots' FROM runs r INDEXED BY runs_live
+        "SELECT r.job, j.slot_group, j.policy -> '$.group' ->> 'slots' FROM runs r INDEXED BY runs_live
          JOIN jobs j ON j.id = r.job WHERE r.state IN ('requested', 'running')",
     )?;
     let rows = statement.query_map([], |row| {

@@ -294,7 +294,7 @@ pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<
     };
     let used = Amounts { seconds: elapsed.min(reserved.seconds), ..used_by(tx, run)? };
     tx.prepare_cached(
-        "INSERT INTO accounts (level, key, calls, tokens, micros, seconds, ideas)
+        "INSERT INTO budget_usage (level, key, calls, tokens, micros, seconds, ideas)
          SELECT level, key, ?2, ?3, ?4, ?5, ?6 FROM reservations
            WHERE run = ?1 AND open AND level <> 'run'
          ON CONFLICT (level, key) DO UPDATE SET

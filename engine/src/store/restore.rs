@@ -23,11 +23,11 @@ use serde::{Deserialize, Serialize};
 
 use super::backup::{BackupCopy, inspect_copy, sync_folder_of, whole};
 use super::crash_points::CrashPoints;
-use super::maintenance::beside;
+use super::open::beside;
 use super::restore_loss::{RestoreLoss, since};
 use super::{
-    Event, Fault, NewOccurrence, NightId, Origin, Result, StoreError, events, format, from_json,
-    id, millis, occurrences, open, settle, timestamp,
+    Event, Fault, NewOccurrence, NightId, Origin, Result, StoreError, cannot_write, events, format,
+    from_json, id, millis, occurrences, open, settle, sql_error, timestamp,
 };
 use crate::files::{SMALL, copy_host, open_host, read_host, write_atomic};
 use crate::schedule::Schedule;
@@ -126,7 +126,7 @@ impl RestorePlan {
             Err(TryLockError::WouldBlock) => {
                 return Err(StoreError::InUse { path: path.clone() });
             }
-            Err(TryLockError::Error(error)) => return Err(cannot(path)(error)),
+            Err(TryLockError::Error(error)) => return Err(cannot_write(path)(error)),
         }
         if is_half_done(path) {
             finish(path, dying)?;
@@ -134,13 +134,13 @@ impl RestorePlan {
         let draft = path.with_extension("restored");
         dying.before("remove an old draft");
         for ending in ["", "-wal", "-shm", "-journal"] {
-            remove(&beside(&draft, ending)).map_err(cannot(&draft))?;
+            remove(&beside(&draft, ending)).map_err(cannot_write(&draft))?;
         }
         dying.before("copy the copy");
-        copy_host(&self.copy.path, &draft).map_err(cannot(&draft))?;
+        copy_host(&self.copy.path, &draft).map_err(cannot_write(&draft))?;
         let log = beside(&self.copy.path, "-wal");
         if log.exists() {
-            copy_host(&log, &beside(&draft, "-wal")).map_err(cannot(&draft))?;
+            copy_host(&log, &beside(&draft, "-wal")).map_err(cannot_write(&draft))?;
         }
         dying.before("prepare the draft");
         let mut reported = self.prepare(&draft, now)?;
@@ -154,22 +154,23 @@ impl RestorePlan {
         let intent = Intent { draft, keep };
         let text = serde_json::to_vec(&intent).expect("an intent has two paths");
         write_atomic(&intent_of(path), &text, 0o600)
-            .map_err(|error| cannot(&error.path)(error.source))?;
+            .map_err(|error| cannot_write(&error.path)(error.source))?;
         finish(path, dying)?;
         Ok(reported)
     }
 
     /// Makes the draft a whole database of the present format that knows that it was restored.
     fn prepare(&self, draft: &Path, now: Timestamp) -> Result<Restored> {
-        let sql = |error| Fault::Sql(error).at(draft);
+        let sql = sql_error(draft);
         use std::os::unix::fs::PermissionsExt as _;
-        fs::set_permissions(draft, fs::Permissions::from_mode(0o600)).map_err(cannot(draft))?;
-        let mut db = Connection::open(draft).map_err(sql)?;
+        fs::set_permissions(draft, fs::Permissions::from_mode(0o600))
+            .map_err(cannot_write(draft))?;
+        let mut db = Connection::open(draft).map_err(&sql)?;
         whole(&db, draft)?;
-        if format::read(&db, draft)? < format::PRESENT {
+        if format::read(&db, draft, format::STEPS)? < format::PRESENT {
             format::migrate(&mut db, draft, format::STEPS)?;
         }
-        db.pragma_update(None, "foreign_keys", true).map_err(sql)?;
+        db.pragma_update(None, "foreign_keys", true).map_err(&sql)?;
         let reported = (|| -> Result<Restored, Fault> {
             let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let reported = self.apply_events(&tx, now)?;
@@ -178,13 +179,13 @@ impl RestorePlan {
         })()
         .map_err(|fault| fault.at(draft))?;
         // Into one file, whatever journal the copy came with.
-        db.query_row("PRAGMA journal_mode = delete", [], |_| Ok(())).map_err(sql)?;
+        db.query_row("PRAGMA journal_mode = delete", [], |_| Ok(())).map_err(&sql)?;
         whole(&db, draft)?;
         db.close().map_err(|(_, error)| sql(error))?;
         open_host(draft)
             .and_then(|file| file.sync_all())
             .and_then(|()| sync_folder_of(draft))
-            .map_err(cannot(draft))?;
+            .map_err(cannot_write(draft))?;
         Ok(reported)
     }
 
@@ -219,7 +220,7 @@ impl RestorePlan {
         }
         reported.nights = close_nights(tx, &restored, now)?;
         tx.execute(
-            "INSERT OR REPLACE INTO care (task, done, said) VALUES ('restore', ?1, ?2)",
+            "INSERT OR REPLACE INTO maintenance (task, done, detail) VALUES ('restore', ?1, ?2)",
             params![millis(now), self.copy.path.to_string_lossy()],
         )?;
         let detail = format!(
@@ -295,26 +296,26 @@ fn close_nights(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, 
 /// it again does nothing more.
 pub(super) fn finish(path: &Path, dying: &mut CrashPoints) -> Result<()> {
     let intent = intent_of(path);
-    let text = read_host(&intent, SMALL).map_err(cannot(&intent))?;
+    let text = read_host(&intent, SMALL).map_err(cannot_write(&intent))?;
     let Intent { draft, keep } = serde_json::from_slice(&text)
-        .map_err(|error| cannot(&intent)(io::Error::other(error.to_string())))?;
+        .map_err(|error| cannot_write(&intent)(io::Error::other(error.to_string())))?;
     if draft.exists() {
         for ending in ["-wal", "-shm", ""] {
             dying.before("move a file of the old database aside");
             match fs::rename(beside(path, ending), beside(&keep, ending)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(cannot(path)(error));
+                    return Err(cannot_write(path)(error));
                 }
                 _ => {}
             }
         }
         dying.before("put the draft in place");
-        fs::rename(&draft, path).map_err(cannot(path))?;
-        sync_folder_of(path).map_err(cannot(path))?;
+        fs::rename(&draft, path).map_err(cannot_write(path))?;
+        sync_folder_of(path).map_err(cannot_write(path))?;
     }
     dying.before("remove the intent");
-    remove(&intent).map_err(cannot(&intent))?;
-    sync_folder_of(path).map_err(cannot(path))
+    remove(&intent).map_err(cannot_write(&intent))?;
+    sync_folder_of(path).map_err(cannot_write(path))
 }
 
 fn strings(tx: &Transaction<'_>, sql: &str, now: Timestamp) -> Result<Vec<String>, Fault> {
@@ -326,9 +327,4 @@ fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
-}
-
-fn cannot(path: &Path) -> impl Fn(io::Error) -> StoreError + use<> {
-    let path = path.to_owned();
-    move |error| StoreError::CannotWrite { path: path.clone(), why: error.to_string() }
 }

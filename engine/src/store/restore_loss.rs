@@ -15,8 +15,8 @@ use super::{Fault, Result, Store, millis};
 pub struct RestoreLoss {
     /// Runs that the copy does not know.
     pub runs: u64,
-    /// Acknowledgements: what they were for counts as failed again.
-    pub acks: u64,
+    /// Resets of circuit breakers: the failures before them count again.
+    pub breaker_resets: u64,
     /// Extras to budgets: they are gone.
     pub grants: u64,
     /// Waits that a provider asked for: it is asked again at once.
@@ -54,7 +54,7 @@ pub(super) fn since(path: &Path, copy: &Path, now: Timestamp) -> Result<RestoreL
             + held.all.iter().filter(|until| lasting(until)).count();
         Ok(RestoreLoss {
             runs: more("SELECT id FROM runs")?,
-            acks: more("SELECT job || ' ' || run || ' ' || at FROM acks")?,
+            breaker_resets: more("SELECT job || ' ' || run || ' ' || at FROM breaker_resets")?,
             grants: more("SELECT id || ' ' || level || ' ' || key || ' ' || made FROM grants")?,
             limits: more("SELECT pool || ' ' || until || ' ' || noted FROM limits")?,
             pauses: pauses as u64,

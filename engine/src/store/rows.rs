@@ -19,7 +19,7 @@ pub enum Origin {
     /// Somebody put it into the queue and does not wait for it.
     Queue,
     /// A person who waits for it.
-    Hand,
+    Manual,
 }
 
 impl Origin {
@@ -29,12 +29,12 @@ impl Origin {
             Self::Clock => "clock",
             Self::Event => "event",
             Self::Queue => "queue",
-            Self::Hand => "hand",
+            Self::Manual => "manual",
         }
     }
 
     pub(super) fn read(word: &str) -> Result<Self, Fault> {
-        [Self::Clock, Self::Event, Self::Queue, Self::Hand]
+        [Self::Clock, Self::Event, Self::Queue, Self::Manual]
             .into_iter()
             .find(|origin| origin.as_str() == word)
             .ok_or_else(|| Fault::Nonsense(format!("an occurrence of origin {word:?}")))
@@ -69,7 +69,7 @@ impl NewOccurrence {
             key,
             due: now,
             night: None,
-            origin: Origin::Hand,
+            origin: Origin::Manual,
             priority: None,
             settings: Vec::new(),
         }

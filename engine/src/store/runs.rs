@@ -80,7 +80,7 @@ pub struct RunRow {
     /// The origin that made the run's occurrence due.
     pub origin: Origin,
     /// A person asked for it and waits for it.
-    pub by_hand: bool,
+    pub manual: bool,
     /// Settings of its job that hold for its occurrence only, by key, as they were given.
     pub settings: Vec<(String, String)>,
     /// Higher goes first.
@@ -473,7 +473,7 @@ fn run_row(raw: RunColumns) -> Result<RunRow, Fault> {
         project: id(raw.project)?,
         night: raw.night.map(NightId),
         origin,
-        by_hand: origin == Origin::Hand,
+        manual: origin == Origin::Manual,
         settings: match raw.settings.as_deref() {
             Some(settings) => from_json(settings)?,
             None => Vec::new(),

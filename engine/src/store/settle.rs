@@ -124,7 +124,7 @@ fn again_at(
     };
     let (origin, reported, policy): (String, bool, String) = tx
         .prepare_cached(
-            "SELECT o.origin, o.origin = 'hand' AND o.night IS NULL AND o.key NOT GLOB 'key *', j.policy
+            "SELECT o.origin, o.origin = 'manual' AND o.night IS NULL AND o.key NOT GLOB 'key *', j.policy
              FROM occurrences o JOIN jobs j ON j.id = o.job WHERE o.id = ?1",
         )?
         .query_row([occurrence.as_str()], |row| {
@@ -134,7 +134,7 @@ fn again_at(
         // A person who asked for one run has already been informed, and nothing else waits for it.
         return Ok((!reported).then_some(until));
     }
-    if Origin::read(&origin)? == Origin::Hand {
+    if Origin::read(&origin)? == Origin::Manual {
         return Ok(None);
     }
     let failures: u32 = tx

@@ -53,7 +53,7 @@ impl Store {
     ) -> Result<()> {
         self.write(|tx| {
             check_fence(tx, run, Some(fence))?;
-            tx.prepare_cached("UPDATE placements SET conflict = ?2 WHERE run = ?1")?
+            tx.prepare_cached("UPDATE publications SET conflict = ?2 WHERE run = ?1")?
                 .execute(params![run.as_str(), outcome.why().unwrap_or_default()])?;
             tx.prepare_cached("UPDATE runs SET staging = NULL WHERE id = ?1")?
                 .execute([run.as_str()])?;

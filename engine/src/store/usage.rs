@@ -380,7 +380,7 @@ fn charged(
 pub(super) fn in_use(db: &Connection, level: &str, key: &str) -> Result<Amounts, Fault> {
     let spent = db
         .prepare_cached(
-            "SELECT calls, tokens, micros, seconds, ideas FROM accounts
+            "SELECT calls, tokens, micros, seconds, ideas FROM budget_usage
             WHERE level = ?1 AND key = ?2",
         )?
         .query_row([level, key], row)

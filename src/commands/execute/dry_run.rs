@@ -308,7 +308,7 @@ impl<'h> DryRunStore<'h> {
         let row = apart.store.run(&run)?;
         let setting = ResolvedRun::of(self.home, &apart.store, &row)?;
         let facts =
-            AdmissionFacts { by_hand: true, free_bytes: u64::MAX, ..AdmissionFacts::default() };
+            AdmissionFacts { manual: true, free_bytes: u64::MAX, ..AdmissionFacts::default() };
         match apart.admit(&setting, &facts, want, &[])? {
             Admission::Admitted(admitted) => {
                 apart.plan(&setting, &admitted, git, backend).map(Some)

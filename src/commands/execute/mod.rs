@@ -77,7 +77,7 @@ pub fn run(home: &Env, run: &str, quiet: bool, verbose: u8) -> Result<Exit, Fail
         Err(failure) => {
             let why = failure.to_string();
             // A file that somebody is in the midst of changing is not the job's failure.
-            let outcome = if row.by_hand {
+            let outcome = if row.manual {
                 let class = Class::Environment;
                 Outcome::Failed { class, why }
             } else {
@@ -221,7 +221,7 @@ const TURN_WAIT: SignedDuration = SignedDuration::from_secs(60);
 /// runs queue; a lock that cannot be used is a failure.
 fn not_ours(setting: &ResolvedRun<'_>, error: LockError) -> NotAdmitted {
     let waits = match setting.row.origin {
-        Origin::Hand => false,
+        Origin::Manual => false,
         Origin::Queue => true,
         Origin::Clock | Origin::Event => setting.overlap() != Overlap::Skip,
     };

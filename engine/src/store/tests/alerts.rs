@@ -10,7 +10,7 @@ use crate::alerts::{AlertKind, AlertRules};
 /// An event, in the order in which it was digested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Entry {
-    Failed { by_hand: bool, stopped: bool },
+    Failed { manual: bool, stopped: bool },
     Placed,
     Missed,
     Stale,
@@ -39,7 +39,7 @@ fn episodes(history: &[(i64, Entry)], rules: &AlertRules) -> Vec<Episode> {
         let mut open: Option<Episode> = None;
         for &(at, entry) in history {
             let happens = match (kind, entry) {
-                (AlertKind::Failure, Entry::Failed { by_hand, .. }) => !by_hand,
+                (AlertKind::Failure, Entry::Failed { manual, .. }) => !manual,
                 (AlertKind::Breaker, Entry::Failed { stopped, .. }) => stopped,
                 (AlertKind::Missed, Entry::Missed) | (AlertKind::Stale, Entry::Stale) => true,
                 _ => false,
@@ -157,8 +157,8 @@ impl Fixture {
     }
 
     /// Runs a job once, for a person or for the queue.
-    fn ends(&mut self, by_hand: bool, outcome: &Outcome, at: Timestamp) {
-        let run = match by_hand {
+    fn ends(&mut self, manual: bool, outcome: &Outcome, at: Timestamp) {
+        let run = match manual {
             true => self.requested("dream", &OccurrenceId::new(at).to_string()),
             false => {
                 self.enqueue("dream");
@@ -216,12 +216,12 @@ fn alerts_are_raised_told_and_ended_as_the_model_says() {
             let at = later(minute);
             match dice.roll(9) {
                 0..=2 => {
-                    let by_hand = dice.roll(4) == 0;
+                    let manual = dice.roll(4) == 0;
                     let class = [Class::Crash, Class::Auth, Class::Guard][dice.roll(3) as usize];
-                    fixture.ends(by_hand, &failed(class), at);
+                    fixture.ends(manual, &failed(class), at);
                     fixture.digest(&rules, at);
                     let stopped = crate::admission::stopped(fixture.store.streak(job).unwrap());
-                    history.push((minute, Entry::Failed { by_hand, stopped }));
+                    history.push((minute, Entry::Failed { manual, stopped }));
                 }
                 3 => {
                     fixture.ends(dice.roll(2) == 0, &Outcome::Succeeded, at);

@@ -109,7 +109,7 @@ fn what_was_decided_since_a_copy_is_counted_and_pauses_are_carried_over() {
     let dying = &mut CrashPoints::default();
     fixture.store.backup(&copy, now(), dying).unwrap();
     let none = plan_restore(&path, &copy, later(1)).unwrap().since.unwrap();
-    let counts = |it: &RestoreLoss| (it.runs, it.acks, it.grants, it.limits, it.pauses);
+    let counts = |it: &RestoreLoss| (it.runs, it.breaker_resets, it.grants, it.limits, it.pauses);
     assert_eq!(counts(&none), (0, 0, 0, 0, 1));
     fixture.store.resume(Some(tidy), later(2)).unwrap();
     fixture.store.pause(Some(dream), later(900)).unwrap();
