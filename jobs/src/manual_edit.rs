@@ -153,12 +153,12 @@ impl EditActor<'_> {
         };
         for row in self.store.live()? {
             let ours = row.project == *self.project && row.job_name == job;
-            if !ours || row.state != RunState::Running {
+            if !ours || !matches!(row.state, RunState::Running { .. }) {
                 continue;
             }
-            recover_locked(self.store, &driver, &row.id, false, now)?;
+            recover_locked(self.store, &driver, &row.id, now)?;
             let after = self.store.run(&row.id)?;
-            if after.state != RunState::Settled {
+            if !matches!(after.state, RunState::Settled { .. }) {
                 return Err(ManualEditError::Unfinished {
                     run: row.id,
                     why: "an earlier act cannot be finished yet".to_owned(),
@@ -182,7 +182,7 @@ impl EditActor<'_> {
     ) -> Result<RunId, ManualEditError> {
         let moment = self.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
         let now = moment.wall;
-        let job = self.store.hand_job(self.project, act.job, KIND, now)?;
+        let job = self.store.manual_job(self.project, act.job, KIND, now)?;
         let new = NewOccurrence::manual(job, OccurrenceId::new(now).to_string(), now);
         let Recorded::New(run) = self.store.enter(&new, self.me, now)? else {
             return Err(ManualEditError::Disk("a fresh occurrence was known".to_owned()));

@@ -7,8 +7,9 @@ use std::fs;
 use rusqlite::Connection;
 use serde::Serialize;
 
-use super::open::beside;
-use super::{Fault, Result, RunSummary, Store, format, from_json};
+use super::columns::{Count, Query as _};
+use super::database_file::beside;
+use super::{Fault, Result, RunSummary, Store, format};
 use crate::outcome::Outcome;
 use crate::policy::Policy;
 use crate::process_id::ProcessIdentity;
@@ -138,7 +139,7 @@ impl StoreHealth {
     }
 }
 
-type ColumnReader = fn(&str) -> Result<(), Fault>;
+type ColumnReader = fn(&str) -> serde_json::Result<()>;
 
 /// Columns that hold more than SQLite can judge, with the types that must make sense of them.
 const TEXTS: &[(&str, &str, &str, ColumnReader)] = &[
@@ -153,8 +154,8 @@ const TEXTS: &[(&str, &str, &str, ColumnReader)] = &[
     ("jobs", "name", "policy", reads::<Policy>),
 ];
 
-fn reads<T: serde::de::DeserializeOwned>(text: &str) -> Result<(), Fault> {
-    from_json::<T>(text).map(drop)
+fn reads<T: serde::de::DeserializeOwned>(text: &str) -> serde_json::Result<()> {
+    serde_json::from_str::<T>(text).map(drop)
 }
 
 impl Store {
@@ -185,21 +186,15 @@ impl Store {
 }
 
 fn pages(db: &Connection) -> Result<Vec<StoreFinding>, Fault> {
+    let damage = |place| StoreFinding { what: "SQLite finds the file damaged".to_owned(), place };
     let mut findings = Vec::new();
     let mut statement = db.prepare(&format!("PRAGMA integrity_check({NAMED})"))?;
-    let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
-    for line in lines {
+    for line in statement.query_map([], |row| row.get::<_, String>(0))? {
         match line {
             Ok(line) if line == "ok" => {}
-            Ok(line) => findings.push(StoreFinding {
-                what: "SQLite finds the file damaged".to_owned(),
-                place: line,
-            }),
+            Ok(line) => findings.push(damage(line)),
             Err(error) => {
-                findings.push(StoreFinding {
-                    what: "SQLite finds the file damaged".to_owned(),
-                    place: error.to_string(),
-                });
+                findings.push(damage(error.to_string()));
                 break;
             }
         }
@@ -207,45 +202,38 @@ fn pages(db: &Connection) -> Result<Vec<StoreFinding>, Fault> {
     if !findings.is_empty() {
         return Ok(findings);
     }
-    let mut statement = db.prepare("PRAGMA foreign_key_check")?;
-    let lines = statement.query_map([], |row| {
-        let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
-        Ok((format!("{table} row {:?}", row.get::<_, Option<i64>>(1)?), parent))
-    })?;
-    for line in lines.take(NAMED) {
-        let (place, parent) = line?;
-        findings.push(StoreFinding {
+    let mut broken = db.all("PRAGMA foreign_key_check", [], |row| {
+        let (table, number, parent): (String, Option<i64>, String) =
+            (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(StoreFinding {
             what: format!("it refers to a row of {parent} that is not there"),
-            place,
-        });
-    }
-    Ok(findings)
+            place: format!("{table} row {number:?}"),
+        })
+    })?;
+    broken.truncate(NAMED);
+    Ok(broken)
 }
 
 fn between_rows(db: &Connection, findings: &mut Vec<StoreFinding>) -> Result<(), Fault> {
     for (what, sql) in RULES {
-        let mut statement = db.prepare(&format!("{sql} LIMIT {NAMED}"))?;
-        let places = statement.query_map([], |row| row.get::<_, String>(0))?;
-        for place in places {
-            findings.push(StoreFinding { what: (*what).to_owned(), place: place? });
-        }
+        let places: Vec<String> = db.values(&format!("{sql} LIMIT {NAMED}"), [])?;
+        let found =
+            places.into_iter().map(|place| StoreFinding { what: (*what).to_owned(), place });
+        findings.extend(found);
     }
     for (table, key, column, read) in TEXTS {
         let sql = format!("SELECT {key}, {column} FROM {table} WHERE {column} IS NOT NULL");
         let mut statement = db.prepare(&sql)?;
         let mut rows = statement.query([])?;
         let mut named = 0;
-        while let Some(row) = rows.next()? {
+        while let Some(row) = rows.next()?.filter(|_| named < NAMED) {
             let (key, text): (String, String) = (row.get(0)?, row.get(1)?);
-            if let Err(Fault::Nonsense(why)) = read(&text) {
+            if let Err(error) = read(&text) {
                 findings.push(StoreFinding {
-                    what: format!("its {column} makes no sense: {why}"),
+                    what: format!("its {column} makes no sense: {error} in {text:?}"),
                     place: format!("{table} {key}"),
                 });
                 named += 1;
-                if named == NAMED {
-                    break;
-                }
             }
         }
     }
@@ -253,15 +241,11 @@ fn between_rows(db: &Connection, findings: &mut Vec<StoreFinding>) -> Result<(),
 }
 
 fn count(db: &Connection) -> Result<BTreeMap<String, u64>, Fault> {
-    let mut tables = db.prepare(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
-    )?;
-    let tables: Vec<String> = tables.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    let mut rows = BTreeMap::new();
-    for table in tables {
-        let count: i64 =
-            db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))?;
-        rows.insert(table, count.max(0).cast_unsigned());
-    }
-    Ok(rows)
+    let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    let tables: Vec<String> = db.values(sql, [])?;
+    let count = |table: String| {
+        let Count(count) = db.value(&format!("SELECT count(*) FROM {table}"), [])?;
+        Ok((table, count))
+    };
+    tables.into_iter().map(count).collect()
 }

@@ -12,14 +12,13 @@
 //! open. The functions take the steps as a parameter so that tests can add one.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction};
 use rusqlite_migration::{M, Migrations};
 
-use super::backup::{copy_into, sync_folder_of};
 use super::crash_points::CrashPoints;
+use super::database_file::{copy_into, remove, sync_folder_of};
 use super::{Result, StoreError, cannot_write, sql_error};
 use crate::digest::Digest;
 
@@ -100,12 +99,7 @@ pub(super) fn migrate_file(
     let kept = kept_as(path, read(db, path, steps)?);
     let draft = kept.with_extension("bak.new");
     dying.before("copy the old format");
-    match fs::remove_file(&draft) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(cannot_write(&kept)(error));
-        }
-        _ => {}
-    }
+    remove(&draft).map_err(cannot_write(&kept))?;
     copy_into(db, path, &draft)?;
     dying.before("name the copy of the old format");
     fs::rename(&draft, &kept).map_err(cannot_write(&kept))?;

@@ -4,15 +4,15 @@
 //! under its own name is always damage and never a birth that was interrupted.
 
 use std::fs::{self, File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
 use super::crash_points::CrashPoints;
+use super::database_file::{beside, lock_file, quick_check, remove, sync_folder_of};
 use super::format::{self, APPLICATION_ID, STEPS};
 use super::{Result, Store, StoreError, cannot_write, file_length, restore, sql_error};
-use crate::files::{open_with, sync_folder};
 
 /// The first release with the fix for the WAL-reset corruption.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -109,10 +109,8 @@ impl Store {
     /// # Errors
     /// Returns [`StoreError`].
     pub fn copy_to(&self, path: &Path) -> Result<()> {
-        self.view(|db| {
-            db.execute("VACUUM INTO ?1", [path.to_string_lossy()])?;
-            Ok(())
-        })
+        let done = self.db.execute("VACUUM INTO ?1", [path.to_string_lossy()]);
+        done.map(drop).map_err(sql_error(&self.path))
     }
 
     /// Runs SQLite's quick check of the whole file.
@@ -126,24 +124,6 @@ impl Store {
 
 /// How often a file that looks too short is looked at before it is left to the daily check.
 const SHORT_LOOKS: u32 = 20;
-
-/// Opens the file by whose lock processes show each other that they have the database open.
-pub(super) fn lock_file(path: &Path) -> Result<File> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(cannot_write(path))?;
-    let mut options = File::options();
-    options.create(true).truncate(false).read(true).write(true);
-    open_with(&mut options, folder.join("database.lock")).map_err(cannot_write(path))
-}
-
-fn quick_check(db: &Connection, path: &Path) -> Result<()> {
-    let finding: String =
-        db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sql_error(path))?;
-    if finding == "ok" {
-        return Ok(());
-    }
-    Err(StoreError::Damaged { path: path.to_owned(), why: finding })
-}
 
 /// What to do with pages that are still in the log while the length of the file is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -234,12 +214,7 @@ fn make_or_migrate(path: &Path, steps: &[&str]) -> Result<()> {
         return format::migrate_file(&mut db, path, steps, &mut CrashPoints::default());
     }
     let draft = path.with_extension("new");
-    match fs::remove_file(&draft) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(cannot_write(path)(error));
-        }
-        _ => {}
-    }
+    remove(&draft).map_err(cannot_write(path))?;
     let mut db = connect(&draft, flags).map_err(sql_error(path))?;
     db.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql_error(path))?;
     format::migrate(&mut db, path, steps)?;
@@ -252,14 +227,7 @@ fn make_or_migrate(path: &Path, steps: &[&str]) -> Result<()> {
         }
     }
     fs::rename(&draft, path).map_err(cannot_write(path))?;
-    sync_folder(path.parent().unwrap_or(Path::new("."))).map_err(cannot_write(path))
-}
-
-/// Returns the path of one of SQLite's files beside the database: `-wal`, `-shm`.
-pub fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    PathBuf::from(name)
+    sync_folder_of(path).map_err(cannot_write(path))
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {

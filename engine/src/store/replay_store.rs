@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::params;
 
+use super::columns::Query as _;
 use super::{
     Admission, Admitted, Amounts, Budget, Enter, NewJob, NewOccurrence, Node, Origin, Project,
     Recorded, Result, Store, StoreError,
@@ -85,8 +86,8 @@ impl Store {
             unreachable!("the database was empty")
         };
         store.write(|tx| {
-            tx.prepare_cached("UPDATE runs SET id = ?2, seed = ?3 WHERE id = ?1")?
-                .execute(params![run.as_str(), again.run.as_str(), again.seed.cast_signed()])?;
+            let sql = "UPDATE runs SET id = ?2, seed = ?3 WHERE id = ?1";
+            tx.change(sql, params![run, again.run, again.seed.cast_signed()])?;
             Ok(())
         })?;
         let admission = store.admit(&Enter {

@@ -382,9 +382,10 @@ impl<'h> DryRunStore<'h> {
         reported: &mut DryRun,
     ) -> Result<(), NotAdmitted> {
         for dead in self.store.live()? {
-            let dead_here = dead.job == setting.row.job
-                && dead.id != setting.row.id
-                && dead.state == RunState::Running;
+            let RunState::Running { execution, .. } = &dead.state else {
+                continue;
+            };
+            let dead_here = dead.job == setting.row.job && dead.id != setting.row.id;
             // A run whose lock is held is alive.
             if !dead_here || self.job_lock(setting.row).is_err() {
                 continue;
@@ -394,7 +395,7 @@ impl<'h> DryRunStore<'h> {
                 .push(format!("run {} of this job died; it would be settled first", dead.id));
             let outcome = Outcome::Lost { why: "its process is gone".to_owned() };
             self.store
-                .settle(&dead.id, dead.fence, &outcome, &RunSummary::default(), self.now)
+                .settle(&dead.id, Some(execution.fence), &outcome, &RunSummary::default(), self.now)
                 .map_err(|error| refuse(Class::Internal, error.to_string()))?;
         }
         Ok(())

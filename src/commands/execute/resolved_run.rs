@@ -254,7 +254,7 @@ impl<'a> ResolvedRun<'a> {
             }
         };
         Ok(AdmissionFacts {
-            manual: self.row.manual,
+            manual: self.row.manual(),
             paused_until: match kind.is_exempt() {
                 true => None,
                 false => store.job_by_id(self.row.job)?.paused_until,

@@ -105,11 +105,11 @@ fn a_wish_reopens_what_is_over_once() {
         StoreError::NotFound { .. }
     ));
     let row = fixture.row(&again);
-    assert_eq!((row.attempt, row.state), (2, RunState::Queued));
+    assert_eq!((row.attempt, row.state.name()), (2, "queued"));
     assert_eq!(fixture.stands(&run), None);
     // Nobody waits for it: it is the queue's, comes back when it is put off, and needs no starter
     // that lives on.
-    assert_eq!((row.origin, row.manual), (Origin::Queue, false));
+    assert_eq!((row.origin, row.manual()), (Origin::Queue, false));
     assert_eq!(fixture.start(later(1)), std::slice::from_ref(&again));
     let put_off = Outcome::Deferred { until: later(9), why: "dirty".to_owned() };
     fixture.end(&again, &put_off, later(2));
