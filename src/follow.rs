@@ -69,7 +69,7 @@ pub enum FollowEnd {
 
 /// Returns one line that describes how a run ended.
 pub fn outcome(row: &RunRow) -> String {
-    let outcome = row.outcome.as_ref();
+    let outcome = row.outcome();
     let outcome = outcome.map_or_else(|| "not settled".to_owned(), Outcome::to_string);
     format!("{}: {outcome}", row.job_name)
 }
@@ -107,10 +107,10 @@ pub fn follow(
             }
         }
         let mut wait = WAIT;
-        if row.state == RunState::Settled {
+        if matches!(row.state, RunState::Settled { .. }) {
             let now = boot_time();
             let since = *over_since.get_or_insert(now);
-            let writes = row.owner.as_ref().is_some_and(|owner| owner.is_alive());
+            let writes = row.owner().is_some_and(|owner| owner.is_alive());
             let quiet = read == 0 && now.saturating_sub(since) >= QUIET;
             if (quiet && !writes) || now.saturating_sub(since) >= TRAIL {
                 for (which, tail) in tails.iter_mut().enumerate() {

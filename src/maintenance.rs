@@ -10,14 +10,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use jiff::civil::Date;
-use jiff::{SignedDuration, Timestamp};
 use runner_engine::error_chain::whole;
 use runner_engine::files::beneath;
 use runner_engine::ids::RunId;
 use runner_engine::store::{
     CrashPoints, FileKind, LOG_CEILING, OldFile, PrunableFile, PrunePlan, Retention, Store,
-    StoreError, StoreHealth,
+    StoreError, StoreHealth, Task,
 };
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::review;
@@ -30,10 +30,6 @@ use crate::env::{Env, SCRATCH};
 pub fn retention(home: &Env) -> Result<Retention, Failure> {
     Ok(config::load(&home.stack(None))?.retention)
 }
-
-/// The time after which a maintenance task that succeeded is run again, regardless of the other
-/// tasks.
-const DAILY: SignedDuration = SignedDuration::from_hours(24);
 
 /// Runs the daily maintenance if it is due and no other process runs it, and returns the errors. It
 /// stops at the first damage of the database.
@@ -55,14 +51,13 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
         .map(|one| format!("the database: {}: {} (runner db check)", one.what, one.place))
         .collect();
     let rows = troubles.len();
-    let parts: [(&str, &str, MaintenanceTask); 2] = [
-        ("daily backup", "the daily backup of the database", back_up),
-        ("daily pruning", "pruning what is old", prune),
+    let parts: [(Task, &str, MaintenanceTask); 2] = [
+        (Task::DailyBackup, "the daily backup of the database", back_up),
+        (Task::DailyPruning, "pruning what is old", prune),
     ];
     for (task, what, part) in parts {
         // Each by itself: while one fails, every hour, the other is not done again with it.
-        let done = store.last_maintenance(task)?;
-        if done.is_some_and(|done| now.duration_since(done).abs() < DAILY) {
+        if !store.maintenance_due(task, now)? {
             continue;
         }
         match part(home, store, now, &mut dying) {
@@ -77,7 +72,7 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
     // Another check within the hour does not repair the defects of rows, so they do not keep the
     // maintenance from being recorded as done.
     if troubles.len() == rows {
-        store.record_maintenance("daily", "", now)?;
+        store.record_maintenance(Task::Daily, "", now)?;
     }
     Ok(troubles)
 }

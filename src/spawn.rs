@@ -205,7 +205,7 @@ pub fn soon(store: &Store, now: Timestamp) -> Result<Option<Duration>, Failure> 
 
 /// Sends the owner of a run that was asked to end TERM; the run settles itself.
 pub fn end(store: &Store, run: &RunId) -> Result<(), Failure> {
-    if let Some(owner) = store.run(run)?.owner {
+    if let Some(owner) = store.run(run)?.owner() {
         let _already_gone = owner.signal(Signal::TERM);
     }
     Ok(())
@@ -253,19 +253,19 @@ pub fn settle_after(
 ) -> Result<Option<RunId>, Failure> {
     let row = store.run(run)?;
     match row.state {
-        RunState::Settled => {
-            if row.staging.is_some() {
+        RunState::Settled { staging, .. } => {
+            if staging.is_some() {
                 // It died between its outcome and what comes after it.
                 mark(home, store, run)?;
             }
             Ok(None)
         }
-        RunState::Queued => Ok(None),
-        RunState::Requested => {
+        RunState::Queued { .. } => Ok(None),
+        RunState::Requested { .. } => {
             let why = format!("its process ended with {status} before it began");
             // Nothing was done yet, so it costs nothing to try once more; a person who waits sees
             // it and decides.
-            let unattended = !row.by_hand || row.night.is_some();
+            let unattended = !row.manual() || row.night.is_some();
             let again = unattended && store.lost_runs_of(&row.occurrence)? == 0;
             let (outcome, summary) = (Outcome::Lost { why }, RunSummary::default());
             let again =
@@ -273,7 +273,7 @@ pub fn settle_after(
             mark(home, store, run)?;
             Ok(again)
         }
-        RunState::Running => match recover_stale(home, store, me, &row)? {
+        RunState::Running { .. } => match recover_stale(home, store, me, &row)? {
             Recovered::Settled { retry, .. } => {
                 mark(home, store, run)?;
                 Ok(retry)
@@ -307,7 +307,7 @@ fn recover_stale(
         drop(free);
     }
     let row = store.run(&row.id)?;
-    match &row.outcome {
+    match row.outcome() {
         Some(outcome) => Ok(Recovered::Settled { outcome: outcome.clone(), retry: None }),
         None => Ok(recover(store, &driver(home, me), &row, home.now()?)?),
     }
@@ -320,13 +320,13 @@ pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
     let newest = RunFilter { job: Some(row.job), limit: 20, ..RunFilter::default() };
     let later = store.runs(&newest)?.into_iter().take_while(|later| later.id != row.id);
     let overtaken = |later: &RunRow| {
-        let outcome = later.outcome.as_ref();
+        let outcome = later.outcome();
         outcome.is_some_and(|it| !matches!(it, Outcome::Skipped { .. } | Outcome::Deferred { .. }))
     };
     if later.into_iter().any(|later| overtaken(&later)) {
         return Ok(());
     }
-    let (Some(outcome), Some(project)) = (&row.outcome, store.project(&row.project)?) else {
+    let (Some(outcome), Some(project)) = (row.outcome(), store.project(&row.project)?) else {
         return Ok(());
     };
     // A project that is gone or cannot be read is reported separately.

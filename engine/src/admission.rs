@@ -43,7 +43,7 @@ pub const DEFERRALS: u32 = 3;
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct AdmissionFacts {
     /// A person asked for this run.
-    pub by_hand: bool,
+    pub manual: bool,
     /// Time before which the job must not start.
     pub paused_until: Option<Timestamp>,
     /// Paths that someone is in the midst of changing.
@@ -109,7 +109,7 @@ pub fn decide(
     reservation: Result<Amounts, Shortfall>,
     now: Timestamp,
 ) -> Decision {
-    if !facts.by_hand
+    if !facts.manual
         && let Some(outcome) = held_back(facts, now)
     {
         return Decision::Decline(outcome);
@@ -128,7 +128,7 @@ pub fn decide(
         // The problem was reported once, and checking again costs nothing: the job goes on by
         // itself once the problem is fixed.
         let reported = facts.streak.failures > 0 && facts.streak.last == Some(*class);
-        if reported && facts.streak.refused && !facts.by_hand {
+        if reported && facts.streak.refused && !facts.manual {
             return Decision::Decline(Outcome::Skipped {
                 why: format!("still {class}, as reported before: {why}"),
             });
@@ -138,11 +138,11 @@ pub fn decide(
     // A person may know better than what was said: at worst it is said again.
     if let Some((until, why)) = &facts.limited
         && *until > now
-        && !facts.by_hand
+        && !facts.manual
     {
         return Decision::Decline(Outcome::Deferred { until: *until, why: why.clone() });
     }
-    if !facts.by_hand
+    if !facts.manual
         && let Some(outcome) = waits_for_host(facts, now)
     {
         return Decision::Decline(outcome);

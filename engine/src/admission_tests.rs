@@ -104,8 +104,8 @@ fn each_gate_holds_a_clock_back_and_not_a_person() {
     for (facts, expected) in closed() {
         let found = word(&facts);
         assert!(found.starts_with(expected), "{facts:?} gave {found}");
-        let by_hand = AdmissionFacts { by_hand: true, ..facts };
-        assert_eq!(word(&by_hand), "admit", "{by_hand:?}");
+        let manual = AdmissionFacts { manual: true, ..facts };
+        assert_eq!(word(&manual), "admit", "{manual:?}");
     }
 }
 
@@ -145,7 +145,7 @@ fn a_deadline_that_passed_is_said_before_a_pause_and_mending_before_waiting() {
 #[test]
 fn a_person_overrules_gates_and_nothing_that_could_do_harm() {
     let mut facts = AdmissionFacts {
-        by_hand: true,
+        manual: true,
         paused_until: ago(-60),
         streak: Streak { failures: 9, ..Streak::default() },
         ..healthy()

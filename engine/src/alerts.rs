@@ -90,7 +90,7 @@ pub enum News {
     /// An occurrence ended badly.
     Failed {
         /// A person started it and sees how it ended.
-        by_hand: bool,
+        manual: bool,
         /// Clocks no longer start the job.
         stopped: bool,
     },
@@ -151,8 +151,8 @@ pub fn decide(
                 })
                 .collect();
         }
-        News::Failed { by_hand: true, stopped: true } => &[AlertKind::Breaker],
-        News::Failed { by_hand: true, .. } => &[],
+        News::Failed { manual: true, stopped: true } => &[AlertKind::Breaker],
+        News::Failed { manual: true, .. } => &[],
         News::Failed { stopped: true, .. } => &[AlertKind::Failure, AlertKind::Breaker],
         News::Failed { .. } => &[AlertKind::Failure],
         News::Missed => &[AlertKind::Missed],

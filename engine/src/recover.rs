@@ -35,7 +35,7 @@ use crate::process::tree::{self, Killed};
 use crate::process_id::ProcessIdentity;
 use crate::publish::{self, PublishError, PublishLog as _, RealFs, Recovery, RelPath};
 use crate::sandbox::placeholders::{FOLDER, clear_abandoned};
-use crate::store::{Event, RunRow, RunState, Store, StoreError};
+use crate::store::{Event, RunRow, RunState, Spawned, Store, StoreError};
 use crate::time::ClockReading;
 
 /// How long after its total deadline a run may take to end by itself.
@@ -156,22 +156,22 @@ pub fn recover(
 ) -> Result<Recovered, StoreError> {
     // While the one who answers for it lives, the lock is not even touched: whoever holds it for a
     // look is in the way of the run that is about to begin.
-    let starter = match run.state {
-        RunState::Requested => run.starter.as_ref(),
-        RunState::Running => None,
-        RunState::Queued | RunState::Settled => return Ok(Recovered::Alone),
+    let starter = match &run.state {
+        RunState::Requested { starter, .. } => Some(starter),
+        RunState::Running { .. } => None,
+        RunState::Queued { .. } | RunState::Settled { .. } => return Ok(Recovered::Alone),
     };
     let world = driver.world.as_ref();
     let overran = overrun(world, run, now);
-    let mut answer = starter.into_iter().chain(&run.owner);
+    let mut answer = starter.into_iter().chain(run.owner());
     if answer.any(|process| world.is_alive(process)) && overran.is_none() {
         return Ok(Recovered::Alone);
     }
-    if let (RunState::Requested, Some(owner)) = (run.state, overran) {
+    if let (RunState::Requested { .. }, Some(owner)) = (&run.state, overran) {
         return end_before_admission(store, world, run, owner, now.wall);
     }
-    let (lock, overran) = match (lock_of(world, run)?, overran) {
-        (Some(lock), _) => (lock, false),
+    let (lock, end) = match (lock_of(world, run)?, overran) {
+        (Some(lock), _) => (lock, OwnerEnd::Died),
         (None, None) => return Ok(Recovered::Alone),
         (None, Some(owner)) => {
             // Before it is killed: whoever sees it die first settles it, and must know of what.
@@ -180,12 +180,12 @@ pub fn recover(
             world.kill_marked(&run.id);
             // Another run of the job may have been faster; this one is looked at again then.
             match lock_of(world, run)? {
-                Some(lock) => (lock, true),
+                Some(lock) => (lock, OwnerEnd::Overran),
                 None => return Ok(Recovered::Alone),
             }
         }
     };
-    let done = recover_locked(store, driver, &run.id, overran, now);
+    let done = recover_ended(store, driver, &run.id, end, now);
     drop(lock);
     done
 }
@@ -194,6 +194,15 @@ pub fn recover(
 fn lock_of(world: &dyn World, run: &RunRow) -> Result<Option<Box<dyn Any>>, StoreError> {
     let lock = world.try_lock(&run.project, &run.job_name);
     lock.map_err(|error| StoreError::Lock { why: whole(&error) })
+}
+
+/// How the owner of a run ended, as far as it is known before its events are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OwnerEnd {
+    /// It died by itself.
+    Died,
+    /// It was killed for its deadline.
+    Overran,
 }
 
 /// Takes the action that is due for one run, with the deciding lock of its job held by the caller:
@@ -205,14 +214,23 @@ pub fn recover_locked(
     store: &mut Store,
     driver: &Driver<'_>,
     run: &RunId,
-    overran: bool,
+    now: ClockReading,
+) -> Result<Recovered, StoreError> {
+    recover_ended(store, driver, run, OwnerEnd::Died, now)
+}
+
+fn recover_ended(
+    store: &mut Store,
+    driver: &Driver<'_>,
+    run: &RunId,
+    end: OwnerEnd,
     now: ClockReading,
 ) -> Result<Recovered, StoreError> {
     let run = &store.run(run)?;
-    match run.state {
-        RunState::Queued | RunState::Settled => Ok(Recovered::Alone),
-        RunState::Requested => never_began(store, driver, run, now.wall),
-        RunState::Running => dead(store, driver, run, overran, now),
+    match &run.state {
+        RunState::Queued { .. } | RunState::Settled { .. } => Ok(Recovered::Alone),
+        RunState::Requested { starter, .. } => never_began(store, driver, run, starter, now.wall),
+        RunState::Running { .. } => dead(store, driver, run, end, now),
     }
 }
 
@@ -225,7 +243,7 @@ fn end_before_admission(
     now: Timestamp,
 ) -> Result<Recovered, StoreError> {
     // It may have been admitted since it was listed, and has another deadline then.
-    if store.run(&run.id)?.state != RunState::Requested {
+    if !matches!(store.run(&run.id)?.state, RunState::Requested { .. }) {
         return Ok(Recovered::Alone);
     }
     let outcome = Outcome::TimedOut {
@@ -250,9 +268,13 @@ fn overrun<'r>(
     run: &'r RunRow,
     now: ClockReading,
 ) -> Option<&'r ProcessIdentity> {
-    let owner = run.owner.as_ref().filter(|owner| world.is_alive(owner))?;
-    let over = Duration::from_millis(run.deadline?).saturating_add(OVERRUN_GRACE);
-    (now.boot > over).then_some(owner)
+    let (owner, deadline) = match &run.state {
+        RunState::Requested { spawned: Some(Spawned { owner, deadline }), .. } => (owner, deadline),
+        RunState::Running { execution, deadline, .. } => (&execution.owner, deadline),
+        _ => return None,
+    };
+    let over = Duration::from_millis(*deadline).saturating_add(OVERRUN_GRACE);
+    (now.boot > over && world.is_alive(owner)).then_some(owner)
 }
 
 /// Kills exactly the process that `owner` names, and waits for its end.
@@ -287,13 +309,14 @@ fn never_began(
     store: &mut Store,
     driver: &Driver<'_>,
     run: &RunRow,
+    starter: &ProcessIdentity,
     now: Timestamp,
 ) -> Result<Recovered, StoreError> {
-    let mut answer = run.starter.iter().chain(&run.owner);
+    let mut answer = [starter].into_iter().chain(run.owner());
     if answer.any(|process| driver.world.is_alive(process)) {
         return Ok(Recovered::Alone);
     }
-    if run.by_hand && run.night.is_none() {
+    if run.manual() && run.night.is_none() {
         let why = "the command that requested it ended before the run began".to_owned();
         let outcome = Outcome::Lost { why };
         if !store.decline(&run.id, &outcome, now)? {
@@ -311,14 +334,17 @@ fn dead(
     store: &mut Store,
     driver: &Driver<'_>,
     run: &RunRow,
-    overran: bool,
+    end: OwnerEnd,
     now: ClockReading,
 ) -> Result<Recovered, StoreError> {
+    let RunState::Running { staging, .. } = &run.state else {
+        return Ok(Recovered::Alone);
+    };
     let killed = driver.world.kill_marked(&run.id);
     let fence = store.take_over(&run.id)?;
-    let lost = if let Some(why) = &run.cancel {
-        Outcome::Cancelled { why: why.clone() }
-    } else if overran || overran_before(store, &run.id)? {
+    let lost = if let Some(why) = run.cancel() {
+        Outcome::Cancelled { why: why.to_owned() }
+    } else if end == OwnerEnd::Overran || overran_before(store, &run.id)? {
         Outcome::TimedOut { why: "it did not end by its total deadline and was killed".to_owned() }
     } else {
         Outcome::Lost { why: "its process died before it could settle".to_owned() }
@@ -327,7 +353,7 @@ fn dead(
     if killed.survivors > 0 {
         detail.push_str(&format!(", {} would not die", killed.survivors));
     }
-    let replayed = replay(store, run, fence, now.wall);
+    let replayed = replay(store, run, staging, fence, now.wall);
     if let Err(why) = &replayed {
         detail = format!("its artifacts cannot be published yet: {why}");
     }
@@ -357,10 +383,9 @@ fn dead(
         // Half of it may be in place: only a publication that can go on may settle it, or a person who
         // gives it up.
         Err(why) => {
-            let Some(given_up) = &run.cancel else {
+            let Some(given_up) = run.cancel() else {
                 return Ok(Recovered::Alone);
             };
-            let staging = run.staging.as_deref().unwrap_or_default();
             let outcome = Outcome::Failed {
                 class: Class::Guard,
                 why: format!(
@@ -392,11 +417,14 @@ enum Replay {
 }
 
 /// Rolls the publication of a dead run forward, or discards what it staged.
-fn replay(store: &mut Store, run: &RunRow, fence: Fence, now: Timestamp) -> Result<Replay, String> {
+fn replay(
+    store: &mut Store,
+    run: &RunRow,
+    staging: &str,
+    fence: Fence,
+    now: Timestamp,
+) -> Result<Replay, String> {
     let Some(project) = store.project(&run.project).map_err(|error| whole(&error))? else {
-        return Ok(Replay::Nothing);
-    };
-    let Some(staging) = &run.staging else {
         return Ok(Replay::Nothing);
     };
     let staging = RelPath::new(staging).map_err(|error| whole(&error))?;
@@ -420,7 +448,8 @@ fn replay(store: &mut Store, run: &RunRow, fence: Fence, now: Timestamp) -> Resu
         Ok(Recovery::RolledForward(outcome)) => Ok(Replay::RolledForward(outcome)),
         Ok(Recovery::Cleaned) => {
             let row = store.run(&run.id).map_err(|error| whole(&error))?;
-            row.outcome
+            row.outcome()
+                .cloned()
                 .map(Replay::RolledForward)
                 .ok_or_else(|| "settled without an outcome".to_owned())
         }
@@ -442,7 +471,8 @@ fn replay(store: &mut Store, run: &RunRow, fence: Fence, now: Timestamp) -> Resu
 /// # Errors
 /// [`StoreError`]; what cannot be removed now is tried again at the next tick.
 pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), StoreError> {
-    let (Some(staging), RunState::Settled) = (&run.staging, run.state) else {
+    let RunState::Settled { staging: Some(staging), execution: Some(execution), .. } = &run.state
+    else {
         return Ok(());
     };
     let Some(project) = store.project(&run.project)? else {
@@ -452,12 +482,11 @@ pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), Stor
         // A project that is gone has taken its staging folders along.
         return if project.path.is_dir() { Ok(()) } else { store.swept(&run.id) };
     };
-    let fence = run.fence.unwrap_or_default();
     let mut log = store.publish_log(None, now);
     let gone = match log.manifest(&run.id) {
         // Settled without its publication: a conflict, whose staging is a person's.
         Ok(Some(recorded)) if !recorded.settled => return store.swept(&run.id),
-        Ok(_) => publish::recover(&fs, &mut log, &run.id, fence, &staging).is_ok(),
+        Ok(_) => publish::recover(&fs, &mut log, &run.id, execution.fence, &staging).is_ok(),
         Err(_) => false,
     };
     if gone { store.swept(&run.id) } else { Ok(()) }

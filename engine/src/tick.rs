@@ -151,7 +151,7 @@ fn ask_to_end(
     end: &mut Vec<RunId>,
 ) -> Result<(), StoreError> {
     for run in live {
-        if run.cancel.is_some() && !end.contains(&run.id) {
+        if run.cancel().is_some() && !end.contains(&run.id) {
             store.hasten(run, now.boot)?;
             end.push(run.id.clone());
         }

@@ -79,10 +79,10 @@ impl World {
         self.folder.path().join("project")
     }
 
-    fn request(&mut self, job: &str, starter: &ProcessIdentity, by_hand: bool) -> RunId {
+    fn request(&mut self, job: &str, starter: &ProcessIdentity, manual: bool) -> RunId {
         let job = self.store.job(&self.project, job).unwrap().id;
         let new = NewOccurrence {
-            origin: if by_hand { Origin::Hand } else { Origin::Clock },
+            origin: if manual { Origin::Manual } else { Origin::Clock },
             ..NewOccurrence::manual(job, "k".into(), now())
         };
         match self.store.enter(&new, starter, now()).unwrap() {
@@ -132,7 +132,7 @@ impl World {
     }
 
     fn outcome(&self, run: &RunId) -> Outcome {
-        self.store.run(run).unwrap().outcome.unwrap()
+        self.store.run(run).unwrap().outcome().cloned().unwrap()
     }
 
     fn read(&self, path: &str) -> Option<String> {
@@ -236,7 +236,7 @@ fn a_run_that_never_began_is_started_for_a_clock_and_lost_for_a_person() {
     assert!(matches!(world.outcome(&person), Outcome::Lost { .. }));
     // It is ours to start now: another look leaves it to us.
     assert!(world.tick(boot_time()).start.is_empty());
-    assert_eq!(world.store.run(&clock).unwrap().state, RunState::Requested);
+    assert!(matches!(world.store.run(&clock).unwrap().state, RunState::Requested { .. }));
 }
 
 #[test]
@@ -325,8 +325,8 @@ fn an_admitted_run_has_its_own_deadline() {
 fn a_spawned_run_outlives_its_starter() {
     let mut world = world();
     let me = world.me.clone();
-    for (job, by_hand) in [("tidy", false), ("dream", true)] {
-        let run = world.request(job, &nobody(), by_hand);
+    for (job, manual) in [("tidy", false), ("dream", true)] {
+        let run = world.request(job, &nobody(), manual);
         let deadline = boot_time() + BEGIN_LIMIT;
         assert!(world.store.spawned(&run, &me, deadline).unwrap());
         assert_eq!(world.tick(boot_time()), Tick::default());
@@ -335,14 +335,14 @@ fn a_spawned_run_outlives_its_starter() {
         let reported = world.tick(boot_time());
         assert_eq!(
             (reported.start.len(), reported.settled.len()),
-            match by_hand {
+            match manual {
                 false => (1, 0),
                 true => (0, 1),
             }
         );
         let row = world.store.run(&run).unwrap();
-        if !by_hand {
-            assert_eq!((row.owner, row.deadline), (None, None));
+        if !manual {
+            assert!(matches!(row.state, RunState::Requested { spawned: None, .. }));
             let outcome = Outcome::Lost { why: "over".into() };
             assert!(world.store.decline(&run, &outcome, now()).unwrap());
         }
@@ -413,12 +413,12 @@ fn what_is_stuck_half_placed_may_be_given_up_and_keeps_its_staging() {
         .unwrap();
     // Neither a conflict nor a success: what was recorded cannot be read now.
     let db = rusqlite::Connection::open(world.store.path()).unwrap();
-    db.execute("UPDATE placements SET manifest = 'torn'", ()).unwrap();
+    db.execute("UPDATE publications SET manifest = 'torn'", ()).unwrap();
     for _ in 0..2 {
         assert!(world.tick(boot_time()).settled.is_empty());
     }
     assert_eq!(world.store.events_of(admitted.run()).unwrap().len(), 1, "said once");
-    assert_eq!(world.store.run(admitted.run()).unwrap().state, RunState::Running);
+    assert!(matches!(world.store.run(admitted.run()).unwrap().state, RunState::Running { .. }));
     world.store.cancel(admitted.run(), "manually", now()).unwrap();
     assert_eq!(world.tick(boot_time()).settled.len(), 1);
     let outcome = world.outcome(admitted.run());

@@ -153,12 +153,12 @@ impl EditActor<'_> {
         };
         for row in self.store.live()? {
             let ours = row.project == *self.project && row.job_name == job;
-            if !ours || row.state != RunState::Running {
+            if !ours || !matches!(row.state, RunState::Running { .. }) {
                 continue;
             }
-            recover_locked(self.store, &driver, &row.id, false, now)?;
+            recover_locked(self.store, &driver, &row.id, now)?;
             let after = self.store.run(&row.id)?;
-            if after.state != RunState::Settled {
+            if !matches!(after.state, RunState::Settled { .. }) {
                 return Err(ManualEditError::Unfinished {
                     run: row.id,
                     why: "an earlier manual change cannot be finished yet".to_owned(),
@@ -183,7 +183,7 @@ impl EditActor<'_> {
         let reading =
             self.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
         let now = reading.wall;
-        let job = self.store.hand_job(self.project, act.job, KIND, now)?;
+        let job = self.store.manual_job(self.project, act.job, KIND, now)?;
         let new = NewOccurrence::manual(job, OccurrenceId::new(now).to_string(), now);
         let Recorded::New(run) = self.store.enter(&new, self.me, now)? else {
             return Err(ManualEditError::Disk(
@@ -199,7 +199,7 @@ impl EditActor<'_> {
             run: &run,
             owner: self.me,
             facts: &AdmissionFacts {
-                by_hand: true,
+                manual: true,
                 free_bytes: self.free_bytes,
                 ..AdmissionFacts::default()
             },

@@ -79,7 +79,7 @@ pub struct RecordingHeader {
     #[serde(with = "as_text")]
     pub seed: u64,
     /// Whether a person asked for it.
-    pub by_hand: bool,
+    pub manual: bool,
     /// The amounts that the run had reserved.
     pub reserved: Amounts,
     /// The commit that was checked out.
@@ -268,7 +268,7 @@ impl Context<'_> {
             spec: RecordedJob::of(spec).ok()?,
             now: self.now,
             seed: self.admitted.seed(),
-            by_hand: self.admitted.manual(),
+            manual: self.admitted.manual(),
             reserved: self.admitted.reserved(),
             head: head_of(&data),
             backend: self.backend.name().to_owned(),

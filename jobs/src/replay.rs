@@ -119,7 +119,7 @@ pub fn replay(
     let (mut store, admitted) = Store::again(&ReplayRun {
         run: &head.run,
         seed: head.seed,
-        by_hand: head.by_hand,
+        manual: head.manual,
         project: &head.project,
         root: scratch.root,
         job: &head.spec.name,

@@ -28,7 +28,7 @@ use std::thread;
 use runner_engine::alerts::AlertRules;
 use runner_engine::files::open_with;
 use runner_engine::ids::ProjectId;
-use runner_engine::store::Store;
+use runner_engine::store::{Store, Task};
 
 use crate::cli::Failure;
 use crate::config;
@@ -52,7 +52,7 @@ fn queue_messages(home: &Env, store: &mut Store, good: bool) -> Result<(), Failu
     if !news.is_empty() {
         store.digest(&rules(home, store, Some(&news))?, now)?;
     }
-    if store.watch_due(now)? {
+    if store.maintenance_due(Task::Watch, now)? {
         store.watch(&rules(home, store, None)?, now)?;
     }
     let beat = good && heartbeat::claim(home, now);

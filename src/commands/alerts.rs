@@ -5,7 +5,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use runner_engine::outcome::Exit;
-use runner_engine::store::{AlertRow, MessageRow, MessageState, Store};
+use runner_engine::store::{AlertRow, AlertSelection, MessageRow, MessageState, Store};
 use serde::Serialize;
 
 use crate::alerts::deliver;
@@ -71,8 +71,11 @@ pub fn run(
     listing: Listing,
 ) -> Result<Exit, Failure> {
     match command {
-        None => list(home, here, false, false, listing),
-        Some(AlertsCommand::List { over, all, listing }) => list(home, here, *over, *all, *listing),
+        None => list(home, here, AlertSelection::Open, false, listing),
+        Some(AlertsCommand::List { over, all, listing }) => {
+            let selection = if *over { AlertSelection::All } else { AlertSelection::Open };
+            list(home, here, selection, *all, *listing)
+        }
         Some(AlertsCommand::Show { alert, listing }) => one(home, alert, *listing),
         Some(AlertsCommand::Test { channel, listing }) => {
             test(home, here, channel.as_deref(), ui, *listing)
@@ -81,14 +84,20 @@ pub fn run(
     }
 }
 
-fn list(home: &Env, here: &Path, over: bool, all: bool, listing: Listing) -> Result<Exit, Failure> {
+fn list(
+    home: &Env,
+    here: &Path,
+    selection: AlertSelection,
+    all: bool,
+    listing: Listing,
+) -> Result<Exit, Failure> {
     let project = match all {
         true => None,
         false => Some(LoadedProject::load(home, here)?.id),
     };
     let mut found = Vec::new();
     if let Some(store) = home.store_to_read()? {
-        for alert in store.alerts(project.as_ref(), over)? {
+        for alert in store.alerts(project.as_ref(), selection)? {
             let messages = store.messages_of(&alert.id)?;
             found.push((alert, messages));
         }
@@ -252,7 +261,7 @@ fn ack(home: &Env, here: &Path, wanted: &str, ui: Ui, listing: Listing) -> Resul
     // A job's name has no more meaning than in its project.
     let of_job = match LoadedProject::load(home, here) {
         Ok(here) if here.config.jobs.contains_key(wanted) => store
-            .alerts(Some(&here.id), false)?
+            .alerts(Some(&here.id), AlertSelection::Open)?
             .into_iter()
             .filter(|alert| alert.job_name == wanted)
             .collect(),
@@ -287,7 +296,7 @@ fn ack(home: &Env, here: &Path, wanted: &str, ui: Ui, listing: Listing) -> Resul
 fn find(store: &Store, wanted: &str) -> Result<AlertRow, Failure> {
     let start = wanted.to_ascii_uppercase();
     let mut found: Vec<AlertRow> = store
-        .alerts(None, true)?
+        .alerts(None, AlertSelection::All)?
         .into_iter()
         .filter(|alert| alert.id.as_str().starts_with(&start))
         .collect();

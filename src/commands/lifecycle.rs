@@ -271,7 +271,7 @@ fn history(
             .iter()
             .map(|row| {
                 json!({
-                    "run": row.id, "at": row.requested, "outcome": row.outcome,
+                    "run": row.id, "at": row.requested, "outcome": row.outcome(),
                     "headline": row.summary.headline, "facts": row.summary.facts,
                 })
             })
@@ -286,7 +286,7 @@ fn history(
     let lines: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
-            let outcome = row.outcome.as_ref();
+            let outcome = row.outcome();
             let word = outcome.map_or("open", |outcome| outcome.as_str());
             let said = match row.summary.headline.as_str() {
                 "" => outcome.and_then(|outcome| outcome.why()).unwrap_or_default(),

@@ -84,7 +84,7 @@ pub fn with_steps(
     let mut worst = Exit::Done;
     while let Some(run) = queue.pop_front() {
         let row = spawn::run_to_end(home, &mut store, &me, &run, manner)?;
-        let exit = row.outcome.as_ref().map_or(Exit::Internal, |outcome| outcome.exit(true));
+        let exit = row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(true));
         worst = worst.max(exit);
         if !listing.json {
             print_outcome(&row, manner, Listing::default());
@@ -103,7 +103,7 @@ pub fn with_steps(
     let mut reported = false;
     for run in close_nights(&mut store, &driver, home.now()?, Some(&project.id))? {
         let row = spawn::run_to_end(home, &mut store, &me, &run, manner)?;
-        let published = row.outcome.as_ref().is_some_and(Outcome::published);
+        let published = row.outcome().is_some_and(Outcome::published);
         reported |= published && row.night == Some(night.id);
         if !published {
             worst = worst.max(Exit::Failed);

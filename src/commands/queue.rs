@@ -151,7 +151,7 @@ fn print_queued(
     listing: Listing,
 ) -> Result<Exit, Failure> {
     let row = store.run(run)?;
-    if !client::wake(home) && row.outcome.is_none() {
+    if !client::wake(home) && row.outcome().is_none() {
         let how = "no daemon is running: the next `runner tick` starts it when its turn comes";
         ui.beside(listing).info(how);
     }
@@ -159,7 +159,7 @@ fn print_queued(
         show::json(&RunJson::of(&row));
         return Ok(Exit::Done);
     }
-    let stands = match (&row.outcome, row.ready_at) {
+    let stands = match (row.outcome(), row.ready_at()) {
         (Some(Outcome::Skipped { why }), _) => format!("skipped: {why}"),
         (Some(outcome), _) => outcome.to_string(),
         (None, Some(_)) => format!("queued: {}", runs::waits(&row, row.requested)),

@@ -102,9 +102,8 @@ pub(super) fn settled(
     // The jobs that follow this run wait in the queue.
     client::wake(home);
     print_outcome(&row, manner, listing);
-    let exit =
-        row.outcome.as_ref().map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal));
-    Ok((exit, row.outcome))
+    let exit = row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal));
+    Ok((exit, row.outcome().cloned()))
 }
 
 /// Runs one requested run to its end and prints its log and its program's output meanwhile. The run
@@ -134,7 +133,7 @@ fn followed(
         });
         let manner = SpawnMode { watched: false, ..manner };
         let done = spawn::run_to_end(home, store, me, run, manner);
-        if done.as_ref().is_ok_and(|row| row.outcome.is_some()) {
+        if done.as_ref().is_ok_and(|row| row.outcome().is_some()) {
             // It ends by itself, once it has read all.
             let _panicked = follower.join();
         }
@@ -149,7 +148,7 @@ pub fn print_outcome(row: &RunRow, manner: SpawnMode, listing: Listing) {
         show::json(&runs::RunJson::of(row));
         return;
     }
-    let Some(outcome) = &row.outcome else { return };
+    let Some(outcome) = row.outcome() else { return };
     let mut line = format!("{}: {}", row.job_name, outcome.as_str());
     let why = outcome.why().unwrap_or(&row.summary.headline);
     if let Some(class) = outcome.class() {

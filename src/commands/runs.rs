@@ -32,9 +32,9 @@ pub struct RunJson {
     job: String,
     kind: String,
     project: String,
-    state: RunState,
+    state: &'static str,
     attempt: u32,
-    by_hand: bool,
+    manual: bool,
     origin: &'static str,
     priority: i32,
     settings: BTreeMap<String, String>,
@@ -65,20 +65,20 @@ impl RunJson {
             job: row.job_name.clone(),
             kind: row.kind.clone(),
             project: row.project.to_string(),
-            state: row.state,
+            state: row.state.name(),
             attempt: row.attempt,
-            by_hand: row.by_hand,
+            manual: row.manual(),
             origin: row.origin.as_str(),
             priority: row.priority,
             settings: row.settings.iter().cloned().collect(),
             due: row.due,
-            ready_at: row.ready_at,
-            waits_for: row.waits_for_run.as_ref().map(|(run, _)| run.clone()),
+            ready_at: row.ready_at(),
+            waits_for: row.waits_for().map(|(run, _)| run.clone()),
             requested: row.requested,
-            started: row.started,
-            finished: row.finished,
-            asked_to_end: row.cancel.clone(),
-            outcome: row.outcome.clone(),
+            started: row.started(),
+            finished: row.finished(),
+            asked_to_end: row.cancel().map(str::to_owned),
+            outcome: row.outcome().cloned(),
             model_calls: row.model_calls,
             headline: row.summary.headline.clone(),
             lines: row.summary.lines.clone(),
@@ -176,9 +176,9 @@ pub fn list(
     let lines: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
-            let what = match row.outcome.as_ref().and_then(Outcome::why) {
+            let what = match row.outcome().and_then(Outcome::why) {
                 Some(why) => why.to_owned(),
-                None if row.state == RunState::Queued => waits(row, now),
+                None if matches!(row.state, RunState::Queued { .. }) => waits(row, now),
                 None => row.summary.headline.clone(),
             };
             vec![
@@ -196,18 +196,18 @@ pub fn list(
 
 /// Returns the name of a run's state.
 pub fn state_name(row: &RunRow) -> &'static str {
-    match (&row.outcome, row.state) {
+    match (row.outcome(), &row.state) {
         (Some(outcome), _) => outcome.as_str(),
-        (None, RunState::Running) if row.cancel.is_some() => "ending",
-        (None, RunState::Running) => "running",
-        (None, RunState::Queued) => "queued",
+        (None, RunState::Running { .. }) if row.cancel().is_some() => "ending",
+        (None, RunState::Running { .. }) => "running",
+        (None, RunState::Queued { .. }) => "queued",
         (None, _) => "requested",
     }
 }
 
 /// Describes what a queued run waits for, as far as its own row states it.
 pub fn waits(row: &RunRow, now: Timestamp) -> String {
-    let mut text = match (&row.waits_for_run, row.ready_at) {
+    let mut text = match (row.waits_for(), row.ready_at()) {
         (Some((run, job)), at) => {
             let at = at.filter(|at| *at > now);
             let not_before = at.map(|at| format!(", not before {}", show::format_time(at)));
@@ -238,13 +238,13 @@ pub fn show(home: &Env, run: &str, listing: Listing) -> Result<Exit, Failure> {
         pair("job", &format!("{} ({})", row.job_name, row.kind)),
         pair(
             "state",
-            &row.outcome.as_ref().map_or_else(|| state_name(&row).to_owned(), Outcome::to_string),
+            &row.outcome().map_or_else(|| state_name(&row).to_owned(), Outcome::to_string),
         ),
         pair("attempt", &row.attempt.to_string()),
         pair("due", &show::format_time(row.due)),
-        pair("asked by", row.origin.as_str()),
+        pair("origin", row.origin.as_str()),
     ];
-    if row.state == RunState::Queued {
+    if matches!(row.state, RunState::Queued { .. }) {
         lines.push(pair("queued", &waits(&row, home.wall()?)));
     }
     if row.priority != 0 {
@@ -253,20 +253,20 @@ pub fn show(home: &Env, run: &str, listing: Listing) -> Result<Exit, Failure> {
     for (key, value) in &row.settings {
         lines.push(pair("set", &format!("{key} = {value}")));
     }
-    if let Some(why) = row.cancel.as_ref().filter(|_| row.outcome.is_none()) {
+    if let Some(why) = row.cancel().filter(|_| row.outcome().is_none()) {
         lines.push(pair("asked to end", why));
     }
-    if let Some(at) = row.started {
+    if let Some(at) = row.started() {
         lines.push(pair("started", &show::format_time(at)));
     }
-    if let Some(at) = row.finished {
+    if let Some(at) = row.finished() {
         lines.push(pair("finished", &show::format_time(at)));
     }
-    if let Some(owner) = &row.owner {
+    if let Some(owner) = row.owner() {
         lines.push(pair("process", &owner.to_string()));
     }
     lines.push(pair("model calls", &row.model_calls.to_string()));
-    if row.started.is_some() {
+    if row.started().is_some() {
         lines.extend(spending::RunSpending::of(&store, &row)?.lines());
     }
     let awake = row.summary.awake.as_ref().map(SleepInhibition::to_string);
@@ -291,7 +291,7 @@ pub fn show(home: &Env, run: &str, listing: Listing) -> Result<Exit, Failure> {
     for path in &row.summary.artifacts {
         lines.push(pair("published", path));
     }
-    if let (Some(job), Some(outcome)) = (&stopped_job(&store, &row)?, &row.outcome)
+    if let (Some(job), Some(outcome)) = (&stopped_job(&store, &row)?, row.outcome())
         && outcome.class().is_some()
     {
         lines.push(pair(

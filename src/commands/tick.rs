@@ -62,12 +62,10 @@ pub fn run(home: &Env, manner: SpawnMode, listing: Listing) -> Result<Exit, Fail
     let mut worst = Exit::Done;
     for run in started {
         let row = store.run(&run)?;
-        let outcome =
-            row.outcome.as_ref().map_or_else(|| "running".to_owned(), ToString::to_string);
-        worst =
-            worst.max(row.outcome.as_ref().map_or(Exit::Internal, |outcome| outcome.exit(true)));
+        let outcome = row.outcome().map_or_else(|| "running".to_owned(), ToString::to_string);
+        worst = worst.max(row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(true)));
         let line = format!("{}: {outcome}", row.job_name);
-        let well = row.outcome.as_ref().is_some_and(|it| it.exit(true) == Exit::Done);
+        let well = row.outcome().is_some_and(|it| it.exit(true) == Exit::Done);
         if !well {
             show::complain(&line);
         } else if !listing.json {

@@ -12,7 +12,7 @@ use runner_engine::ids::RunId;
 use runner_engine::outcome::{Class, Exit, Outcome};
 use runner_engine::process::tree;
 use runner_engine::process_id::ProcessIdentity;
-use runner_engine::store::{Event as Row, JobRow, LOG_CEILING, RunRow, RunState, Store};
+use runner_engine::store::{Event as Row, JobRow, LOG_CEILING, RunRow, RunState, Store, Task};
 use runner_engine::tick::REPORT_JOB;
 use runner_engine::time::{ClockChange, ClockReading};
 use rustix::process::{Pid, Signal, kill_process};
@@ -143,7 +143,8 @@ impl<'a> EffectRunner<'a> {
                 }
             }
         }
-        let looked = self.home.wall().and_then(|now| Ok(self.store.maintenance_due(now)?));
+        let looked =
+            self.home.wall().and_then(|now| Ok(self.store.maintenance_due(Task::Daily, now)?));
         if !looked.unwrap_or(false) && self.store.log_length() <= LOG_CEILING {
             return Ok(());
         }
@@ -211,8 +212,7 @@ impl<'a> EffectRunner<'a> {
     /// long as we live.
     fn strays(&self) -> Result<Vec<RunId>, Failure> {
         let stray = |row: &RunRow| {
-            row.state == RunState::Requested
-                && row.starter.as_ref() == Some(&self.me)
+            matches!(&row.state, RunState::Requested { starter, .. } if *starter == self.me)
                 && !self.children.contains_key(&row.id)
                 && !self.named.contains(&row.id)
         };
@@ -277,7 +277,7 @@ impl<'a> EffectRunner<'a> {
             }
         };
         if let Ok(row) = self.store.run(run)
-            && let Some(outcome) = &row.outcome
+            && let Some(outcome) = row.outcome()
         {
             let line = format!("{}: {outcome} (run {run})", row.job_name);
             if outcome.exit(true) == Exit::Done {

@@ -8,7 +8,7 @@ use runner_engine::git::is_inside;
 use runner_engine::locks::{ContractLock, LockError};
 use runner_engine::outcome::Outcome;
 use runner_engine::schedule::Trigger;
-use runner_engine::store::{Project, RunFilter, Store};
+use runner_engine::store::{Project, RunFilter, Store, Task};
 use runner_engine::tick::REPORT_JOB;
 
 use super::{DoctorFinding, quote_path, surroundings};
@@ -48,7 +48,7 @@ fn check_projects(home: &Env, store: &Store) -> Result<Vec<DoctorFinding>, Failu
                 .hint("runner resume --all"),
         );
     }
-    let looked = store.last_maintenance("daily")?;
+    let looked = store.last_maintenance(Task::Daily)?;
     if home.last_tick().is_some() && looked.is_none_or(|at| now.duration_since(at) > CHECKED) {
         let since = looked
             .map_or_else(|| "ever".to_owned(), |at| format!("since {}", show::format_time(at)));
@@ -152,10 +152,7 @@ fn one(
             limit: BACK,
             ..RunFilter::default()
         })?;
-        let done = |outcome: &Option<Outcome>| {
-            matches!(outcome, Some(Outcome::Succeeded | Outcome::Degraded { .. }))
-        };
-        let last = runs.iter().find(|run| done(&run.outcome));
+        let last = runs.iter().find(|run| run.outcome().is_some_and(Outcome::published));
         let place = format!("job {} of {root}", job.name);
         match (last, runs.last()) {
             (Some(run), _) if now.duration_since(run.requested) > SUCCESS => found.push(

@@ -127,7 +127,7 @@ fn again(fixture: &Fixture) {
 fn messages(fixture: &Fixture) -> Vec<(String, String, i64, String)> {
     let store = fixture.store();
     let mut rows =
-        store.prepare("SELECT what, state, tries, said FROM messages ORDER BY rowid").unwrap();
+        store.prepare("SELECT kind, state, tries, error FROM messages ORDER BY rowid").unwrap();
     rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
         .unwrap()
         .collect::<Result<_, _>>()
@@ -306,7 +306,7 @@ fn a_death_at_any_step_loses_no_message() {
     for step in 0..20 {
         fixture
             .store()
-            .execute("UPDATE messages SET state = 'waiting', tries = 0, next = 0, over = NULL", [])
+            .execute("UPDATE messages SET state = 'waiting', tries = 0, next = 0, ended = NULL", [])
             .unwrap();
         let died = command(&fixture, &["__deliver"])
             .env("RUNNER_TEST_DIE_AT", step.to_string())

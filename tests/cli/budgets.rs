@@ -102,8 +102,8 @@ fn fifty_runs_of_two_projects_do_not_overspend_their_pools_day_though_some_are_k
             run.wait().unwrap();
         }
         fixture.run(&["tick"]);
-        let charged =
-            fixture.count("SELECT coalesce(sum(calls), 0) FROM accounts WHERE level = 'pool-day'");
+        let charged = fixture
+            .count("SELECT coalesce(sum(calls), 0) FROM budget_usage WHERE level = 'pool-day'");
         let asked = lines(&calls);
         made += asked;
         let why = format!("round {round}: {asked} calls, {charged} charged, cap {CAP}");

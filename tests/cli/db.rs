@@ -79,7 +79,7 @@ fn names(folder: &Path) -> Vec<PathBuf> {
 fn content(path: &Path) -> Vec<String> {
     let db = Connection::open(path).unwrap();
     let mut lines = Vec::new();
-    for table in ["projects", "jobs", "occurrences", "runs", "events", "accounts"] {
+    for table in ["projects", "jobs", "occurrences", "runs", "events", "budget_usage"] {
         let mut rows = db
             .prepare(&format!("SELECT * FROM {table} ORDER BY rowid"))
             .unwrap_or_else(|_| db.prepare(&format!("SELECT * FROM {table}")).unwrap());
@@ -131,7 +131,7 @@ fn rows_that_contradict_each_other_are_found_and_named() {
         ("UPDATE reservations SET open = 1", "a reservation is open"),
         ("UPDATE runs SET fence = 99", "a fence that its job has not reached"),
         ("PRAGMA foreign_keys = 0; UPDATE runs SET job = 99", "it refers to a row"),
-        ("INSERT INTO accounts VALUES ('day', 'x', -1, 0, 0, 0, 0)", "below nothing"),
+        ("INSERT INTO budget_usage VALUES ('day', 'x', -1, 0, 0, 0, 0)", "below nothing"),
         ("UPDATE jobs SET policy = '{'", "its policy makes no sense"),
     ] {
         let db = aged.fixture.store();
@@ -479,7 +479,7 @@ fn each_way_of_being_unusable_has_its_message_and_its_code() {
     aged.fixture.store().pragma_update(None, "user_version", 99).unwrap();
     aged.run(&["tick"]).ends(78).expect_text("has format 99").expect_text("newer runner");
     fs::write(&path, &sound).unwrap();
-    aged.fixture.store().execute_batch("DROP TABLE care; DROP TABLE pause").unwrap();
+    aged.fixture.store().execute_batch("DROP TABLE maintenance; DROP TABLE pause").unwrap();
     for command in [&["tick"][..], &["status"], &["db", "check"]] {
         aged.run(command).ends(78).expect_text("development build").expect_text("mkdir");
     }

@@ -426,7 +426,7 @@ fn a_night_is_told_in_order_with_what_does_not_fit() {
     };
     assert_eq!(jobs(&reported), real);
     let spent = fixture.store().query_row(
-        "SELECT calls, tokens, micros, seconds, ideas FROM accounts WHERE level = 'night'",
+        "SELECT calls, tokens, micros, seconds, ideas FROM budget_usage WHERE level = 'night'",
         [],
         |row| (0..5).map(|at| row.get(at)).collect::<Result<Vec<i64>, _>>(),
     );

@@ -35,7 +35,7 @@ fn jobs_of_one_night_do_not_starve_each_other() {
         .collect();
     ends.sort();
     assert_eq!(ends, ["a succeeded", "b succeeded", "dream succeeded", "report succeeded"]);
-    assert_eq!(fixture.count("SELECT coalesce(sum(tokens), 0) FROM accounts"), 0);
+    assert_eq!(fixture.count("SELECT coalesce(sum(tokens), 0) FROM budget_usage"), 0);
 }
 
 #[test]
@@ -60,8 +60,14 @@ fn a_model_that_states_no_usage_is_charged_what_was_reserved_for_one_call() {
     let report = fixture.read(".runner/reports/2026-11-22/report.md");
     assert!(report.contains("usage of 1 model call not reported"), "{report}");
     // A tenth of a run's default dollar and of its tokens: one of ten calls.
-    assert_eq!(fixture.count("SELECT max(micros) FROM accounts WHERE level = 'night'"), 100_000);
-    assert_eq!(fixture.count("SELECT max(tokens) FROM accounts WHERE level = 'night'"), 100_000);
+    assert_eq!(
+        fixture.count("SELECT max(micros) FROM budget_usage WHERE level = 'night'"),
+        100_000
+    );
+    assert_eq!(
+        fixture.count("SELECT max(tokens) FROM budget_usage WHERE level = 'night'"),
+        100_000
+    );
 }
 
 #[test]

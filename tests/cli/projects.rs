@@ -362,7 +362,7 @@ fn no_child_makes_a_project_another_one() {
         let before = kept_back(&fixture);
         assert!(before.1.iter().all(|it| it.as_array().unwrap().len() == 1));
         // Budget usage is recorded per project and day, so another project would add rows.
-        let accounts = "SELECT count(*) FROM accounts";
+        let accounts = "SELECT count(*) FROM budget_usage";
         fixture.run(&["run", "evil"]).ends(0);
         let used = fixture.count(accounts);
         assert!(used > 0);

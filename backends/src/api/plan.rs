@@ -337,7 +337,7 @@ mod tests {
             assert_eq!(base(kind, text).unwrap(), expected);
         }
         for (text, why) in [
-            ("example.org", "not an address"),
+            ("example.org", "no address"),
             ("ftp://example.org", "http://"),
             ("https://me:secret@example.org", "must not contain credentials"),
             ("https://example.org?key=1", "must not contain ? or #"),

@@ -5,9 +5,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::params;
 
+use super::columns::{Query as _, millis, to_json};
 use super::{
     Amounts, Budget, BudgetLevel, Fault, JobId, NightId, Origin, PARENT, Result, RunSummary, Store,
-    StoreError, millis, occurrences, reserve, runs, settle, to_json,
+    occurrences, reserve, runs, settle,
 };
 use crate::admission::{self, AdmissionFacts, Decision};
 use crate::ids::{Fence, RunId};
@@ -51,7 +52,7 @@ pub struct Admitted {
     run: RunId,
     job: JobId,
     night: Option<NightId>,
-    by_hand: bool,
+    manual: bool,
     fence: Fence,
     reserved: Amounts,
     deadline: Duration,
@@ -75,7 +76,7 @@ impl Admitted {
     }
     /// Returns whether a person asked for the run.
     pub fn manual(&self) -> bool {
-        self.by_hand
+        self.manual
     }
     /// Its fence: every later commit carries it.
     pub fn fence(&self) -> Fence {
@@ -108,16 +109,12 @@ impl Store {
     /// Decides on a requested run and records the decision. Call it with the deciding lock held.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when the run is no longer waiting to be started: another process
+    /// [`StoreError::NotFound`](super::StoreError::NotFound) when the run is no longer waiting to be started: another process
     /// had it, or settled it, first.
     pub fn admit(&mut self, enter: &Enter<'_>) -> Result<Admission> {
         self.write(|tx| {
-            let Some(waiting) = runs::waiting(tx, enter.run)? else {
-                return Err(Fault::Known(StoreError::NotFound {
-                    what: "run waiting to be started named",
-                    name: enter.run.to_string(),
-                }));
-            };
+            let waiting = runs::requested(tx, enter.run)?
+                .ok_or_else(|| Fault::not_found("run waiting to be started named", enter.run))?;
             let now = enter.now.wall;
             let levels = reserve::resolve(tx, enter.levels, now)?;
             let want = timed(enter.want, enter.total, &levels);
@@ -129,36 +126,28 @@ impl Store {
                     return Ok(Admission::Declined(outcome));
                 }
             };
-            let fence: i64 = tx
-                .prepare_cached(
-                    "UPDATE jobs SET fence = fence + 1
-                    WHERE id = ?1 RETURNING fence",
-                )?
-                .query_row([waiting.job.0], |row| row.get(0))?;
+            let fence: Fence = tx.value(
+                "UPDATE jobs SET fence = fence + 1 WHERE id = ?1 RETURNING fence",
+                [waiting.job],
+            )?;
             // Time that is not reserved is not there to be used.
             let paid = Duration::from_secs(reserved.seconds);
             let deadline = enter.now.boot.saturating_add(enter.total.min(paid));
-            tx.prepare_cached(
+            let owner = to_json(enter.owner);
+            let boot_millis = i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX);
+            tx.change(
                 "UPDATE runs SET state = 'running', fence = ?2, started = ?3, owner = ?4,
-                 deadline = ?5, staging = ?6
-                 WHERE id = ?1",
-            )?
-            .execute(params![
-                enter.run.as_str(),
-                fence,
-                millis(now),
-                to_json(enter.owner),
-                i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX),
-                enter.staging
-            ])?;
+                   deadline = ?5, staging = ?6 WHERE id = ?1",
+                params![enter.run, fence, millis(now), owner, boot_millis, enter.staging],
+            )?;
             reserve::reserve(tx, enter.run, &levels, reserved, now)?;
             let occurrence = occurrences::by_id(tx, &waiting.occurrence)?;
             Ok(Admission::Admitted(Admitted {
                 run: enter.run.clone(),
                 job: waiting.job,
                 night: occurrence.night,
-                by_hand: occurrence.origin == Origin::Hand,
-                fence: Fence(fence),
+                manual: occurrence.origin == Origin::Manual,
+                fence,
                 reserved,
                 deadline,
                 short_of_time: paid < enter.total,

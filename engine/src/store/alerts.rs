@@ -6,23 +6,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
+use jiff::Timestamp;
+use rusqlite::{Connection, Row, Transaction, params};
 
-use super::messages::{self, MessageKind};
-use super::{
-    Fault, JobId, Result, Store, StoreError, breaker, from_json, id, millis, timestamp,
-    timestamp_opt,
-};
+use super::columns::{Query as _, json_opt, millis, time, time_opt};
+use super::maintenance::{self, Task};
+use super::messages::{self, MessageKind, Withdraw};
+use super::{Fault, JobId, Result, Store, breaker};
 use crate::admission::stopped;
 use crate::alerts::{AlertAction, AlertKind, AlertRules, News, OpenAlert, decide};
 use crate::ids::{AlertId, OccurrenceId, ProjectId, RunId};
 use crate::outcome::Outcome;
-
-/// How often is looked whether jobs succeed from time to time.
-const WATCH: SignedDuration = SignedDuration::from_hours(1);
-/// Name of this check among the maintenance tasks of the database.
-const WATCHED: &str = "watch";
 
 /// An alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +64,7 @@ pub(super) fn note(
     outcome: &Outcome,
 ) -> Result<(), Fault> {
     if outcome.published() || failed(outcome) || matches!(outcome, Outcome::Missed { .. }) {
-        tx.prepare_cached("INSERT INTO news (occurrence, run) VALUES (?1, ?2)")?
-            .execute(params![occurrence.as_str(), run.map(RunId::as_str)])?;
+        tx.change("INSERT INTO news (occurrence, run) VALUES (?1, ?2)", params![occurrence, run])?;
     }
     Ok(())
 }
@@ -83,14 +76,9 @@ fn failed(outcome: &Outcome) -> bool {
 impl Store {
     /// Returns the projects with outcomes that were not digested yet.
     pub fn projects_with_news(&self) -> Result<BTreeSet<ProjectId>> {
-        self.view(|db| {
-            let mut statement = db.prepare_cached(
-                "SELECT DISTINCT j.project FROM news n JOIN occurrences o ON o.id = n.occurrence
-                 JOIN jobs j ON j.id = o.job",
-            )?;
-            let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
-            rows.map(|row| id(row?)).collect()
-        })
+        let sql = "SELECT DISTINCT j.project FROM news n JOIN occurrences o ON o.id = n.occurrence
+                   JOIN jobs j ON j.id = o.job";
+        Ok(self.view(|db| db.values(sql, []))?.into_iter().collect())
     }
 
     /// Decides what the news of these projects mean, and forgets the news. How many there were.
@@ -104,19 +92,12 @@ impl Store {
             for (project, rules) in rules {
                 for item in items(tx, project)? {
                     digest(tx, &item, rules, now)?;
-                    tx.prepare_cached("DELETE FROM news WHERE id = ?1")?.execute([item.id])?;
+                    tx.change("DELETE FROM news WHERE id = ?1", [item.id])?;
                     digested += 1;
                 }
             }
             Ok(digested)
         })
-    }
-
-    /// Returns whether the check for jobs that have not succeeded for long is due. It reads one row
-    /// by key.
-    pub fn watch_due(&self, now: Timestamp) -> Result<bool> {
-        let done = self.last_maintenance(WATCHED)?;
-        Ok(done.is_none_or(|done| now.duration_since(done).abs() >= WATCH))
     }
 
     /// Looks which jobs with a clock have not succeeded for longer than their project's rules think
@@ -128,101 +109,80 @@ impl Store {
         now: Timestamp,
     ) -> Result<Vec<Overdue>> {
         self.write(|tx| {
-            tx.prepare_cached(
-                "UPDATE jobs SET watched = CASE
+            tx.change(
+                "UPDATE jobs SET watched_since = CASE
                    WHEN enabled AND next_due IS NOT NULL AND coalesce(paused_until, 0) <= ?1
                      AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)
-                   THEN min(coalesce(watched, ?1), ?1) END
-                 WHERE watched IS NOT NULL OR (enabled AND next_due IS NOT NULL)",
-            )?
-            .execute([millis(now)])?;
-            let mut found = Vec::new();
-            let mut statement = tx.prepare_cached(
-                "SELECT j.id, j.project, j.name,
-                   max(j.watched, coalesce((SELECT max(finished) FROM runs INDEXED BY runs_placed
-                     WHERE job = j.id AND outcome ->> 'outcome' IN ('succeeded', 'degraded')), 0))
-                 FROM jobs j WHERE j.watched IS NOT NULL",
+                   THEN min(coalesce(watched_since, ?1), ?1) END
+                 WHERE watched_since IS NOT NULL OR (enabled AND next_due IS NOT NULL)",
+                [millis(now)],
             )?;
-            let mut rows = statement.query([])?;
-            while let Some(row) = rows.next()? {
-                let (job, project, name) =
-                    (JobId(row.get(0)?), row.get::<_, String>(1)?, row.get::<_, String>(2)?);
-                let since = timestamp(row.get(3)?)?;
-                let Some(rules) = rules.get(&id::<ProjectId>(project)?) else {
+            let watched: Vec<(JobId, ProjectId, String, Timestamp)> = tx.all(
+                "SELECT j.id, j.project, j.name,
+                   max(j.watched_since, coalesce((SELECT max(finished) FROM runs INDEXED BY runs_published
+                     WHERE job = j.id AND outcome ->> 'outcome' IN ('succeeded', 'degraded')), 0))
+                 FROM jobs j WHERE j.watched_since IS NOT NULL",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, time(row, 3)?)),
+            )?;
+            let mut found = Vec::new();
+            for (job, project, name, since) in watched {
+                let Some(rules) = rules.get(&project) else {
                     continue;
                 };
-                let Some(limit) = rules.stale_after(&name) else {
-                    continue;
-                };
-                if now.duration_since(since) <= limit {
+                if rules.stale_after(&name).is_none_or(|limit| now.duration_since(since) <= limit) {
                     continue;
                 }
-                let reported = AlertEvent {
-                    run: None,
-                    why: format!(
-                        "it has not succeeded since {}",
-                        since.strftime("%Y-%m-%d %H:%M UTC")
-                    ),
-                };
+                let since_text = since.strftime("%Y-%m-%d %H:%M UTC");
+                let why = format!("it has not succeeded since {since_text}");
+                let event = AlertEvent { run: None, why };
                 for act in decide(&open(tx, job)?, News::Stale, rules, now) {
-                    carry_out(tx, job, act, &reported, rules, now)?;
+                    carry_out(tx, job, act, &event, rules, now)?;
                 }
                 found.push(Overdue { job, since });
             }
-            tx.prepare_cached(
-                "INSERT OR REPLACE INTO care (task, done, said) VALUES (?1, ?2, '')",
-            )?
-            .execute(params![WATCHED, millis(now)])?;
+            maintenance::record(tx, Task::Watch, "", now)?;
             Ok(found)
         })
     }
 
-    /// Alerts, those raised last first: of one project or all, also those that are over or only open
-    /// ones.
-    pub fn alerts(&self, project: Option<&ProjectId>, over: bool) -> Result<Vec<AlertRow>> {
-        self.view(|db| {
-            let open = if over { "" } else { "AND a.ended IS NULL" };
-            let mut statement = db.prepare_cached(&format!(
-                "{ROW} WHERE (?1 IS NULL OR j.project = ?1) {open} ORDER BY a.raised DESC, a.id DESC"
-            ))?;
-            let rows = statement.query_map([project.map(ProjectId::as_str)], raw)?;
-            rows.map(|row| alert(row?)).collect()
-        })
+    /// Returns alerts, those raised last first: of one project or all, and of the whole history or
+    /// only the open ones.
+    pub fn alerts(
+        &self,
+        project: Option<&ProjectId>,
+        selection: AlertSelection,
+    ) -> Result<Vec<AlertRow>> {
+        let open = match selection {
+            AlertSelection::All => "",
+            AlertSelection::Open => "AND a.ended IS NULL",
+        };
+        let sql = format!(
+            "{ROW} WHERE (?1 IS NULL OR j.project = ?1) {open} ORDER BY a.raised DESC, a.id DESC"
+        );
+        self.view(|db| db.all(&sql, [project], alert))
     }
 
-    /// Alerts of a project that were raised, happened again or ended in a stretch of time, the oldest
-    /// first.
+    /// Returns the alerts of a project that were raised, happened again or ended in a stretch of
+    /// time, oldest first.
     pub fn alerts_between(
         &self,
         project: &ProjectId,
         from: Timestamp,
         to: Timestamp,
     ) -> Result<Vec<AlertRow>> {
-        self.view(|db| {
-            let mut statement = db.prepare_cached(&format!(
-                "{ROW} WHERE j.project = ?1 AND a.raised <= ?3
-                   AND (a.last >= ?2 OR a.ended >= ?2) ORDER BY a.raised, a.id"
-            ))?;
-            let wanted = params![project.as_str(), millis(from), millis(to)];
-            let rows = statement.query_map(wanted, raw)?;
-            rows.map(|row| alert(row?)).collect()
-        })
+        let sql = format!(
+            "{ROW} WHERE j.project = ?1 AND a.raised <= ?3 AND (a.last >= ?2 OR a.ended >= ?2)
+             ORDER BY a.raised, a.id"
+        );
+        self.view(|db| db.all(&sql, params![project, millis(from), millis(to)], alert))
     }
 
     /// Returns one alert.
     pub fn alert(&self, wanted: &AlertId) -> Result<AlertRow> {
         self.view(|db| {
-            let found = db
-                .prepare_cached(&format!("{ROW} WHERE a.id = ?1"))?
-                .query_row([wanted.as_str()], raw)
-                .optional()?;
-            match found {
-                Some(found) => alert(found),
-                None => Err(Fault::Known(StoreError::NotFound {
-                    what: "alert",
-                    name: wanted.to_string(),
-                })),
-            }
+            let found = db.first(&format!("{ROW} WHERE a.id = ?1"), [wanted], alert)?;
+            found.ok_or_else(|| Fault::not_found("alert", wanted))
         })
     }
 
@@ -238,18 +198,18 @@ impl Store {
     pub fn end_alerts(&mut self, job: JobId, who: &str, now: Timestamp) -> Result<u32> {
         self.write(|tx| {
             // The person has seen the outcomes that are not digested yet together with the rest.
-            tx.prepare_cached(
+            tx.change(
                 "DELETE FROM news WHERE occurrence IN (SELECT o.id FROM news n
                    JOIN occurrences o ON o.id = n.occurrence WHERE o.job = ?1)",
-            )?
-            .execute([job.0])?;
+                [job],
+            )?;
             let mut ended = 0;
             for (alert, kind) in open_ids(tx, job)? {
                 if kind == AlertKind::Stale {
                     ended += u32::from(silence(tx, &alert, who, now)?);
                 } else {
                     end(tx, &alert, who, now)?;
-                    messages::withdraw(tx, &alert, false, now)?;
+                    messages::withdraw(tx, &alert, Withdraw::All, now)?;
                     ended += 1;
                 }
             }
@@ -259,12 +219,18 @@ impl Store {
 
     /// Deletes alerts that ended before a given time, and their messages.
     pub fn forget_alerts(&mut self, before: Timestamp) -> Result<usize> {
-        self.write(|tx| {
-            Ok(tx
-                .prepare_cached("DELETE FROM alerts WHERE ended IS NOT NULL AND ended < ?1")?
-                .execute([millis(before)])?)
-        })
+        let sql = "DELETE FROM alerts WHERE ended IS NOT NULL AND ended < ?1";
+        self.write(|tx| tx.change(sql, [millis(before)]))
     }
+}
+
+/// Which alerts are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlertSelection {
+    /// All alerts, also those that ended.
+    All,
+    /// Only open alerts.
+    Open,
 }
 
 /// A piece of news.
@@ -272,39 +238,28 @@ struct NewsItem {
     id: i64,
     job: JobId,
     run: Option<RunId>,
-    by_hand: bool,
+    manual: bool,
     outcome: Outcome,
 }
 
 fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
-    let mut statement = db.prepare_cached(
-        "SELECT n.id, o.job, n.run, o.origin = 'hand' AND o.night IS NULL, o.outcome
+    db.all(
+        "SELECT n.id, o.job, n.run, o.origin = 'manual' AND o.night IS NULL, o.outcome
          FROM news n JOIN occurrences o ON o.id = n.occurrence JOIN jobs j ON j.id = o.job
          WHERE j.project = ?1 ORDER BY n.id",
-    )?;
-    let rows = statement.query_map([project.as_str()], |row| {
-        Ok((
-            row.get(0)?,
-            row.get(1)?,
-            row.get::<_, Option<String>>(2)?,
-            row.get(3)?,
-            row.get::<_, Option<String>>(4)?,
-        ))
-    })?;
-    let mut items = Vec::new();
-    for row in rows {
-        let (number, job, run, by_hand, outcome) = row?;
-        // One that was opened again meanwhile will be news again.
-        let outcome = outcome.unwrap_or_else(|| r#"{"outcome":"skipped","why":""}"#.to_owned());
-        items.push(NewsItem {
-            id: number,
-            job: JobId(job),
-            run: run.map(id).transpose()?,
-            by_hand,
-            outcome: from_json(&outcome)?,
-        });
-    }
-    Ok(items)
+        [project],
+        |row| {
+            // An occurrence that was opened again meanwhile will be news again.
+            let reopened = Outcome::Skipped { why: String::new() };
+            Ok(NewsItem {
+                id: row.get(0)?,
+                job: row.get(1)?,
+                run: row.get(2)?,
+                manual: row.get(3)?,
+                outcome: json_opt(row, 4)?.unwrap_or(reopened),
+            })
+        },
+    )
 }
 
 /// The last event of an alert.
@@ -323,7 +278,7 @@ fn digest(
         outcome if outcome.published() => News::Placed,
         Outcome::Missed { .. } => News::Missed,
         outcome if failed(outcome) => {
-            News::Failed { by_hand: item.by_hand, stopped: stopped(breaker::streak(tx, item.job)?) }
+            News::Failed { manual: item.manual, stopped: stopped(breaker::streak(tx, item.job)?) }
         }
         _ => return Ok(()),
     };
@@ -355,37 +310,24 @@ fn carry_out(
     rules: &AlertRules,
     now: Timestamp,
 ) -> Result<Option<AlertId>, Fault> {
-    let run = reported.run.as_ref().map(RunId::as_str);
     match act {
         AlertAction::Raise(kind) => {
             let alert = AlertId::new(now);
-            tx.prepare_cached(
-                "INSERT INTO alerts (id, job, kind, raised, last, told, count, run, why)
+            tx.change(
+                "INSERT INTO alerts (id, job, kind, raised, last, notified, count, run, why)
                  VALUES (?1, ?2, ?3, ?4, ?4, ?4, 1, ?5, ?6)",
-            )?
-            .execute(params![
-                alert.as_str(),
-                job.0,
-                kind.as_str(),
-                millis(now),
-                run,
-                reported.why
-            ])?;
+                params![alert, job, kind, millis(now), reported.run, reported.why],
+            )?;
             messages::make(tx, &alert, MessageKind::Raised, &rules.channels, now)?;
         }
         AlertAction::Count { kind, tell } => {
-            let alert: String = tx
-                .prepare_cached(
-                    "UPDATE alerts SET count = count + 1, last = ?3, run = coalesce(?4, run), why = ?5,
-                       told = CASE WHEN ?6 THEN ?3 ELSE told END
-                     WHERE job = ?1 AND kind = ?2 AND ended IS NULL RETURNING id",
-                )?
-                .query_row(
-                    params![job.0, kind.as_str(), millis(now), run, reported.why, tell],
-                    |row| row.get(0),
-                )?;
+            let alert: AlertId = tx.value(
+                "UPDATE alerts SET count = count + 1, last = ?3, run = coalesce(?4, run), why = ?5,
+                   notified = CASE WHEN ?6 THEN ?3 ELSE notified END
+                 WHERE job = ?1 AND kind = ?2 AND ended IS NULL RETURNING id",
+                params![job, kind, millis(now), reported.run, reported.why, tell],
+            )?;
             if tell {
-                let alert: AlertId = id(alert)?;
                 messages::make(tx, &alert, MessageKind::Repeated, &rules.channels, now)?;
             }
         }
@@ -393,7 +335,8 @@ fn carry_out(
             for (alert, open) in open_ids(tx, job)? {
                 if open == kind {
                     end(tx, &alert, "recovered", now)?;
-                    messages::withdraw(tx, &alert, tell, now)?;
+                    let which = if tell { Withdraw::AllButRecovery } else { Withdraw::All };
+                    messages::withdraw(tx, &alert, which, now)?;
                     return Ok(tell.then_some(alert));
                 }
             }
@@ -403,8 +346,8 @@ fn carry_out(
 }
 
 fn end(tx: &Transaction<'_>, alert: &AlertId, how: &str, now: Timestamp) -> Result<(), Fault> {
-    tx.prepare_cached("UPDATE alerts SET ended = ?2, ending = ?3 WHERE id = ?1")?
-        .execute(params![alert.as_str(), millis(now), how])?;
+    let sql = "UPDATE alerts SET ended = ?2, ending = ?3 WHERE id = ?1";
+    tx.change(sql, params![alert, millis(now), how])?;
     Ok(())
 }
 
@@ -414,82 +357,47 @@ fn silence(
     who: &str,
     now: Timestamp,
 ) -> Result<bool, Fault> {
-    let done = tx
-        .prepare_cached(
-            "UPDATE alerts SET silenced = ?2, silenced_by = ?3
-             WHERE id = ?1 AND silenced IS NULL AND ended IS NULL",
-        )?
-        .execute(params![alert.as_str(), millis(now), who])?;
+    let done = tx.change(
+        "UPDATE alerts SET silenced = ?2, silenced_by = ?3
+         WHERE id = ?1 AND silenced IS NULL AND ended IS NULL",
+        params![alert, millis(now), who],
+    )?;
     if done > 0 {
-        messages::withdraw(tx, alert, false, now)?;
+        messages::withdraw(tx, alert, Withdraw::All, now)?;
     }
     Ok(done > 0)
 }
 
 fn open(db: &Connection, job: JobId) -> Result<Vec<OpenAlert>, Fault> {
-    let mut statement = db.prepare_cached(
-        "SELECT kind, told, silenced IS NOT NULL FROM alerts
-         WHERE job = ?1 AND ended IS NULL ORDER BY raised, id",
-    )?;
-    let rows = statement
-        .query_map([job.0], |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?)))?;
-    rows.map(|row| {
-        let (word, reported, silenced) = row?;
-        Ok(OpenAlert { kind: kind(&word)?, reported: timestamp(reported)?, silenced })
+    let sql = "SELECT kind, notified, silenced IS NOT NULL FROM alerts
+               WHERE job = ?1 AND ended IS NULL ORDER BY raised, id";
+    db.all(sql, [job], |row| {
+        Ok(OpenAlert { kind: row.get(0)?, reported: time(row, 1)?, silenced: row.get(2)? })
     })
-    .collect()
 }
 
 fn open_ids(db: &Connection, job: JobId) -> Result<Vec<(AlertId, AlertKind)>, Fault> {
-    let mut statement = db.prepare_cached(
-        "SELECT id, kind FROM alerts WHERE job = ?1 AND ended IS NULL ORDER BY raised, id",
-    )?;
-    let rows = statement
-        .query_map([job.0], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
-    rows.map(|row| {
-        let (alert, word) = row?;
-        Ok((id(alert)?, kind(&word)?))
-    })
-    .collect()
+    let sql = "SELECT id, kind FROM alerts WHERE job = ?1 AND ended IS NULL ORDER BY raised, id";
+    db.all(sql, [job], |row| row.try_into())
 }
 
-pub(super) fn kind(word: &str) -> Result<AlertKind, Fault> {
-    AlertKind::read(word).ok_or_else(|| Fault::Nonsense(format!("an alert of kind {word:?}")))
-}
-
+/// The query that [`alert`] maps.
 const ROW: &str = "SELECT a.id, j.project, a.job, j.name, a.kind, a.raised, a.last, a.count, a.run,
     a.why, a.silenced, a.silenced_by, a.ended, a.ending FROM alerts a JOIN jobs j ON j.id = a.job";
 
-/// The columns of [`ROW`].
-type AlertColumns = (
-    (String, String, i64, String, String),
-    (i64, i64, i64, Option<String>, String),
-    (Option<i64>, Option<String>, Option<i64>, Option<String>),
-);
-
-fn raw(row: &Row<'_>) -> rusqlite::Result<AlertColumns> {
-    Ok((
-        (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?),
-        (row.get(5)?, row.get(6)?, row.get(7)?, row.get(8)?, row.get(9)?),
-        (row.get(10)?, row.get(11)?, row.get(12)?, row.get(13)?),
-    ))
-}
-
-fn alert(raw: AlertColumns) -> Result<AlertRow, Fault> {
-    let ((alert, project, job, job_name, word), (raised, last, count, run, why), ends) = raw;
-    let (silenced, silenced_by, ended, ending) = ends;
+fn alert(row: &Row<'_>) -> rusqlite::Result<AlertRow> {
     Ok(AlertRow {
-        id: id(alert)?,
-        project: id(project)?,
-        job: JobId(job),
-        job_name,
-        kind: kind(&word)?,
-        raised: timestamp(raised)?,
-        last: timestamp(last)?,
-        count: u32::try_from(count).unwrap_or(u32::MAX),
-        run: run.map(id).transpose()?,
-        why,
-        silenced: timestamp_opt(silenced)?.zip(silenced_by),
-        ended: timestamp_opt(ended)?.zip(ending),
+        id: row.get(0)?,
+        project: row.get(1)?,
+        job: row.get(2)?,
+        job_name: row.get(3)?,
+        kind: row.get(4)?,
+        raised: time(row, 5)?,
+        last: time(row, 6)?,
+        count: row.get(7)?,
+        run: row.get(8)?,
+        why: row.get(9)?,
+        silenced: time_opt(row, 10)?.zip(row.get(11)?),
+        ended: time_opt(row, 12)?.zip(row.get(13)?),
     })
 }

@@ -8,38 +8,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
+use rusqlite::{Connection, OpenFlags};
 
 use super::crash_points::CrashPoints;
-use super::{Fault, Result, Store, StoreError, format, timestamp_opt};
-use crate::files::{open_host, sync_folder};
-
-/// Writes a copy of an open database to `target`, which must not be there, and makes it durable. The
-/// name is not yet: see [`sync_folder_of`].
-pub(super) fn copy_into(db: &Connection, path: &Path, target: &Path) -> Result<()> {
-    let cannot = |why: String| StoreError::CannotWrite { path: target.to_owned(), why };
-    let name = target.to_str().ok_or_else(|| cannot("the path is not UTF-8".to_owned()))?;
-    // The copy holds whole pages of a consistent view, so writers go on.
-    db.execute("VACUUM INTO ?1", [name]).map_err(|error| match Fault::Sql(error).at(path) {
-        StoreError::CannotWrite { why, .. } => cannot(why),
-        other => other,
-    })?;
-    private(target)
-        .and_then(|()| open_host(target)?.sync_all())
-        .map_err(|error| cannot(error.to_string()))
-}
-
-/// Makes a file readable by its owner only, because other users must not read the database's
-/// content.
-fn private(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
-}
-
-/// Makes the names in a file's folder durable.
-pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
-    sync_folder(path.parent().unwrap_or(Path::new(".")))
-}
+use super::database_file::{copy_into, full_check, sync_folder_of};
+use super::maintenance::{self, Task};
+use super::{Result, Store, StoreError, cannot_write, format, sql_error};
 
 /// A backup copy that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,31 +40,11 @@ pub fn inspect_copy(path: &Path) -> Result<BackupCopy> {
         return Err(cannot(io::Error::other("it is no file")));
     }
     let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .map_err(|error| Fault::Sql(error).at(path))?;
-    let format = format::read(&db, path)?;
-    format::recognise(&db, path, format)?;
-    whole(&db, path)?;
-    let made: Option<i64> = db
-        .query_row("SELECT done FROM care WHERE task = 'copied'", [], |row| row.get(0))
-        .optional()
-        .map_err(|error| Fault::Sql(error).at(path))?;
-    Ok(BackupCopy {
-        path: path.to_owned(),
-        format,
-        bytes: data.len(),
-        made: timestamp_opt(made).map_err(|fault| fault.at(path))?,
-    })
-}
-
-/// Runs SQLite's full check of every page, index and reference.
-pub(super) fn whole(db: &Connection, path: &Path) -> Result<()> {
-    let finding: String = db
-        .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
-        .map_err(|error| Fault::Sql(error).at(path))?;
-    if finding == "ok" {
-        return Ok(());
-    }
-    Err(StoreError::Damaged { path: path.to_owned(), why: finding })
+        .map_err(sql_error(path))?;
+    let format = format::read(&db, path, format::STEPS)?;
+    full_check(&db, path)?;
+    let made = maintenance::last(&db, Task::Copied).map_err(|fault| fault.at(path))?;
+    Ok(BackupCopy { path: path.to_owned(), format, bytes: data.len(), made })
 }
 
 impl Store {
@@ -106,10 +60,7 @@ impl Store {
         now: Timestamp,
         dying: &mut CrashPoints,
     ) -> Result<BackupCopy> {
-        let cannot = |error: io::Error| StoreError::CannotWrite {
-            path: target.to_owned(),
-            why: error.to_string(),
-        };
+        let cannot = cannot_write(target);
         if target.symlink_metadata().is_ok() {
             return Err(cannot(io::Error::other("it is there already")));
         }
@@ -117,7 +68,7 @@ impl Store {
             target.file_name().ok_or_else(|| cannot(io::Error::other("the path names no file")))?;
         // The copy itself records the time whose state it holds.
         dying.before("note the moment of the copy");
-        self.record_maintenance("copied", "", now)?;
+        self.record_maintenance(Task::Copied, "", now)?;
         let mut draft = OsString::from(".");
         draft.push(name);
         draft.push(format!(".{}.new", std::process::id()));
@@ -136,7 +87,7 @@ impl Store {
             .and_then(|copy| {
                 dying.before("name the copy");
                 // A link, for it never takes the place of a file that is there.
-                fs::hard_link(&draft, target).map_err(cannot)?;
+                fs::hard_link(&draft, target).map_err(&cannot)?;
                 Ok(copy)
             });
         dying.before("remove the draft of the copy");
@@ -144,7 +95,7 @@ impl Store {
         let copy = done?;
         sync_folder_of(target).map_err(cannot)?;
         dying.before("note the copy");
-        self.record_maintenance("backup", &target.to_string_lossy(), now)?;
+        self.record_maintenance(Task::Backup, &target.to_string_lossy(), now)?;
         Ok(BackupCopy { path: target.to_owned(), ..copy })
     }
 }

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
-use super::{Event, Fault, JobId, Result, Store, events, from_json, millis};
+use super::columns::{Query as _, json, millis};
+use super::{Event, Fault, JobId, Result, Store, events};
 use crate::ids::ProjectId;
 use crate::outcome::{Class, Outcome};
 
@@ -51,16 +52,16 @@ impl Store {
             if failures == 0 {
                 return Ok(0);
             }
-            tx.prepare_cached(
-                // By its id: a copy of the database may number its rows anew. The last one that was
-                // counted: what still goes on, nobody has seen the end of.
-                "INSERT INTO acks (job, run, at, who)
+            // The run is named by its id because a copy of the database may number its rows anew. It
+            // is the last one that was counted: nobody has seen the end of a run that goes on.
+            tx.change(
+                "INSERT INTO breaker_resets (job, run, at, who)
                  SELECT ?1, id, ?2, ?3 FROM runs INDEXED BY runs_tried
                  WHERE job = ?1 AND state = 'settled'
                    AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
                  ORDER BY rowid DESC LIMIT 1",
-            )?
-            .execute(params![job.0, millis(now), who])?;
+                params![job, millis(now), who],
+            )?;
             let event = Event {
                 at: now,
                 project: Some(project.clone()),
@@ -75,28 +76,28 @@ impl Store {
 }
 
 pub(super) fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
-    let mut statement = db.prepare_cached(
-        // Skipped runs since then, however many, do not end the streak.
+    // Skipped runs since then, however many, do not end the streak.
+    let tried: Vec<(Outcome, String, bool)> = db.all(
         "SELECT outcome, occurrence, started IS NULL FROM runs INDEXED BY runs_tried
          WHERE job = ?1
            AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
-           AND rowid > (SELECT coalesce(max(seen.rowid), 0) FROM acks a
+           AND rowid > (SELECT coalesce(max(seen.rowid), 0) FROM breaker_resets a
                         JOIN runs seen ON seen.id = a.run WHERE a.job = ?1)
          ORDER BY rowid DESC LIMIT 50",
+        [job],
+        |row| Ok((json(row, 0)?, row.get(1)?, row.get(2)?)),
     )?;
-    let mut rows = statement.query([job.0])?;
     let mut failed = BTreeSet::new();
     let mut streak = Streak::default();
-    while let Some(row) = rows.next()? {
-        let outcome: Outcome = from_json(&row.get::<_, String>(0)?)?;
+    for (outcome, occurrence, refused) in tried {
         if outcome.published() {
             break;
         }
         if failed.is_empty() {
             streak.last = outcome.class();
-            streak.refused = row.get(2)?;
+            streak.refused = refused;
         }
-        failed.insert(row.get::<_, String>(1)?);
+        failed.insert(occurrence);
     }
     streak.failures = u32::try_from(failed.len()).unwrap_or(u32::MAX);
     Ok(streak)

@@ -9,10 +9,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension as _, Transaction, params};
+use rusqlite::params;
 
-use super::{Fault, Result, RunRow, Store, StoreError, id, rows, settle};
-use crate::ids::{OccurrenceId, RunId};
+use super::columns::Query as _;
+use super::{Fault, Result, RunRow, RunState, Store, StoreError, rows, settle};
+use crate::ids::RunId;
 use crate::outcome::Outcome;
 use crate::recover::OVERRUN_GRACE;
 
@@ -38,7 +39,8 @@ impl Store {
     pub fn cancel(&mut self, run: &RunId, why: &str, now: Timestamp) -> Result<Cancelled> {
         let occurrence = self.run(run)?.occurrence;
         let open = self.write(|tx| {
-            let open = open_run_of(tx, &occurrence)?;
+            let sql = "SELECT id FROM runs WHERE occurrence = ?1 AND state <> 'settled'";
+            let open: Option<RunId> = tx.first(sql, [&occurrence], |row| row.get(0))?;
             if let Some(run) = &open {
                 settle::ask(tx, run, why, now)?;
             }
@@ -52,7 +54,7 @@ impl Store {
             });
         };
         let row = self.run(&open)?;
-        match row.outcome {
+        match row.outcome() {
             Some(_) => Ok(Cancelled::Settled(open)),
             None => Ok(Cancelled::Asked(Box::new(row))),
         }
@@ -63,14 +65,13 @@ impl Store {
         // Recovery adds its own grace to a deadline that has passed.
         let by = (boot + CANCEL_GRACE).saturating_sub(OVERRUN_GRACE);
         let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
-        if run.deadline.is_none_or(|deadline| deadline <= by) {
-            return Ok(());
+        match run.state {
+            RunState::Running { deadline, .. } if deadline > by => {}
+            _ => return Ok(()),
         }
-        self.write(|tx| {
-            tx.prepare_cached("UPDATE runs SET deadline = ?2 WHERE id = ?1 AND state = 'running'")?
-                .execute(params![run.id.as_str(), i64::try_from(by).unwrap_or(i64::MAX)])?;
-            Ok(())
-        })
+        let by = i64::try_from(by).unwrap_or(i64::MAX);
+        let sql = "UPDATE runs SET deadline = ?2 WHERE id = ?1 AND state = 'running'";
+        self.write(|tx| tx.change(sql, params![run.id, by]).map(drop))
     }
 
     /// Reopens the settled occurrence of `run` with one more attempt, queued for now. From then on
@@ -83,27 +84,15 @@ impl Store {
     pub fn retry(&mut self, run: &RunId, now: Timestamp) -> Result<RunId> {
         let occurrence = self.run(run)?.occurrence;
         self.write(|tx| {
-            let reopened = tx
-                .prepare_cached(
-                    "UPDATE occurrences SET outcome = NULL, settled = NULL, origin = 'queue'
-                     WHERE id = ?1 AND outcome IS NOT NULL",
-                )?
-                .execute([occurrence.as_str()])?;
+            let reopened = tx.change(
+                "UPDATE occurrences SET outcome = NULL, settled = NULL, origin = 'queue'
+                 WHERE id = ?1 AND outcome IS NOT NULL",
+                [&occurrence],
+            )?;
             if reopened == 0 {
-                return Err(Fault::Known(StoreError::NotFound {
-                    what: "settled occurrence of run",
-                    name: run.to_string(),
-                }));
+                return Err(Fault::not_found("settled occurrence of run", run));
             }
             rows::queue(tx, &occurrence, now, None, now)
         })
     }
-}
-
-fn open_run_of(tx: &Transaction<'_>, occurrence: &OccurrenceId) -> Result<Option<RunId>, Fault> {
-    tx.prepare_cached("SELECT id FROM runs WHERE occurrence = ?1 AND state <> 'settled'")?
-        .query_row([occurrence.as_str()], |row| row.get::<_, String>(0))
-        .optional()?
-        .map(id)
-        .transpose()
 }

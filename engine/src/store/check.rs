@@ -7,8 +7,9 @@ use std::fs;
 use rusqlite::Connection;
 use serde::Serialize;
 
-use super::maintenance::beside;
-use super::{Fault, Result, RunSummary, Store, format, from_json};
+use super::columns::{Count, Query as _};
+use super::database_file::beside;
+use super::{Fault, Result, RunSummary, Store, format};
 use crate::outcome::Outcome;
 use crate::policy::Policy;
 use crate::process_id::ProcessIdentity;
@@ -93,26 +94,26 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "a publication is done and its run is not settled",
-        "SELECT 'placements ' || p.run FROM placements p JOIN runs r ON r.id = p.run
-         WHERE p.placed IS NOT NULL AND r.state <> 'settled'",
+        "SELECT 'publications ' || p.run FROM publications p JOIN runs r ON r.id = p.run
+         WHERE p.published IS NOT NULL AND r.state <> 'settled'",
     ),
     (
         "a run stages something before it was admitted",
         "SELECT 'runs ' || id FROM runs WHERE staging IS NOT NULL AND state IN ('queued', 'requested')",
     ),
     (
-        "an account holds less than what its settled runs used",
-        "SELECT 'accounts ' || v.level || ' ' || v.key FROM reservations v
+        "a budget level holds less than what its settled runs used",
+        "SELECT 'budget_usage ' || v.level || ' ' || v.key FROM reservations v
          JOIN (SELECT run, sum(calls) calls, sum(tokens) tokens, sum(micros) micros, sum(ideas) ideas
                FROM requests GROUP BY run) q ON q.run = v.run
-         LEFT JOIN accounts a ON a.level = v.level AND a.key = v.key
+         LEFT JOIN budget_usage a ON a.level = v.level AND a.key = v.key
          WHERE NOT v.open AND v.level <> 'run' GROUP BY v.level, v.key
          HAVING sum(q.calls) > coalesce(max(a.calls), 0) OR sum(q.tokens) > coalesce(max(a.tokens), 0)
              OR sum(q.micros) > coalesce(max(a.micros), 0) OR sum(q.ideas) > coalesce(max(a.ideas), 0)",
     ),
     (
         "an amount is below nothing",
-        "SELECT 'accounts ' || level || ' ' || key FROM accounts
+        "SELECT 'budget_usage ' || level || ' ' || key FROM budget_usage
            WHERE min(calls, tokens, micros, seconds, ideas) < 0
          UNION ALL SELECT 'reservations ' || run FROM reservations
            WHERE min(calls, tokens, micros, seconds, ideas) < 0
@@ -138,7 +139,7 @@ impl StoreHealth {
     }
 }
 
-type ColumnReader = fn(&str) -> Result<(), Fault>;
+type ColumnReader = fn(&str) -> serde_json::Result<()>;
 
 /// Columns that hold more than SQLite can judge, with the types that must make sense of them.
 const TEXTS: &[(&str, &str, &str, ColumnReader)] = &[
@@ -148,13 +149,13 @@ const TEXTS: &[(&str, &str, &str, ColumnReader)] = &[
     ("runs", "id", "summary", reads::<RunSummary>),
     ("runs", "id", "starter", reads::<ProcessIdentity>),
     ("runs", "id", "owner", reads::<ProcessIdentity>),
-    ("placements", "run", "manifest", reads::<Manifest>),
+    ("publications", "run", "manifest", reads::<Manifest>),
     ("jobs", "name", "schedule", reads::<Schedule>),
     ("jobs", "name", "policy", reads::<Policy>),
 ];
 
-fn reads<T: serde::de::DeserializeOwned>(text: &str) -> Result<(), Fault> {
-    from_json::<T>(text).map(drop)
+fn reads<T: serde::de::DeserializeOwned>(text: &str) -> serde_json::Result<()> {
+    serde_json::from_str::<T>(text).map(drop)
 }
 
 impl Store {
@@ -185,21 +186,15 @@ impl Store {
 }
 
 fn pages(db: &Connection) -> Result<Vec<StoreFinding>, Fault> {
+    let damage = |place| StoreFinding { what: "SQLite finds the file damaged".to_owned(), place };
     let mut findings = Vec::new();
     let mut statement = db.prepare(&format!("PRAGMA integrity_check({NAMED})"))?;
-    let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
-    for line in lines {
+    for line in statement.query_map([], |row| row.get::<_, String>(0))? {
         match line {
             Ok(line) if line == "ok" => {}
-            Ok(line) => findings.push(StoreFinding {
-                what: "SQLite finds the file damaged".to_owned(),
-                place: line,
-            }),
+            Ok(line) => findings.push(damage(line)),
             Err(error) => {
-                findings.push(StoreFinding {
-                    what: "SQLite finds the file damaged".to_owned(),
-                    place: error.to_string(),
-                });
+                findings.push(damage(error.to_string()));
                 break;
             }
         }
@@ -207,45 +202,38 @@ fn pages(db: &Connection) -> Result<Vec<StoreFinding>, Fault> {
     if !findings.is_empty() {
         return Ok(findings);
     }
-    let mut statement = db.prepare("PRAGMA foreign_key_check")?;
-    let lines = statement.query_map([], |row| {
-        let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
-        Ok((format!("{table} row {:?}", row.get::<_, Option<i64>>(1)?), parent))
-    })?;
-    for line in lines.take(NAMED) {
-        let (place, parent) = line?;
-        findings.push(StoreFinding {
+    let mut broken = db.all("PRAGMA foreign_key_check", [], |row| {
+        let (table, number, parent): (String, Option<i64>, String) =
+            (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(StoreFinding {
             what: format!("it refers to a row of {parent} that is not there"),
-            place,
-        });
-    }
-    Ok(findings)
+            place: format!("{table} row {number:?}"),
+        })
+    })?;
+    broken.truncate(NAMED);
+    Ok(broken)
 }
 
 fn between_rows(db: &Connection, findings: &mut Vec<StoreFinding>) -> Result<(), Fault> {
     for (what, sql) in RULES {
-        let mut statement = db.prepare(&format!("{sql} LIMIT {NAMED}"))?;
-        let places = statement.query_map([], |row| row.get::<_, String>(0))?;
-        for place in places {
-            findings.push(StoreFinding { what: (*what).to_owned(), place: place? });
-        }
+        let places: Vec<String> = db.values(&format!("{sql} LIMIT {NAMED}"), [])?;
+        let found =
+            places.into_iter().map(|place| StoreFinding { what: (*what).to_owned(), place });
+        findings.extend(found);
     }
     for (table, key, column, read) in TEXTS {
         let sql = format!("SELECT {key}, {column} FROM {table} WHERE {column} IS NOT NULL");
         let mut statement = db.prepare(&sql)?;
         let mut rows = statement.query([])?;
         let mut named = 0;
-        while let Some(row) = rows.next()? {
+        while let Some(row) = rows.next()?.filter(|_| named < NAMED) {
             let (key, text): (String, String) = (row.get(0)?, row.get(1)?);
-            if let Err(Fault::Nonsense(why)) = read(&text) {
+            if let Err(error) = read(&text) {
                 findings.push(StoreFinding {
-                    what: format!("its {column} makes no sense: {why}"),
+                    what: format!("its {column} makes no sense: {error} in {text:?}"),
                     place: format!("{table} {key}"),
                 });
                 named += 1;
-                if named == NAMED {
-                    break;
-                }
             }
         }
     }
@@ -253,15 +241,11 @@ fn between_rows(db: &Connection, findings: &mut Vec<StoreFinding>) -> Result<(),
 }
 
 fn count(db: &Connection) -> Result<BTreeMap<String, u64>, Fault> {
-    let mut tables = db.prepare(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
-    )?;
-    let tables: Vec<String> = tables.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    let mut rows = BTreeMap::new();
-    for table in tables {
-        let count: i64 =
-            db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))?;
-        rows.insert(table, count.max(0).cast_unsigned());
-    }
-    Ok(rows)
+    let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    let tables: Vec<String> = db.values(sql, [])?;
+    let count = |table: String| {
+        let Count(count) = db.value(&format!("SELECT count(*) FROM {table}"), [])?;
+        Ok((table, count))
+    };
+    tables.into_iter().map(count).collect()
 }

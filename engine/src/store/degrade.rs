@@ -2,7 +2,8 @@
 
 use rusqlite::params;
 
-use super::{Result, RunSummary, Store, StoreError, to_json};
+use super::columns::{Query as _, to_json};
+use super::{Result, RunSummary, Store, StoreError};
 use crate::ids::RunId;
 use crate::outcome::Outcome;
 
@@ -15,8 +16,7 @@ impl Store {
     /// Returns an error if there is no such run, or if the database cannot be written.
     pub fn degrade(&mut self, run: &RunId, outcome: &Outcome, summary: &RunSummary) -> Result<()> {
         debug_assert!(matches!(outcome, Outcome::Degraded { .. }));
-        let row = self.run(run)?;
-        if !matches!(row.outcome, Some(Outcome::Succeeded | Outcome::Degraded { .. })) {
+        if !self.run(run)?.outcome().is_some_and(Outcome::published) {
             return Err(StoreError::NotFound {
                 what: "run that achieved something",
                 name: run.to_string(),
@@ -24,14 +24,14 @@ impl Store {
         }
         self.write(|tx| {
             let (outcome, summary) = (to_json(outcome), to_json(summary));
-            tx.execute(
+            tx.change(
                 "UPDATE runs SET outcome = ?2, summary = ?3 WHERE id = ?1 AND state = 'settled'",
-                params![run.as_str(), outcome, summary],
+                params![run, outcome, summary],
             )?;
-            tx.execute(
+            tx.change(
                 "UPDATE occurrences SET outcome = ?2
                  WHERE id = (SELECT occurrence FROM runs WHERE id = ?1) AND outcome IS NOT NULL",
-                params![run.as_str(), outcome],
+                params![run, outcome],
             )?;
             Ok(())
         })

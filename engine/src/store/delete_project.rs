@@ -4,7 +4,8 @@ use std::path::Path;
 
 use rusqlite::{Connection, params};
 
-use super::{Fault, Node, Result, Store, StoreError, id};
+use super::columns::{Count, Query as _};
+use super::{Fault, Node, Result, Store, StoreError};
 use crate::ids::{ProjectId, RunId};
 
 /// The rows that deleting a project removes from the database.
@@ -59,28 +60,21 @@ impl Store {
     pub fn forget(&mut self, planned: &ProjectDeletion) -> Result<()> {
         let project = &planned.project;
         self.write(|tx| {
-            let changed = |why: &str| {
-                Err(Fault::Known(StoreError::Changed {
-                    what: format!("project {project}"),
-                    why: why.to_owned(),
-                }))
-            };
             let found = plan(tx, project)?;
             if !found.live.is_empty() || !found.awaited_by.is_empty() {
-                return changed("it has runs that are not over");
+                return Err(changed(project, "it has runs that are not over"));
             }
             if found != *planned {
-                return changed("it is not what it was when the plan was made");
+                return Err(changed(project, "it is not what it was when the plan was made"));
             }
-            let own = [project.as_str()];
             for sql in [
-                of_its_nights("accounts"),
+                of_its_nights("budget_usage"),
                 of_its_nights("grants"),
-                of_its_days("accounts"),
+                of_its_days("budget_usage"),
                 of_its_days("grants"),
                 format!("DELETE FROM requests WHERE run IN {ITS_RUNS}"),
                 format!("DELETE FROM reservations WHERE run IN {ITS_RUNS}"),
-                format!("DELETE FROM placements WHERE run IN {ITS_RUNS}"),
+                format!("DELETE FROM publications WHERE run IN {ITS_RUNS}"),
                 format!("DELETE FROM events WHERE run IN {ITS_RUNS} OR project = ?1"),
                 format!("DELETE FROM runs WHERE job IN {ITS_JOBS}"),
                 format!("DELETE FROM occurrences WHERE job IN {ITS_JOBS}"),
@@ -88,7 +82,7 @@ impl Store {
                 "DELETE FROM jobs WHERE project = ?1".to_owned(),
                 "DELETE FROM projects WHERE id = ?1".to_owned(),
             ] {
-                tx.execute(&sql, own)?;
+                tx.change(&sql, [project])?;
             }
             Ok(())
         })
@@ -101,77 +95,56 @@ impl Store {
     pub fn relocate(&mut self, project: &ProjectId, to: &Path, node: Node) -> Result<()> {
         let path = super::projects::text(to)?;
         self.write(|tx| {
-            let changed = |why: String| {
-                Err(Fault::Known(StoreError::Changed {
-                    what: format!("project {project}"),
-                    why,
-                }))
-            };
-            let other: i64 = tx.query_row(
-                "SELECT count(*) FROM projects WHERE path = ?1 AND id <> ?2",
-                params![path, project.as_str()],
-                |row| row.get(0),
-            )?;
-            if other > 0 {
-                return changed(format!("another project is registered at {path}"));
+            let other = "SELECT 1 FROM projects WHERE path = ?1 AND id <> ?2";
+            if tx.exists(other, params![path, project])? {
+                return Err(changed(project, &format!("another project is registered at {path}")));
             }
             if !live(tx, project)?.is_empty() {
-                return changed("it has runs that are not over".to_owned());
+                return Err(changed(project, "it has runs that are not over"));
             }
-            tx.execute(
-                "UPDATE projects SET path = ?2, device = ?3, inode = ?4, born = ?5, own = 1, config_stamp = '' WHERE id = ?1",
-                params![
-                    project.as_str(),
-                    path,
-                    node.device.cast_signed(),
-                    node.inode.cast_signed(),
-                    node.born
-                ],
+            let (device, inode) = (node.device.cast_signed(), node.inode.cast_signed());
+            tx.change(
+                "UPDATE projects SET path = ?2, device = ?3, inode = ?4, folder_created = ?5,
+                   owns_id = 1, config_stamp = '' WHERE id = ?1",
+                params![project, path, device, inode, node.born],
             )?;
             Ok(())
         })
     }
 }
 
+fn changed(project: &ProjectId, why: &str) -> Fault {
+    Fault::Known(StoreError::Changed { what: format!("project {project}"), why: why.to_owned() })
+}
+
 fn live(db: &Connection, project: &ProjectId) -> Result<Vec<RunId>, Fault> {
-    ids(
-        db,
+    db.values(
         "SELECT r.id FROM runs r INDEXED BY runs_live JOIN jobs j ON j.id = r.job
          WHERE r.state IN ('requested', 'running') AND j.project = ?1 ORDER BY r.rowid",
-        project,
+        [project],
     )
 }
 
 fn plan(db: &Connection, project: &ProjectId) -> Result<ProjectDeletion, Fault> {
-    let count = |sql: &str| -> Result<u64, Fault> {
-        let count: i64 = db.prepare_cached(sql)?.query_row([project.as_str()], |row| row.get(0))?;
-        Ok(count.max(0).cast_unsigned())
+    let count = |from: &str| -> Result<u64, Fault> {
+        let sql = format!("SELECT count(*) FROM {from}");
+        db.value(&sql, [project]).map(|Count(count)| count)
     };
     Ok(ProjectDeletion {
         project: project.clone(),
         live: live(db, project)?,
-        awaited_by: ids(
-            db,
+        awaited_by: db.values(
             "SELECT r.id FROM runs r INDEXED BY runs_waiting JOIN occurrences o ON o.id = r.waits_for
              WHERE r.waits_for IS NOT NULL AND o.job IN (SELECT id FROM jobs WHERE project = ?1)
                AND r.job NOT IN (SELECT id FROM jobs WHERE project = ?1) ORDER BY r.rowid",
-            project,
+            [project],
         )?,
-        runs: ids(
-            db,
-            "SELECT id FROM runs WHERE job IN (SELECT id FROM jobs WHERE project = ?1) ORDER BY rowid",
-            project,
+        runs: db.values(
+            &format!("SELECT id FROM runs WHERE job IN {ITS_JOBS} ORDER BY rowid"),
+            [project],
         )?,
-        jobs: count("SELECT count(*) FROM jobs WHERE project = ?1")?,
-        occurrences: count(
-            "SELECT count(*) FROM occurrences WHERE job IN (SELECT id FROM jobs WHERE project = ?1)",
-        )?,
-        nights: count("SELECT count(*) FROM nights WHERE project = ?1")?,
+        jobs: count("jobs WHERE project = ?1")?,
+        occurrences: count(&format!("occurrences WHERE job IN {ITS_JOBS}"))?,
+        nights: count("nights WHERE project = ?1")?,
     })
-}
-
-fn ids(db: &Connection, sql: &str, project: &ProjectId) -> Result<Vec<RunId>, Fault> {
-    let mut statement = db.prepare_cached(sql)?;
-    let rows = statement.query_map([project.as_str()], |row| row.get::<_, String>(0))?;
-    rows.map(|row| id(row?)).collect()
 }

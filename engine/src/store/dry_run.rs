@@ -13,10 +13,10 @@ use rusqlite::backup::Backup;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use super::database_file::beside;
 use super::format::{self, STEPS, migrate};
-use super::maintenance::beside;
-use super::open::{BUSY, STATEMENTS, looked_through_if_short};
-use super::{Fault, Result, Store, StoreError, restore};
+use super::open::{BUSY, PendingLog, STATEMENTS, check_length};
+use super::{Result, Store, StoreError, restore, sql_error};
 
 /// How often a file that changes while it is copied is copied again.
 const TRIES: u32 = 20;
@@ -95,26 +95,25 @@ fn connect(path: &Path, found: SideFiles) -> rusqlite::Result<Connection> {
 }
 
 fn copy(path: &Path, found: SideFiles) -> Result<Store> {
-    let at = |error| Fault::Sql(error).at(path);
+    let at = sql_error(path);
     if fs::metadata(path).is_ok_and(|data| data.len() == 0) {
         return Err(StoreError::Damaged { path: path.to_owned(), why: "it is empty".to_owned() });
     }
-    let from = connect(path, found).map_err(at)?;
-    if found == SideFiles::Journal && from.is_readonly("main").map_err(at)? {
+    let from = connect(path, found).map_err(&at)?;
+    if found == SideFiles::Journal && from.is_readonly("main").map_err(&at)? {
         return Err(StoreError::CannotWrite {
             path: path.to_owned(),
             why: "it was not closed, and only one who may write it can read its journal".to_owned(),
         });
     }
-    from.busy_timeout(BUSY).map_err(at)?;
-    let format = format::read(&from, path)?;
-    format::recognise(&from, path, format)?;
-    looked_through_if_short(&from, path, false)?;
-    let mut db = Connection::open_in_memory().map_err(at)?;
+    from.busy_timeout(BUSY).map_err(&at)?;
+    format::read(&from, path, STEPS)?;
+    check_length(&from, path, PendingLog::Leave)?;
+    let mut db = Connection::open_in_memory().map_err(&at)?;
     Backup::new(&from, &mut db)
         .and_then(|copy| copy.run_to_completion(PAGES, std::time::Duration::ZERO, None))
-        .map_err(at)?;
-    db.pragma_update(None, "foreign_keys", true).map_err(at)?;
+        .map_err(&at)?;
+    db.pragma_update(None, "foreign_keys", true).map_err(&at)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     migrate(&mut db, path, STEPS)?;
     Ok(Store { db, path: path.to_owned(), _open: None, fuse: None })

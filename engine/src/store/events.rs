@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
 
-use super::{Fault, Result, Store, id, millis, timestamp};
+use super::columns::{Query as _, millis, time};
+use super::{Fault, Result, Store};
 use crate::ids::{ProjectId, RunId};
 
 /// One thing that happened.
@@ -29,38 +30,25 @@ impl Store {
 
     /// Returns the events of one run, oldest first.
     pub fn events_of(&self, run: &RunId) -> Result<Vec<Event>> {
+        let sql = "SELECT at, project, run, kind, detail FROM events WHERE run = ?1 ORDER BY id";
         self.view(|db| {
-            let mut statement = db.prepare(
-                "SELECT at, project, kind, detail FROM events WHERE run = ?1 ORDER BY id",
-            )?;
-            let rows = statement.query_map([run.as_str()], |row| {
-                Ok((row.get(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?, row.get(3)?))
-            })?;
-            rows.map(|row| {
-                let (at, project, kind, detail) = row?;
+            db.all(sql, [run], |row| {
                 Ok(Event {
-                    at: timestamp(at)?,
-                    project: project.map(id).transpose()?,
-                    run: Some(run.clone()),
-                    kind,
-                    detail,
+                    at: time(row, 0)?,
+                    project: row.get(1)?,
+                    run: row.get(2)?,
+                    kind: row.get(3)?,
+                    detail: row.get(4)?,
                 })
             })
-            .collect()
         })
     }
 }
 
 pub(super) fn insert(tx: &Transaction<'_>, event: &Event) -> Result<(), Fault> {
-    tx.prepare_cached(
+    tx.change(
         "INSERT INTO events (at, project, run, kind, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?
-    .execute(params![
-        millis(event.at),
-        event.project.as_ref().map(ProjectId::as_str),
-        event.run.as_ref().map(RunId::as_str),
-        event.kind,
-        event.detail
-    ])?;
+        params![millis(event.at), event.project, event.run, event.kind, event.detail],
+    )?;
     Ok(())
 }

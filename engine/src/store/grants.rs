@@ -7,8 +7,9 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
 
-use super::usage::{in_use, row, signed};
-use super::{Amounts, BudgetLevel, Result, Store, id, millis, reserve, timestamp, timestamp_opt};
+use super::columns::{Query as _, millis, time, time_opt};
+use super::usage::{amounts, held_at, in_use, stored};
+use super::{Amounts, BudgetLevel, Result, Store, reserve};
 use crate::ids::RunId;
 
 /// An extra.
@@ -72,14 +73,7 @@ impl Store {
                 level.key = reserve::window_key(&level.key, opened);
             }
             let both = in_use(db, level.level, &level.key)?;
-            let reserved = db
-                .prepare_cached(
-                    "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0),
-                        coalesce(sum(micros), 0), coalesce(sum(seconds), 0),
-                        coalesce(sum(ideas), 0)
-                     FROM reservations WHERE level = ?1 AND key = ?2 AND open",
-                )?
-                .query_row([level.level, &level.key], row)?;
+            let reserved = held_at(db, level.level, &level.key)?;
             Ok(BudgetStanding {
                 granted: reserve::granted(db, level.level, &level.key, now)?,
                 used: both.less(reserved),
@@ -92,63 +86,46 @@ impl Store {
 
     /// Adds a grant to a budget level; a window must be open.
     pub fn grant(&mut self, grant: &Grant) -> Result<()> {
+        let [calls, tokens, micros, seconds, ideas] = stored(grant.amounts);
+        let (level, key, reason, who) = (&grant.level, &grant.key, &grant.reason, &grant.who);
+        let (made, until) = (millis(grant.made), grant.until.map(millis));
         self.write(|tx| {
-            tx.prepare_cached(
+            tx.change(
                 "INSERT INTO grants
                    (level, key, made, until, calls, tokens, micros, seconds, ideas, reason, who)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-            )?
-            .execute(params![
-                grant.level,
-                grant.key,
-                millis(grant.made),
-                grant.until.map(millis),
-                signed(grant.amounts.calls),
-                signed(grant.amounts.tokens),
-                signed(grant.amounts.micros),
-                signed(grant.amounts.seconds),
-                signed(grant.amounts.ideas),
-                grant.reason,
-                grant.who
-            ])?;
+                params![
+                    level, key, made, until, calls, tokens, micros, seconds, ideas, reason, who
+                ],
+            )?;
             Ok(())
         })
     }
 
     /// Returns all grants of a budget level, including those that have ended, oldest first.
     pub fn grants(&self, level: &str, key: &str) -> Result<Vec<Grant>> {
+        let sql =
+            "SELECT calls, tokens, micros, seconds, ideas, level, key, made, until, reason, who
+                   FROM grants WHERE level = ?1 AND key = ?2 ORDER BY id";
         self.view(|db| {
-            let mut statement = db.prepare_cached(
-                "SELECT calls, tokens, micros, seconds, ideas, made, until, reason, who
-                 FROM grants WHERE level = ?1 AND key = ?2 ORDER BY id",
-            )?;
-            let rows = statement.query_map([level, key], |line| {
-                Ok((row(line)?, line.get(5)?, line.get(6)?, line.get(7)?, line.get(8)?))
-            })?;
-            rows.map(|line| {
-                let (amounts, made, until, reason, who) = line?;
+            db.all(sql, [level, key], |row| {
                 Ok(Grant {
-                    level: level.to_owned(),
-                    key: key.to_owned(),
-                    made: timestamp(made)?,
-                    until: timestamp_opt(until)?,
-                    amounts,
-                    reason,
-                    who,
+                    level: row.get(5)?,
+                    key: row.get(6)?,
+                    made: time(row, 7)?,
+                    until: time_opt(row, 8)?,
+                    amounts: amounts(row)?,
+                    reason: row.get(9)?,
+                    who: row.get(10)?,
                 })
             })
-            .collect()
         })
     }
 
-    /// Runs that still hold a reservation: while nothing runs, none.
+    /// Returns the runs that still hold a reservation.
     pub fn holders(&self) -> Result<Vec<RunId>> {
-        self.view(|db| {
-            let mut statement =
-                db.prepare_cached("SELECT DISTINCT run FROM reservations WHERE open ORDER BY run")?;
-            let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
-            rows.map(|run| id(run?)).collect()
-        })
+        let sql = "SELECT DISTINCT run FROM reservations WHERE open ORDER BY run";
+        self.view(|db| db.values(sql, []))
     }
 
     /// Returns the start and end of the pool's open window of this length, if one is open.

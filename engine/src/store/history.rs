@@ -2,8 +2,11 @@
 //!
 //! This module reads only settled rows of the database; [`super::BudgetStanding`] covers live runs.
 
-use super::usage::row;
-use super::{Amounts, Result, Store, id};
+use rusqlite::params;
+
+use super::columns::{Count, Query as _};
+use super::usage::{amounts, amounts_from};
+use super::{Amounts, Result, Store};
 use crate::ids::{ProjectId, RunId};
 
 /// The key by which spending is grouped.
@@ -52,14 +55,14 @@ impl Store {
         let sql = match by {
             GroupBy::Day => {
                 "SELECT substr(key, length(?1) + 2), calls, tokens, micros, seconds, ideas, 0
-                 FROM accounts WHERE level = 'day' AND key GLOB ?1 || ' *' ORDER BY key DESC LIMIT ?2"
+                 FROM budget_usage WHERE level = 'day' AND key GLOB ?1 || ' *' ORDER BY key DESC LIMIT ?2"
                     .to_owned()
             }
             GroupBy::Night => {
                 "SELECT n.name, a.calls, a.tokens, a.micros, a.seconds, a.ideas,
                    (SELECT count(*) FROM occurrences o JOIN runs r ON r.occurrence = o.id
                       JOIN requests q ON q.run = r.id WHERE o.night = n.id AND NOT q.stated)
-                 FROM nights n JOIN accounts a ON a.level = 'night' AND a.key = CAST(n.id AS TEXT)
+                 FROM nights n JOIN budget_usage a ON a.level = 'night' AND a.key = CAST(n.id AS TEXT)
                  WHERE n.project = ?1 ORDER BY n.id DESC LIMIT ?2"
                     .to_owned()
             }
@@ -84,69 +87,42 @@ impl Store {
                 .to_owned(),
             GroupBy::Pool => {
                 "SELECT level || ' ' || key, calls, tokens, micros, seconds, ideas, 0
-                 FROM accounts WHERE level IN ('pool-day', 'pool-week', 'pool-window') AND ?1 <> ''
+                 FROM budget_usage WHERE level IN ('pool-day', 'pool-week', 'pool-window') AND ?1 <> ''
                  ORDER BY level, key DESC LIMIT ?2"
                     .to_owned()
             }
         };
         let limit = if limit == 0 { -1 } else { i64::from(limit) };
         self.view(|db| {
-            let mut statement = db.prepare(&sql)?;
-            let rows = statement.query_map(rusqlite::params![project.as_str(), limit], |line| {
-                let mut amounts = [0_u64; 5];
-                for (unit, amount) in amounts.iter_mut().enumerate() {
-                    *amount = line.get::<_, i64>(unit + 1)?.max(0).cast_unsigned();
-                }
-                Ok(UsageSum {
-                    name: line.get(0)?,
-                    spent: Amounts::from_array(amounts),
-                    unstated_calls: line.get::<_, i64>(6)?.max(0).cast_unsigned(),
-                })
-            })?;
-            Ok(rows.collect::<Result<_, _>>()?)
+            db.all(&sql, params![project, limit], |row| {
+                let Count(unstated_calls) = row.get(6)?;
+                Ok(UsageSum { name: row.get(0)?, spent: amounts_from(row, 1)?, unstated_calls })
+            })
         })
     }
 
     /// Returns the budget levels that a run has or had a reservation in, except its own.
     pub fn held_by(&self, run: &RunId) -> Result<Vec<ReservedUsage>> {
+        let sql = "SELECT calls, tokens, micros, seconds, ideas, level, key, open
+                   FROM reservations WHERE run = ?1 AND level <> 'run' ORDER BY level, key";
         self.view(|db| {
-            let mut statement = db.prepare_cached(
-                "SELECT calls, tokens, micros, seconds, ideas, level, key, open
-                 FROM reservations WHERE run = ?1 AND level <> 'run' ORDER BY level, key",
-            )?;
-            let rows = statement.query_map([run.as_str()], |line| {
-                Ok(ReservedUsage {
-                    reserved: row(line)?,
-                    level: line.get(5)?,
-                    key: line.get(6)?,
-                    open: line.get(7)?,
-                })
-            })?;
-            Ok(rows.collect::<Result<_, _>>()?)
+            db.all(sql, [run], |row| {
+                let (level, key, open) = (row.get(5)?, row.get(6)?, row.get(7)?);
+                Ok(ReservedUsage { reserved: amounts(row)?, level, key, open })
+            })
         })
     }
 
-    /// Requests of a run whose money is charged as it was reserved although its tokens are known.
+    /// Counts the requests of a run whose money is charged as reserved although their tokens are
+    /// known.
     pub fn unpriced_calls(&self, run: &RunId) -> Result<u64> {
-        self.view(|db| {
-            let count: i64 = db
-                .prepare_cached(
-                    "SELECT count(*) FROM requests WHERE run = ?1 AND money = 'reserved' AND stated",
-                )?
-                .query_row([run.as_str()], |row| row.get(0))?;
-            Ok(count.max(0).cast_unsigned())
-        })
+        let sql = "SELECT count(*) FROM requests WHERE run = ?1 AND money = 'reserved' AND stated";
+        self.view(|db| db.value(sql, [run]).map(|Count(count)| count))
     }
 
     /// Returns the parent run whose reservation the run's reservation came out of.
     pub fn parent_of(&self, run: &RunId) -> Result<Option<RunId>> {
-        use rusqlite::OptionalExtension as _;
-        self.view(|db| {
-            db.prepare_cached("SELECT parent FROM escalations WHERE run = ?1")?
-                .query_row([run.as_str()], |row| row.get::<_, String>(0))
-                .optional()?
-                .map(id)
-                .transpose()
-        })
+        let sql = "SELECT parent FROM escalations WHERE run = ?1";
+        self.view(|db| db.first(sql, [run], |row| row.get(0)))
     }
 }

@@ -1,15 +1,13 @@
 //! Jobs: a projection of the config files, with what is due next.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
+use rusqlite::{Connection, Row, Transaction, params};
 
-use super::{
-    Fault, JobId, Result, Store, StoreError, from_json, id, millis, settle, timestamp,
-    timestamp_opt, to_json,
-};
-use crate::ids::ProjectId;
+use super::columns::{Query as _, json, millis, time, time_opt, to_json};
+use super::{Fault, JobId, Result, Store, settle};
+use crate::ids::{ProjectId, RunId};
 use crate::policy::Policy;
-use crate::schedule::{Schedule, Trigger};
+use crate::schedule::{Due, Schedule, Trigger};
 
 /// A job as the config files describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,8 +60,23 @@ pub struct DueJob {
 /// How far a clock may be set back before schedules start again from it.
 pub const AHEAD: SignedDuration = SignedDuration::from_hours(1);
 
-const COLUMNS: &str = "id, project, name, kind, schedule, policy, enabled, next_due, watermark,
-    nullif(max(coalesce(paused_until, 0), coalesce((SELECT until FROM pause), 0)), 0)";
+/// The columns that [`job`] maps.
+const COLUMNS: &str = "id, project, name, kind, schedule, policy, enabled, next_due,
+    nullif(max(coalesce(paused_until, 0), coalesce((SELECT until FROM pause), 0)), 0), watermark";
+
+fn job(row: &Row<'_>) -> rusqlite::Result<JobRow> {
+    Ok(JobRow {
+        id: row.get(0)?,
+        project: row.get(1)?,
+        name: row.get(2)?,
+        kind: row.get(3)?,
+        schedule: json(row, 4)?,
+        policy: json(row, 5)?,
+        enabled: row.get(6)?,
+        next_due: time_opt(row, 7)?,
+        paused_until: time_opt(row, 8)?,
+    })
+}
 
 impl Store {
     /// Brings the jobs of `project` to what its config files say, and remembers their `stamp` and, in
@@ -78,68 +91,19 @@ impl Store {
         now: Timestamp,
     ) -> Result<()> {
         self.write(|tx| {
-            tx.execute(
+            let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
+            tx.change(
                 "UPDATE jobs SET enabled = 0, next_due = NULL WHERE project = ?1
                  AND name NOT IN (SELECT value FROM json_each(?2))",
-                params![project.as_str(), to_json(&jobs.iter().map(|job| &job.name).collect::<Vec<_>>())],
+                params![project, to_json(&names)],
             )?;
             for job in jobs {
-                let (schedule, policy) = (to_json(&job.schedule), to_json(&job.policy));
-                let after = match &job.schedule.trigger {
-                    Trigger::After(after) => Some(&after.job),
-                    _ => None,
-                };
-                let described = tx
-                    .prepare_cached(
-                        "UPDATE jobs SET kind = ?3, policy = ?4, pool = ?5, after_job = ?6
-                         WHERE project = ?1 AND name = ?2",
-                    )?
-                    .execute(params![
-                        project.as_str(),
-                        job.name,
-                        job.kind,
-                        policy,
-                        job.policy.group.name,
-                        after
-                    ])?;
-                let next = next_due(job, now)?;
-                if described == 0 {
-                    tx.prepare_cached(
-                        "INSERT INTO jobs (project, name, kind, schedule, policy, pool, after_job, enabled,
-                         next_due, watermark) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-                    )?
-                    .execute(params![
-                        project.as_str(),
-                        job.name,
-                        job.kind,
-                        schedule,
-                        policy,
-                        job.policy.group.name,
-                        after,
-                        job.enabled,
-                        next,
-                        millis(now)
-                    ])?;
-                    continue;
-                }
-                // Only a changed schedule starts now; an unchanged one goes on where it was.
-                tx.prepare_cached(
-                    "UPDATE jobs SET schedule = ?3, enabled = ?4, next_due = ?5, watermark = ?6
-                     WHERE project = ?1 AND name = ?2 AND (schedule <> ?3 OR enabled <> ?4)",
-                )?
-                .execute(params![
-                    project.as_str(),
-                    job.name,
-                    schedule,
-                    job.enabled,
-                    next,
-                    millis(now)
-                ])?;
+                describe(tx, project, job, now)?;
             }
             drop_unwanted(tx, project, now)?;
-            tx.execute(
+            tx.change(
                 "UPDATE projects SET config_stamp = ?2, projection = ?3 WHERE id = ?1",
-                params![project.as_str(), stamp, projection],
+                params![project, stamp, projection],
             )?;
             Ok(())
         })
@@ -148,46 +112,34 @@ impl Store {
     /// Returns the id of a job that no file describes, for work that people do manually and that is
     /// published like a run's. Creates its row if needed, disabled, so that only a person ever
     /// starts it.
-    pub fn hand_job(
+    pub fn manual_job(
         &mut self,
         project: &ProjectId,
         name: &str,
         kind: &str,
         now: Timestamp,
     ) -> Result<JobId> {
-        match self.job(project, name) {
-            Ok(known) => return Ok(known.id),
-            Err(StoreError::NotFound { .. }) => {}
-            Err(error) => return Err(error),
-        }
-        let (schedule, policy) = (to_json(&Schedule::manual()), Policy::default());
+        let job = NewJob {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            schedule: Schedule::manual(),
+            policy: Policy::default(),
+            enabled: false,
+        };
+        let sql = "SELECT id FROM jobs WHERE project = ?1 AND name = ?2";
         self.write(|tx| {
-            tx.prepare_cached(
-                "INSERT INTO jobs (project, name, kind, schedule, policy, pool, enabled, watermark)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7) ON CONFLICT (project, name) DO NOTHING",
-            )?
-            .execute(params![
-                project.as_str(),
-                name,
-                kind,
-                schedule,
-                to_json(&policy),
-                policy.group.name,
-                millis(now)
-            ])?;
-            Ok(())
-        })?;
-        Ok(self.job(project, name)?.id)
+            if let Some(known) = tx.first(sql, params![project, name], |row| row.get(0))? {
+                return Ok(known);
+            }
+            describe(tx, project, &job, now)?;
+            tx.value(sql, params![project, name])
+        })
     }
 
     /// Returns the jobs of a project, by name.
     pub fn jobs(&self, project: &ProjectId) -> Result<Vec<JobRow>> {
-        self.view(|db| {
-            let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 ORDER BY name");
-            let mut statement = db.prepare(&sql)?;
-            let rows = statement.query_map([project.as_str()], raw)?;
-            rows.map(|row| Ok(due_job(row?)?.job)).collect()
-        })
+        let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 ORDER BY name");
+        self.view(|db| db.all(&sql, [project], job))
     }
 
     /// Starts the schedules again from `now` whose watermark lies more than an hour in the future:
@@ -195,141 +147,133 @@ impl Store {
     /// names; the cost follows their number.
     pub fn reset_jobs_ahead(&mut self, now: Timestamp) -> Result<Vec<String>> {
         let limit = millis(now.saturating_add(AHEAD).unwrap_or(now));
-        let ahead: Vec<JobRow> = self.view(|db| {
-            let sql = format!("SELECT {COLUMNS} FROM jobs WHERE watermark > ?1 AND enabled AND next_due IS NOT NULL");
-            let mut statement = db.prepare_cached(&sql)?;
-            let rows = statement.query_map([limit], raw)?;
-            rows.map(|row| Ok(due_job(row?)?.job)).collect()
-        })?;
-        let mut names = Vec::new();
-        for job in ahead {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM jobs WHERE watermark > ?1 AND enabled AND next_due IS NOT NULL"
+        );
+        let ahead = self.view(|db| db.all(&sql, [limit], job))?;
+        for job in &ahead {
             let next = job.schedule.next_after(now, now).ok().flatten().map(millis);
-            self.write(|tx| {
-                tx.execute(
-                    "UPDATE jobs SET watermark = ?2, next_due = ?3 WHERE id = ?1",
-                    params![job.id.0, millis(now), next],
-                )?;
-                Ok(())
-            })?;
-            names.push(job.name);
+            let sql = "UPDATE jobs SET watermark = ?2, next_due = ?3 WHERE id = ?1";
+            self.write(|tx| tx.change(sql, params![job.id, millis(now), next]))?;
         }
-        Ok(names)
+        Ok(ahead.into_iter().map(|job| job.name).collect())
     }
 
     /// Returns one job by name.
     ///
     /// # Errors
-    /// Returns [`StoreError::NotFound`].
+    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound).
     pub fn job(&self, project: &ProjectId, name: &str) -> Result<JobRow> {
-        let found = self.view(|db| {
-            let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 AND name = ?2");
-            db.prepare_cached(&sql)?
-                .query_row(params![project.as_str(), name], raw)
-                .optional()?
-                .map(due_job)
-                .transpose()
-        })?;
-        found
-            .map(|due| due.job)
-            .ok_or_else(|| StoreError::NotFound { what: "job", name: name.to_owned() })
+        let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 AND name = ?2");
+        self.view(|db| {
+            let found = db.first(&sql, params![project, name], job)?;
+            found.ok_or_else(|| Fault::not_found("job", name))
+        })
     }
 
     /// Returns one job by row.
     pub fn job_by_id(&self, wanted: JobId) -> Result<JobRow> {
-        self.view(|db| by_id(db, wanted))
+        let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1");
+        self.view(|db| {
+            let found = db.first(&sql, [wanted], job)?;
+            found.ok_or_else(|| Fault::not_found("job", wanted.0))
+        })
     }
 
     /// Returns the jobs that a clock has made due and that are not paused. The cost is proportional
     /// to their number.
     pub fn due_jobs(&self, now: Timestamp) -> Result<Vec<DueJob>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM jobs WHERE enabled AND next_due IS NOT NULL AND next_due <= ?1
+               AND coalesce(paused_until, 0) <= ?1
+               AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)
+             ORDER BY next_due, id"
+        );
         self.view(|db| {
-            let sql = format!(
-                "SELECT {COLUMNS} FROM jobs WHERE enabled AND next_due IS NOT NULL AND next_due <= ?1
-                   AND coalesce(paused_until, 0) <= ?1 AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)
-                 ORDER BY next_due, id"
-            );
-            let mut statement = db.prepare_cached(&sql)?;
-            let rows = statement.query_map([millis(now)], raw)?;
-            rows.map(|row| due_job(row?)).collect()
+            db.all(&sql, [millis(now)], |row| {
+                Ok(DueJob { job: job(row)?, watermark: time(row, 9)? })
+            })
         })
     }
 }
 
-pub(super) fn by_id(db: &Connection, wanted: JobId) -> Result<JobRow, Fault> {
-    let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1");
-    let row = db.prepare_cached(&sql)?.query_row([wanted.0], raw)?;
-    Ok(due_job(row)?.job)
+/// Brings the row of a job to its description. Only a changed schedule starts now; an unchanged one
+/// continues.
+fn describe(
+    tx: &Transaction<'_>,
+    project: &ProjectId,
+    job: &NewJob,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let after = match &job.schedule.trigger {
+        Trigger::After(after) => Some(&after.job),
+        _ => None,
+    };
+    let next = match job.enabled {
+        true => job.schedule.next_after(now, now),
+        false => Ok(None),
+    };
+    let next = next.map_err(|error| Fault::Nonsense(error.to_string()))?.map(millis);
+    let (schedule, policy) = (to_json(&job.schedule), to_json(&job.policy));
+    tx.change(
+        "INSERT INTO jobs (project, name, kind, schedule, policy, slot_group, after_job, enabled,
+           next_due, watermark) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+         ON CONFLICT (project, name) DO UPDATE SET
+           kind = ?3, policy = ?5, slot_group = ?6, after_job = ?7, schedule = ?4, enabled = ?8,
+           next_due = CASE WHEN schedule <> ?4 OR enabled <> ?8 THEN ?9 ELSE next_due END,
+           watermark = CASE WHEN schedule <> ?4 OR enabled <> ?8 THEN ?10 ELSE watermark END",
+        params![
+            project,
+            job.name,
+            job.kind,
+            schedule,
+            policy,
+            job.policy.group.name,
+            after,
+            job.enabled,
+            next,
+            millis(now)
+        ],
+    )?;
+    Ok(())
+}
+
+/// Moves the watermark and the next due time of a job and ends its pause if that is over. Returns
+/// false and changes nothing if another process moved the watermark first.
+pub(super) fn advance(
+    tx: &Transaction<'_>,
+    due_job: &DueJob,
+    due: &Due,
+    now: Timestamp,
+) -> Result<bool, Fault> {
+    let (before, after) = (millis(due_job.watermark), millis(due.watermark));
+    let moved = tx.change(
+        "UPDATE jobs SET watermark = ?3, next_due = ?4,
+           paused_until = CASE WHEN paused_until > ?5 THEN paused_until END
+         WHERE id = ?1 AND watermark = ?2",
+        params![due_job.job.id, before, after, due.next.map(millis), millis(now)],
+    )?;
+    Ok(moved > 0)
+}
+
+/// Returns the policy of a job.
+pub(super) fn policy(db: &Connection, job: JobId) -> Result<Policy, Fault> {
+    let found = db.first("SELECT policy FROM jobs WHERE id = ?1", [job], |row| json(row, 0))?;
+    found.ok_or_else(|| Fault::not_found("job", job.0))
 }
 
 /// Removes from the queue the runs that clocks and events queued for jobs that they may no longer
 /// start. Runs that a person queued stay.
 fn drop_unwanted(tx: &Transaction<'_>, project: &ProjectId, now: Timestamp) -> Result<(), Fault> {
-    let unwanted: Vec<String> = tx
-        .prepare_cached(
-            "SELECT r.id FROM jobs j JOIN runs r INDEXED BY runs_open_by_job ON r.job = j.id
-             JOIN occurrences o ON o.id = r.occurrence
-             WHERE j.project = ?1 AND NOT j.enabled AND r.state <> 'settled' AND r.state = 'queued'
-               AND o.origin IN ('clock', 'event')",
-        )?
-        .query_map([project.as_str()], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
+    let unwanted: Vec<RunId> = tx.values(
+        "SELECT r.id FROM jobs j JOIN runs r INDEXED BY runs_open_by_job ON r.job = j.id
+         JOIN occurrences o ON o.id = r.occurrence
+         WHERE j.project = ?1 AND NOT j.enabled AND r.state <> 'settled' AND r.state = 'queued'
+           AND o.origin IN ('clock', 'event')",
+        [project],
+    )?;
     for run in unwanted {
-        let why = "its job was disabled or removed while it waited".to_owned();
-        settle::skip(tx, &id(run)?, why, now)?;
+        settle::skip(tx, &run, "its job was disabled or removed while it waited".to_owned(), now)?;
     }
     Ok(())
-}
-
-fn next_due(job: &NewJob, now: Timestamp) -> Result<Option<i64>, Fault> {
-    if !job.enabled {
-        return Ok(None);
-    }
-    let next =
-        job.schedule.next_after(now, now).map_err(|error| Fault::Nonsense(error.to_string()))?;
-    Ok(next.map(millis))
-}
-
-struct JobColumns {
-    id: i64,
-    project: String,
-    name: String,
-    kind: String,
-    schedule: String,
-    policy: String,
-    enabled: bool,
-    next_due: Option<i64>,
-    watermark: i64,
-    paused_until: Option<i64>,
-}
-
-fn raw(row: &Row<'_>) -> rusqlite::Result<JobColumns> {
-    Ok(JobColumns {
-        id: row.get(0)?,
-        project: row.get(1)?,
-        name: row.get(2)?,
-        kind: row.get(3)?,
-        schedule: row.get(4)?,
-        policy: row.get(5)?,
-        enabled: row.get(6)?,
-        next_due: row.get(7)?,
-        watermark: row.get(8)?,
-        paused_until: row.get(9)?,
-    })
-}
-
-fn due_job(raw: JobColumns) -> Result<DueJob, Fault> {
-    Ok(DueJob {
-        watermark: timestamp(raw.watermark)?,
-        job: JobRow {
-            id: JobId(raw.id),
-            project: id(raw.project)?,
-            name: raw.name,
-            kind: raw.kind,
-            schedule: from_json(&raw.schedule)?,
-            policy: from_json(&raw.policy)?,
-            enabled: raw.enabled,
-            next_due: timestamp_opt(raw.next_due)?,
-            paused_until: timestamp_opt(raw.paused_until)?,
-        },
-    })
 }

@@ -10,9 +10,10 @@
 //! provider reported.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Row, params};
 
-use super::{Fault, Result, Store, millis, timestamp};
+use super::columns::{Query as _, millis, time};
+use super::{Result, Store};
 use crate::policy::quota::{self, LONGEST};
 
 /// A limit that holds.
@@ -31,23 +32,15 @@ pub struct ProviderLimit {
 impl Store {
     /// Returns the limit that applies to a pool at `now`.
     pub fn limit(&self, pool: &str, now: Timestamp) -> Result<Option<ProviderLimit>> {
-        let found = self.view(|db| noted(db, pool))?;
-        // Said before the clock was set far back, it would hold for as long.
-        let longest = now.saturating_add(LONGEST).unwrap_or(Timestamp::MAX);
-        Ok(found.filter(|limit| now < limit.until && limit.until <= longest))
+        let found = self.view(|db| db.first(NOTED, [pool], limit))?;
+        Ok(found.filter(|limit| limit.holds(now)))
     }
 
     /// Returns all limits that apply at `now`, by pool.
     pub fn limits(&self, now: Timestamp) -> Result<Vec<ProviderLimit>> {
-        let pools: Vec<String> = self.view(|db| {
-            let mut statement = db.prepare_cached("SELECT pool FROM limits ORDER BY pool")?;
-            let rows = statement.query_map([], |row| row.get(0))?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        })?;
-        let mut all = Vec::new();
-        for pool in pools {
-            all.extend(self.limit(&pool, now)?);
-        }
+        let sql = "SELECT pool, until, streak, why FROM limits ORDER BY pool";
+        let mut all = self.view(|db| db.all(sql, [], limit))?;
+        all.retain(|limit| limit.holds(now));
         Ok(all)
     }
 
@@ -61,7 +54,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<ProviderLimit> {
         self.write(|tx| {
-            let before = noted(tx, pool)?;
+            let before = tx.first(NOTED, [pool], limit)?;
             let streak = match &before {
                 None => 1,
                 // Others met the same limit at the same time.
@@ -73,11 +66,11 @@ impl Store {
                 Some(remark) => format!("{why} ({remark})"),
                 None => why.to_owned(),
             };
-            tx.prepare_cached(
+            tx.change(
                 "INSERT INTO limits (pool, until, streak, noted, why) VALUES (?1, ?2, ?3, ?4, ?5)
                  ON CONFLICT (pool) DO UPDATE SET until = ?2, streak = ?3, noted = ?4, why = ?5",
-            )?
-            .execute(params![pool, millis(wake.until), streak, millis(now), why])?;
+                params![pool, millis(wake.until), streak, millis(now), why],
+            )?;
             Ok(ProviderLimit { pool: pool.to_owned(), until: wake.until, streak, why })
         })
     }
@@ -86,23 +79,30 @@ impl Store {
     /// then may be newer than that answer and stays. A limit noted later than `now` was noted
     /// before the clock was set back, and is deleted. Writes nothing where no limit is noted.
     pub fn clear_limit(&mut self, pool: &str, asked: Timestamp, now: Timestamp) -> Result<()> {
-        if self.view(|db| noted(db, pool))?.is_none() {
+        if !self.view(|db| db.exists(NOTED, [pool]))? {
             return Ok(());
         }
-        self.write(|tx| {
-            tx.prepare_cached("DELETE FROM limits WHERE pool = ?1 AND (noted < ?2 OR noted > ?3)")?
-                .execute(params![pool, millis(asked), millis(now)])?;
-            Ok(())
-        })
+        let sql = "DELETE FROM limits WHERE pool = ?1 AND (noted < ?2 OR noted > ?3)";
+        self.write(|tx| tx.change(sql, params![pool, millis(asked), millis(now)]).map(drop))
     }
 }
 
-fn noted(db: &Connection, pool: &str) -> Result<Option<ProviderLimit>, Fault> {
-    db.prepare_cached("SELECT until, streak, why FROM limits WHERE pool = ?1")?
-        .query_row([pool], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?)))
-        .optional()?
-        .map(|(until, streak, why)| {
-            Ok(ProviderLimit { pool: pool.to_owned(), until: timestamp(until)?, streak, why })
-        })
-        .transpose()
+const NOTED: &str = "SELECT pool, until, streak, why FROM limits WHERE pool = ?1";
+
+fn limit(row: &Row<'_>) -> rusqlite::Result<ProviderLimit> {
+    Ok(ProviderLimit {
+        pool: row.get(0)?,
+        until: time(row, 1)?,
+        streak: row.get(2)?,
+        why: row.get(3)?,
+    })
+}
+
+impl ProviderLimit {
+    /// Returns whether the limit applies at `now`. A limit from before the clock was set far back
+    /// would otherwise apply for as long.
+    fn holds(&self, now: Timestamp) -> bool {
+        let longest = now.saturating_add(LONGEST).unwrap_or(Timestamp::MAX);
+        now < self.until && self.until <= longest
+    }
 }

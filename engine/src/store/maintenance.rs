@@ -1,80 +1,130 @@
-//! Small care of the file: what was done when, the log that must not grow, the space of rows that are
-//! gone. Must never make a writer wait for longer than one short transaction, [`Store::vacuum`] apart.
+//! The maintenance of the file: when each task was last done, which process may do it now, the
+//! length of the log, and the space of deleted rows. Must never make a writer wait for longer than
+//! one short transaction, [`Store::vacuum`] apart.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::{Connection, ErrorCode, params};
 
-use super::{Result, Store, millis, timestamp_opt};
+use super::columns::{Query as _, millis, time};
+use super::database_file::beside;
+use super::open::BUSY;
+use super::{Fault, Result, Store};
 
-/// The longest that the log beside the file is left to grow before it is cut.
+/// The length in bytes that the log beside the file may reach before it is cut.
 pub const LOG_CEILING: u64 = 64 << 20;
-/// How long a log that was written back may stay as long as it was.
-pub(super) const LOG_KEPT: i64 = 16 << 20;
-/// Interval of the daily maintenance.
-const DAILY: SignedDuration = SignedDuration::from_hours(24);
-/// When care that was begun and not finished is begun again.
-const AGAIN: SignedDuration = SignedDuration::from_hours(1);
+
+/// A maintenance task whose last completion the database stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// The whole daily maintenance.
+    Daily,
+    /// A process has begun the daily maintenance.
+    DailyBegun,
+    /// The backup of the daily maintenance.
+    DailyBackup,
+    /// The pruning of the daily maintenance.
+    DailyPruning,
+    /// The check for jobs that have not succeeded for long.
+    Watch,
+    /// A backup, whoever asked for it.
+    Backup,
+    /// The time whose state a backup holds, stored in the backup itself.
+    Copied,
+    /// A restore.
+    Restore,
+}
+
+impl Task {
+    /// Returns the name of the task in the database.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Daily => "daily",
+            Self::DailyBegun => "daily begun",
+            Self::DailyBackup => "daily backup",
+            Self::DailyPruning => "daily pruning",
+            Self::Watch => "watch",
+            Self::Backup => "backup",
+            Self::Copied => "copied",
+            Self::Restore => "restore",
+        }
+    }
+
+    /// Returns the time after which the task is due again. A daily maintenance that was begun and
+    /// not completed is begun again after an hour.
+    fn interval(self) -> SignedDuration {
+        match self {
+            Self::DailyBegun | Self::Watch => SignedDuration::from_hours(1),
+            _ => SignedDuration::from_hours(24),
+        }
+    }
+}
+
+/// Returns when a task was last done; `None` if never.
+pub(super) fn last(db: &Connection, task: Task) -> Result<Option<Timestamp>, Fault> {
+    let sql = "SELECT done FROM maintenance WHERE task = ?1";
+    db.first(sql, [task.as_str()], |row| time(row, 0))
+}
+
+/// Records that a task was done.
+pub(super) fn record(
+    db: &Connection,
+    task: Task,
+    detail: &str,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    db.change(
+        "INSERT OR REPLACE INTO maintenance (task, done, detail) VALUES (?1, ?2, ?3)",
+        params![task.as_str(), millis(now), detail],
+    )?;
+    Ok(())
+}
+
+fn is_due(db: &Connection, task: Task, now: Timestamp) -> Result<bool, Fault> {
+    // A time in the future was written while the clock was wrong.
+    let old = |done: Timestamp| now.duration_since(done).abs() >= task.interval();
+    Ok(last(db, task)?.is_none_or(old))
+}
 
 impl Store {
     /// Returns when a maintenance task was last done; `None` if never.
-    pub fn last_maintenance(&self, task: &str) -> Result<Option<Timestamp>> {
+    pub fn last_maintenance(&self, task: Task) -> Result<Option<Timestamp>> {
+        self.view(|db| last(db, task))
+    }
+
+    /// Records that a maintenance task was done.
+    pub fn record_maintenance(&mut self, task: Task, detail: &str, now: Timestamp) -> Result<()> {
+        self.write(|tx| record(tx, task, detail, now))
+    }
+
+    /// Returns whether a task is due at `now`. The daily maintenance is not due while a process may
+    /// still be doing it.
+    pub fn maintenance_due(&self, task: Task, now: Timestamp) -> Result<bool> {
         self.view(|db| {
-            let done: Option<i64> = db
-                .prepare_cached("SELECT done FROM care WHERE task = ?1")?
-                .query_row([task], |row| row.get(0))
-                .optional()?;
-            timestamp_opt(done)
+            let free = task != Task::Daily || is_due(db, Task::DailyBegun, now)?;
+            Ok(free && is_due(db, task, now)?)
         })
     }
 
-    /// Notes that something was done.
-    pub fn record_maintenance(&mut self, task: &str, said: &str, now: Timestamp) -> Result<()> {
+    /// Claims the daily maintenance for the caller if it is due; returns true to only one of
+    /// several callers. It mostly takes two reads by key.
+    pub fn claim_maintenance(&mut self, now: Timestamp) -> Result<bool> {
+        if !self.maintenance_due(Task::Daily, now)? {
+            return Ok(false);
+        }
         self.write(|tx| {
-            tx.prepare_cached(
-                "INSERT OR REPLACE INTO care (task, done, said) VALUES (?1, ?2, ?3)",
-            )?
-            .execute(params![task, millis(now), said])?;
-            Ok(())
+            let free = is_due(tx, Task::DailyBegun, now)?;
+            if free {
+                record(tx, Task::DailyBegun, "", now)?;
+            }
+            Ok(free)
         })
-    }
-
-    /// Returns whether the daily maintenance is due at `now`. It takes two reads by key.
-    pub fn maintenance_due(&self, now: Timestamp) -> Result<bool> {
-        // A time in the future was written while the clock was wrong.
-        let recent = |at: Option<Timestamp>, than: SignedDuration| {
-            at.is_some_and(|at| now.duration_since(at).abs() < than)
-        };
-        Ok(!recent(self.last_maintenance("daily")?, DAILY)
-            && !recent(self.last_maintenance("begun")?, AGAIN))
     }
 
     /// Returns the length in bytes of the log beside the file.
     pub fn log_length(&self) -> u64 {
         fs::metadata(beside(&self.path, "-wal")).map_or(0, |data| data.len())
-    }
-
-    /// Claims the daily maintenance for the caller; returns true to only one of several callers. It
-    /// mostly takes two reads by key.
-    pub fn claim_maintenance(&mut self, now: Timestamp) -> Result<bool> {
-        if !self.maintenance_due(now)? {
-            return Ok(false);
-        }
-        self.write(|tx| {
-            let seen: Option<i64> = tx
-                .prepare_cached("SELECT done FROM care WHERE task = 'begun'")?
-                .query_row([], |row| row.get(0))
-                .optional()?;
-            let seen = timestamp_opt(seen)?;
-            if seen.is_some_and(|seen| now.duration_since(seen).abs() < AGAIN) {
-                return Ok(false);
-            }
-            tx.prepare_cached("INSERT OR REPLACE INTO care (task, done) VALUES ('begun', ?1)")?
-                .execute([millis(now)])?;
-            Ok(true)
-        })
     }
 
     /// Writes the log back and truncates it when it is longer than `ceiling` bytes, unless another
@@ -87,13 +137,11 @@ impl Store {
         self.view(|db| {
             db.busy_timeout(std::time::Duration::ZERO)?;
             let done = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-            db.busy_timeout(super::open::BUSY)?;
+            db.busy_timeout(BUSY)?;
             match done {
-                Err(error)
-                    if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {}
-                done => done?,
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(()),
+                done => Ok(done?),
             }
-            Ok(())
         })?;
         Ok(self.log_length())
     }
@@ -105,11 +153,4 @@ impl Store {
             Ok(())
         })
     }
-}
-
-/// Returns the path of one of SQLite's files beside the database: `-wal`, `-shm`.
-pub fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    PathBuf::from(name)
 }

@@ -4,11 +4,11 @@
 //! and sends at most one message twice. Must never know how a channel works.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+use rusqlite::{Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 
-use super::alerts::kind;
-use super::{Fault, Result, Store, from_json, id, millis, timestamp, timestamp_opt, to_json};
+use super::columns::{Query as _, json, millis, time, time_opt, to_json};
+use super::{Fault, Result, Store};
 use crate::alerts::{AlertKind, next_try};
 use crate::ids::{AlertId, MessageId, ProjectId, RunId};
 
@@ -46,14 +46,21 @@ pub enum MessageState {
 }
 
 impl MessageState {
-    fn read(word: &str) -> Result<Self, Fault> {
-        Ok(match word {
-            "waiting" => Self::Waiting,
-            "delivered" => Self::Delivered,
-            "given-up" => Self::GivenUp,
-            "withdrawn" => Self::Withdrawn,
-            _ => return Err(Fault::Nonsense(format!("a message that is {word:?}"))),
-        })
+    /// Returns the name used in the database and in `--json`.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Delivered => "delivered",
+            Self::GivenUp => "given-up",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+
+    /// Returns the state with this name.
+    pub(super) fn read(name: &str) -> Option<Self> {
+        [Self::Waiting, Self::Delivered, Self::GivenUp, Self::Withdrawn]
+            .into_iter()
+            .find(|state| state.as_str() == name)
     }
 }
 
@@ -141,7 +148,7 @@ pub(super) fn make(
     now: Timestamp,
 ) -> Result<(), Fault> {
     // A waiting message is older and less complete than this one.
-    withdraw(tx, alert, false, now)?;
+    withdraw(tx, alert, Withdraw::All, now)?;
     let detail = to_json(&detail(tx, std::slice::from_ref(alert))?);
     for channel in channels {
         insert(tx, alert, what.as_str(), channel, &detail, now)?;
@@ -159,11 +166,10 @@ pub(super) fn recovered(
     for channel in channels {
         let mut heard = Vec::new();
         for alert in alerts {
-            let tried: bool = tx
-                .prepare_cached(
-                    "SELECT EXISTS (SELECT 1 FROM messages WHERE alert = ?1 AND channel = ?2 AND tries > 0)",
-                )?
-                .query_row(params![alert.as_str(), channel], |row| row.get(0))?;
+            let tried = tx.exists(
+                "SELECT 1 FROM messages WHERE alert = ?1 AND channel = ?2 AND tries > 0",
+                params![alert, channel],
+            )?;
             if tried {
                 heard.push(alert.clone());
             }
@@ -184,18 +190,11 @@ fn insert(
     detail: &str,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    tx.prepare_cached(
-        "INSERT INTO messages (id, alert, channel, what, made, detail, state, next)
+    tx.change(
+        "INSERT INTO messages (id, alert, channel, kind, made, detail, state, next)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'waiting', ?5)",
-    )?
-    .execute(params![
-        MessageId::new(now).as_str(),
-        alert.as_str(),
-        channel,
-        what,
-        millis(now),
-        detail
-    ])?;
+        params![MessageId::new(now), alert, channel, what, millis(now), detail],
+    )?;
     Ok(())
 }
 
@@ -204,58 +203,57 @@ fn insert(
 fn detail(tx: &Transaction<'_>, alerts: &[AlertId]) -> Result<MessageDetail, Fault> {
     let mut whole: Option<MessageDetail> = None;
     for alert in alerts {
-        let (word, raised, count, run, why): (String, i64, u32, Option<String>, String) = tx
-            .prepare_cached("SELECT kind, raised, count, run, why FROM alerts WHERE id = ?1")?
-            .query_row([alert.as_str()], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
-            })?;
-        let (kind, raised) = (kind(&word)?, timestamp(raised)?);
+        let sql = "SELECT kind, raised, count, run, why FROM alerts WHERE id = ?1";
+        let one = tx.first(sql, [alert], |row| {
+            Ok(MessageDetail {
+                kinds: vec![row.get(0)?],
+                raised: time(row, 1)?,
+                count: row.get(2)?,
+                run: row.get(3)?,
+                why: row.get(4)?,
+            })
+        })?;
+        let one = one.ok_or_else(|| Fault::not_found("alert", alert))?;
         match &mut whole {
             Some(whole) => {
-                whole.kinds.push(kind);
-                whole.raised = whole.raised.min(raised);
-                whole.count = whole.count.max(count);
+                whole.kinds.extend(one.kinds);
+                whole.raised = whole.raised.min(one.raised);
+                whole.count = whole.count.max(one.count);
             }
-            None => {
-                whole = Some(MessageDetail {
-                    kinds: vec![kind],
-                    raised,
-                    count,
-                    run: run.map(id).transpose()?,
-                    why,
-                });
-            }
+            None => whole = Some(one),
         }
     }
-    whole.ok_or_else(|| Fault::Nonsense("a message about no alert".to_owned()))
+    whole.ok_or_else(|| Fault::nonsense("a message about no alert"))
 }
 
-/// Takes back what waits of an alert, but for its recovery where that is `over`.
+/// Which waiting messages of an alert are withdrawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Withdraw {
+    All,
+    AllButRecovery,
+}
+
+/// Withdraws waiting messages of an alert.
 pub(super) fn withdraw(
     tx: &Transaction<'_>,
     alert: &AlertId,
-    over: bool,
+    which: Withdraw,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    tx.prepare_cached(
-        "UPDATE messages SET state = 'withdrawn', over = ?2
-         WHERE alert = ?1 AND state = 'waiting' AND NOT (?3 AND what = 'recovered')",
-    )?
-    .execute(params![alert.as_str(), millis(now), over])?;
+    tx.change(
+        "UPDATE messages SET state = 'withdrawn', ended = ?2
+         WHERE alert = ?1 AND state = 'waiting' AND NOT (?3 AND kind = 'recovered')",
+        params![alert, millis(now), which == Withdraw::AllButRecovery],
+    )?;
     Ok(())
 }
 
 impl Store {
     /// Returns whether a message is to be delivered now. It takes one index look-up.
     pub fn messages_due(&self, now: Timestamp) -> Result<bool> {
-        self.view(|db| {
-            Ok(db
-                .prepare_cached(
-                    "SELECT EXISTS (SELECT 1 FROM messages INDEXED BY messages_waiting
-                       WHERE state = 'waiting' AND next <= ?1)",
-                )?
-                .query_row([millis(now)], |row| row.get(0))?)
-        })
+        let sql = "SELECT 1 FROM messages INDEXED BY messages_waiting
+                   WHERE state = 'waiting' AND next <= ?1";
+        self.view(|db| db.exists(sql, [millis(now)]))
     }
 
     /// Takes the next message that is to be sent, not to one of the channels `without` (a project and
@@ -272,12 +270,15 @@ impl Store {
                 };
                 if found.tries > MOST_TRIES {
                     // The last try was begun and never ended.
-                    settle(tx, &found.id, "given-up", "its last try was interrupted", now)?;
+                    let error = "its last try was interrupted";
+                    settle(tx, &found.id, MessageState::GivenUp, error, now)?;
                     continue;
                 }
                 let next = next_try(found.tries, now).unwrap_or(now);
-                tx.prepare_cached("UPDATE messages SET tries = ?2, next = ?3 WHERE id = ?1")?
-                    .execute(params![found.id.as_str(), found.tries, millis(next)])?;
+                tx.change(
+                    "UPDATE messages SET tries = ?2, next = ?3 WHERE id = ?1",
+                    params![found.id, found.tries, millis(next)],
+                )?;
                 return Ok(Some(found));
             }
         })
@@ -292,71 +293,64 @@ impl Store {
         tried: &DeliveryResult,
         now: Timestamp,
     ) -> Result<()> {
-        self.write(|tx| match tried {
-            DeliveryResult::Delivered => settle(tx, message, "delivered", "", now),
-            DeliveryResult::Withdrawn(said) => settle_waiting(tx, message, "withdrawn", said, now),
-            DeliveryResult::Failed(said) if next_try(tries, now).is_none() => {
-                settle_waiting(tx, message, "given-up", said, now)
-            }
-            DeliveryResult::Failed(said) => {
-                let next = next_try(tries, now).unwrap_or(now);
-                tx.prepare_cached(
-                    "UPDATE messages SET said = ?2, next = ?3 WHERE id = ?1 AND state = 'waiting'",
-                )?
-                .execute(params![message.as_str(), said, millis(next)])?;
-                Ok(())
+        self.write(|tx| {
+            let waits = |tx: &Transaction<'_>| {
+                let sql = "SELECT 1 FROM messages WHERE id = ?1 AND state = 'waiting'";
+                tx.exists(sql, [message])
+            };
+            match (tried, next_try(tries, now)) {
+                (DeliveryResult::Delivered, _) => {
+                    settle(tx, message, MessageState::Delivered, "", now)
+                }
+                _ if !waits(tx)? => Ok(()),
+                (DeliveryResult::Withdrawn(error), _) => {
+                    settle(tx, message, MessageState::Withdrawn, error, now)
+                }
+                (DeliveryResult::Failed(error), None) => {
+                    settle(tx, message, MessageState::GivenUp, error, now)
+                }
+                (DeliveryResult::Failed(error), Some(next)) => {
+                    let sql = "UPDATE messages SET error = ?2, next = ?3 WHERE id = ?1";
+                    tx.change(sql, params![message, error, millis(next)]).map(drop)
+                }
             }
         })
     }
 
     /// Returns the messages of an alert, oldest first.
     pub fn messages_of(&self, alert: &AlertId) -> Result<Vec<MessageRow>> {
-        self.view(|db| {
-            let mut statement = db.prepare_cached(
-                "SELECT id, channel, what, made, state, tries, next, over, said FROM messages
-                 WHERE alert = ?1 ORDER BY rowid",
-            )?;
-            let mut rows = statement.query([alert.as_str()])?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                found.push(message(row)?);
-            }
-            Ok(found)
-        })
+        let sql = "SELECT id, channel, kind, made, state, tries, next, ended, error FROM messages
+                   WHERE alert = ?1 ORDER BY rowid";
+        self.view(|db| db.all(sql, [alert], message))
     }
 
     /// Returns the undelivered messages that still matter, by project: those that wait after a
     /// failed try, and those of open alerts that were given up. Each comes with its channel and its
     /// last error.
     pub fn undelivered(&self) -> Result<Vec<(ProjectId, String, u32, String)>> {
-        self.view(|db| {
-            let mut statement = db.prepare_cached(
-                "SELECT j.project, m.channel, m.said, m.id
-                 FROM messages m INDEXED BY messages_waiting JOIN alerts a ON a.id = m.alert
-                 JOIN jobs j ON j.id = a.job
-                 WHERE m.state = 'waiting' AND m.said <> ''
-                 UNION ALL
-                 SELECT j.project, m.channel, m.said, m.id
-                 FROM messages m INDEXED BY messages_given_up JOIN alerts a ON a.id = m.alert
-                 JOIN jobs j ON j.id = a.job
-                 WHERE m.state = 'given-up' AND a.ended IS NULL AND a.silenced IS NULL
-                 ORDER BY 1, 2, 4",
-            )?;
-            let mut rows = statement.query([])?;
-            let mut found: Vec<(ProjectId, String, u32, String)> = Vec::new();
-            while let Some(row) = rows.next()? {
-                let project: ProjectId = id(row.get(0)?)?;
-                let (channel, said): (String, String) = (row.get(1)?, row.get(2)?);
-                match found.last_mut() {
-                    Some(last) if last.0 == project && last.1 == channel => {
-                        last.2 += 1;
-                        last.3 = said;
-                    }
-                    _ => found.push((project, channel, 1, said)),
+        let sql = "SELECT j.project, m.channel, m.error, m.id
+                   FROM messages m INDEXED BY messages_waiting JOIN alerts a ON a.id = m.alert
+                   JOIN jobs j ON j.id = a.job
+                   WHERE m.state = 'waiting' AND m.error <> ''
+                   UNION ALL
+                   SELECT j.project, m.channel, m.error, m.id
+                   FROM messages m INDEXED BY messages_given_up JOIN alerts a ON a.id = m.alert
+                   JOIN jobs j ON j.id = a.job
+                   WHERE m.state = 'given-up' AND a.ended IS NULL AND a.silenced IS NULL
+                   ORDER BY 1, 2, 4";
+        let messages: Vec<(ProjectId, String, String)> =
+            self.view(|db| db.all(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))))?;
+        let mut found: Vec<(ProjectId, String, u32, String)> = Vec::new();
+        for (project, channel, error) in messages {
+            match found.last_mut() {
+                Some(last) if last.0 == project && last.1 == channel => {
+                    last.2 += 1;
+                    last.3 = error;
                 }
+                _ => found.push((project, channel, 1, error)),
             }
-            Ok(found)
-        })
+        }
+        Ok(found)
     }
 }
 
@@ -368,79 +362,56 @@ fn due(
 ) -> Result<Option<Delivery>, Fault> {
     let not: Vec<String> =
         without.iter().map(|(project, channel)| format!("{project} {channel}")).collect();
-    let found = tx
-        .prepare_cached(
-            "SELECT m.id, m.alert, m.channel, m.what, m.made, j.project, j.name, m.detail, m.tries
-             FROM messages m INDEXED BY messages_waiting JOIN alerts a ON a.id = m.alert
-             JOIN jobs j ON j.id = a.job
-             WHERE m.state = 'waiting' AND m.next <= ?1
-               AND j.project || ' ' || m.channel NOT IN (SELECT value FROM json_each(?2))
-             ORDER BY m.rowid LIMIT 1",
-        )?
-        .query_row(params![millis(now), to_json(&not)], |row| {
-            Ok((
-                (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?),
-                (row.get(5)?, row.get(6)?, row.get::<_, String>(7)?, row.get::<_, u32>(8)?),
-            ))
-        })
-        .optional()?;
-    let Some(((message, alert, channel, what, made), (project, job, detail, tries))) = found else {
-        return Ok(None);
-    };
-    let detail: MessageDetail = from_json(&detail)?;
-    Ok(Some(Delivery {
-        id: id(message)?,
-        alert: id(alert)?,
-        channel,
-        what,
-        made: timestamp(made)?,
-        project: id(project)?,
-        job,
-        kinds: detail.kinds,
-        raised: detail.raised,
-        count: detail.count,
-        run: detail.run,
-        why: detail.why,
-        tries: tries + 1,
-    }))
+    tx.first(
+        "SELECT m.id, m.alert, m.channel, m.kind, m.made, j.project, j.name, m.detail, m.tries
+         FROM messages m INDEXED BY messages_waiting JOIN alerts a ON a.id = m.alert
+         JOIN jobs j ON j.id = a.job
+         WHERE m.state = 'waiting' AND m.next <= ?1
+           AND j.project || ' ' || m.channel NOT IN (SELECT value FROM json_each(?2))
+         ORDER BY m.rowid LIMIT 1",
+        params![millis(now), to_json(&not)],
+        |row| {
+            let detail: MessageDetail = json(row, 7)?;
+            Ok(Delivery {
+                id: row.get(0)?,
+                alert: row.get(1)?,
+                channel: row.get(2)?,
+                what: row.get(3)?,
+                made: time(row, 4)?,
+                project: row.get(5)?,
+                job: row.get(6)?,
+                kinds: detail.kinds,
+                raised: detail.raised,
+                count: detail.count,
+                run: detail.run,
+                why: detail.why,
+                tries: row.get::<_, u32>(8)? + 1,
+            })
+        },
+    )
 }
 
 fn settle(
     tx: &Transaction<'_>,
     message: &MessageId,
-    state: &str,
-    said: &str,
+    state: MessageState,
+    error: &str,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    tx.prepare_cached("UPDATE messages SET state = ?2, said = ?3, over = ?4 WHERE id = ?1")?
-        .execute(params![message.as_str(), state, said, millis(now)])?;
-    Ok(())
+    let sql = "UPDATE messages SET state = ?2, error = ?3, ended = ?4 WHERE id = ?1";
+    tx.change(sql, params![message, state, error, millis(now)]).map(drop)
 }
 
-fn settle_waiting(
-    tx: &Transaction<'_>,
-    message: &MessageId,
-    state: &str,
-    said: &str,
-    now: Timestamp,
-) -> Result<(), Fault> {
-    tx.prepare_cached(
-        "UPDATE messages SET state = ?2, said = ?3, over = ?4 WHERE id = ?1 AND state = 'waiting'",
-    )?
-    .execute(params![message.as_str(), state, said, millis(now)])?;
-    Ok(())
-}
-
-fn message(row: &Row<'_>) -> Result<MessageRow, Fault> {
+fn message(row: &Row<'_>) -> rusqlite::Result<MessageRow> {
     Ok(MessageRow {
-        id: id(row.get(0)?)?,
+        id: row.get(0)?,
         channel: row.get(1)?,
         what: row.get(2)?,
-        made: timestamp(row.get(3)?)?,
-        state: MessageState::read(&row.get::<_, String>(4)?)?,
+        made: time(row, 3)?,
+        state: row.get(4)?,
         tries: row.get(5)?,
-        next: timestamp(row.get(6)?)?,
-        over: timestamp_opt(row.get(7)?)?,
+        next: time(row, 6)?,
+        over: time_opt(row, 7)?,
         said: row.get(8)?,
     })
 }

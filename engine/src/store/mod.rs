@@ -13,7 +13,9 @@ mod backup;
 mod breaker;
 mod cancel;
 mod check;
+mod columns;
 mod crash_points;
+mod database_file;
 mod degrade;
 mod delete_project;
 mod dry_run;
@@ -51,11 +53,10 @@ mod usage;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 pub use admit::{Admission, Admitted, Enter};
-pub use alerts::{AlertRow, Overdue};
+pub use alerts::{AlertRow, AlertSelection, Overdue};
 pub use backup::{BackupCopy, inspect_copy};
 pub use breaker::Streak;
 pub use cancel::{CANCEL_GRACE, Cancelled};
@@ -68,7 +69,7 @@ pub use grants::{BudgetStanding, Grant};
 pub use history::{GroupBy, ReservedUsage, UsageSum};
 pub use jobs::{AHEAD, DueJob, JobRow, NewJob};
 pub use limits::ProviderLimit;
-pub use maintenance::{LOG_CEILING, beside};
+pub use maintenance::{LOG_CEILING, Task};
 pub use messages::{Delivery, DeliveryResult, MOST_TRIES, MessageRow, MessageState};
 pub use nights::{Night, NightId};
 pub use occurrences::{OccurrenceRow, Recorded};
@@ -82,7 +83,7 @@ pub use retention::{
     FileKind, KeptRows, OldFile, OldRows, PrunableFile, PruneFacts, PrunePlan, Retention,
 };
 pub use rows::{NewOccurrence, Origin};
-pub use runs::{RunFilter, RunRow, RunState, RunSummary};
+pub use runs::{Execution, RunFilter, RunRow, RunState, RunSummary, Spawned};
 pub use usage::{
     Amounts, Budget, BudgetLevel, DAY, JOB, MEASURE, Money, NIGHT, PARENT, POOL_DAY, POOL_WEEK,
     RequestId, RequestUsage, UNITS, WINDOW,
@@ -298,6 +299,14 @@ impl From<rusqlite::Error> for Fault {
 }
 
 impl Fault {
+    fn not_found(what: &'static str, name: impl ToString) -> Self {
+        Self::Known(StoreError::NotFound { what, name: name.to_string() })
+    }
+
+    fn nonsense(why: impl ToString) -> Self {
+        Self::Nonsense(why.to_string())
+    }
+
     fn at(self, path: &Path) -> StoreError {
         let path = path.to_owned();
         match self {
@@ -323,41 +332,24 @@ impl Fault {
     }
 }
 
+/// Returns the conversion of an I/O error about a file to [`StoreError::CannotWrite`].
+fn cannot_write(path: &Path) -> impl Fn(std::io::Error) -> StoreError + use<> {
+    let path = path.to_owned();
+    move |error| StoreError::CannotWrite { path: path.clone(), why: error.to_string() }
+}
+
+/// Returns the conversion of SQLite's errors about a database file to a [`StoreError`].
+fn sql_error(path: &Path) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
+    let path = path.to_owned();
+    move |error| Fault::from(error).at(&path)
+}
+
 /// Returns whether the error means that one of our statements does not fit the existing tables.
 fn other_tables(error: &rusqlite::Error) -> bool {
     let text = error.to_string();
     ["no such table", "no such column", "no such index", "has no column named"]
         .iter()
         .any(|what| text.contains(what))
-}
-
-/// Milliseconds since the epoch, as the tables hold them.
-fn millis(at: Timestamp) -> i64 {
-    at.as_millisecond()
-}
-
-/// Converts a column of milliseconds to a timestamp.
-fn timestamp(millis: i64) -> Result<Timestamp, Fault> {
-    Timestamp::from_millisecond(millis).map_err(|error| Fault::Nonsense(error.to_string()))
-}
-
-fn timestamp_opt(millis: Option<i64>) -> Result<Option<Timestamp>, Fault> {
-    millis.map(timestamp).transpose()
-}
-
-fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Fault> {
-    serde_json::from_str(text).map_err(|error| Fault::Nonsense(format!("{error} in {text:?}")))
-}
-
-fn to_json<T: serde::Serialize>(value: &T) -> String {
-    serde_json::to_string(value).expect("the database's own types have string keys only")
-}
-
-fn id<T: std::str::FromStr>(text: String) -> Result<T, Fault>
-where
-    T::Err: std::fmt::Display,
-{
-    text.parse().map_err(|error: T::Err| Fault::Nonsense(error.to_string()))
 }
 
 #[cfg(test)]

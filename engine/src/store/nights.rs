@@ -1,10 +1,11 @@
 //! Nights: all that is due in one window of a project, under one budget, ending in one report.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+use rusqlite::{Row, Transaction, params};
 
-use super::{Fault, Result, RunSummary, Store, id, millis, timestamp, timestamp_opt};
-use crate::ids::ProjectId;
+use super::columns::{Query as _, millis, time, time_opt};
+use super::{Fault, Result, RunSummary, Store};
+use crate::ids::{OccurrenceId, ProjectId};
 use crate::tick::REPORT_JOB;
 
 /// The row number of a night.
@@ -28,7 +29,19 @@ pub struct Night {
     pub closed: Option<Timestamp>,
 }
 
-const COLUMNS: &str = "id, project, name, opens, closes, closed";
+/// The columns that [`night`] maps.
+pub(super) const COLUMNS: &str = "n.id, n.project, n.name, n.opens, n.closes, n.closed";
+
+pub(super) fn night(row: &Row<'_>) -> rusqlite::Result<Night> {
+    Ok(Night {
+        id: row.get(0)?,
+        project: row.get(1)?,
+        name: row.get(2)?,
+        opens: time(row, 3)?,
+        closes: time(row, 4)?,
+        closed: time_opt(row, 5)?,
+    })
+}
 
 impl Store {
     /// Opens a night named after `date`; the name gets a number when that date has one already.
@@ -44,51 +57,40 @@ impl Store {
 
     /// Returns one night.
     pub fn night(&self, wanted: NightId) -> Result<Night> {
+        let sql = format!("SELECT {COLUMNS} FROM nights n WHERE n.id = ?1");
         self.view(|db| {
-            let sql = format!("SELECT {COLUMNS} FROM nights WHERE id = ?1");
-            night(db.prepare_cached(&sql)?.query_row([wanted.0], raw)?)
+            let found = db.first(&sql, [wanted], night)?;
+            found.ok_or_else(|| Fault::not_found("night", wanted.0))
         })
     }
 
-    /// Returns the folder of the night's report, as the run that made the report stated it. Returns
-    /// `None` while there is no report, and for reports from before this was recorded, which lie in
-    /// the folder named after the night.
+    /// Returns the folder of the night's report, as the run that made the report stated it; `None`
+    /// while there is no report.
     pub fn report_folder(&self, night: NightId) -> Result<Option<String>> {
-        self.view(|db| {
-            Ok(db
-                .prepare_cached("SELECT folder FROM nights WHERE id = ?1")?
-                .query_row([night.0], |row| row.get(0))
-                .optional()?
-                .flatten())
-        })
+        let sql = "SELECT folder FROM nights WHERE id = ?1";
+        Ok(self.view(|db| db.first(sql, [night], |row| row.get(0)))?.flatten())
     }
 
     /// Returns the nights of a project, newest first.
     pub fn nights(&self, project: &ProjectId, limit: u32) -> Result<Vec<Night>> {
-        self.view(|db| {
-            let sql = format!(
-                "SELECT {COLUMNS} FROM nights WHERE project = ?1 ORDER BY opens DESC, id DESC LIMIT ?2"
-            );
-            let mut statement = db.prepare(&sql)?;
-            let rows = statement.query_map(params![project.as_str(), limit], raw)?;
-            rows.map(|row| night(row?)).collect()
-        })
+        let sql = format!(
+            "SELECT {COLUMNS} FROM nights n WHERE n.project = ?1
+             ORDER BY n.opens DESC, n.id DESC LIMIT ?2"
+        );
+        self.view(|db| db.all(&sql, params![project, limit], night))
     }
 
-    /// Nights whose report is not due yet although everything of theirs is settled or their time is
-    /// over.
+    /// Returns the nights whose report is not due yet although all their occurrences are settled
+    /// or their time is over.
     pub fn nights_to_close(&self, now: Timestamp) -> Result<Vec<Night>> {
-        self.view(|db| {
-            let sql = format!(
-                "SELECT {COLUMNS} FROM nights INDEXED BY nights_open WHERE closed IS NULL AND (closes <= ?1 OR
-                   (EXISTS (SELECT 1 FROM occurrences WHERE night = nights.id) AND
-                    NOT EXISTS (SELECT 1 FROM occurrences WHERE night = nights.id AND settled IS NULL)))
-                 ORDER BY id"
-            );
-            let mut statement = db.prepare_cached(&sql)?;
-            let rows = statement.query_map([millis(now)], raw)?;
-            rows.map(|row| night(row?)).collect()
-        })
+        let sql = format!(
+            "SELECT {COLUMNS} FROM nights n INDEXED BY nights_open
+             WHERE n.closed IS NULL AND (n.closes <= ?1 OR
+               (EXISTS (SELECT 1 FROM occurrences WHERE night = n.id) AND
+                NOT EXISTS (SELECT 1 FROM occurrences WHERE night = n.id AND settled IS NULL)))
+             ORDER BY n.id"
+        );
+        self.view(|db| db.all(&sql, [millis(now)], night))
     }
 }
 
@@ -97,40 +99,43 @@ impl Store {
 /// report.
 pub(super) fn reported(
     tx: &Transaction<'_>,
-    occurrence: &str,
+    occurrence: &OccurrenceId,
     summary: &RunSummary,
 ) -> Result<(), Fault> {
     let fact = |name: &str| summary.facts.get(name).and_then(|it| it.as_str());
     let (Some(worst), Some(folder)) = (fact("worst"), fact("folder")) else {
         return Ok(());
     };
-    tx.prepare_cached(
+    tx.change(
         "UPDATE nights SET headline = ?2, worst = ?3, folder = ?4 WHERE id =
            (SELECT o.night FROM occurrences o JOIN jobs j ON j.id = o.job
             WHERE o.id = ?1 AND j.name = ?5)",
-    )?
-    .execute(params![occurrence, summary.headline, worst, folder, REPORT_JOB])?;
+        params![occurrence, summary.headline, worst, folder, REPORT_JOB],
+    )?;
     Ok(())
 }
 
-pub(super) fn open(
+fn open(
     tx: &Transaction<'_>,
     project: &ProjectId,
     date: &str,
     opens: Timestamp,
     closes: Timestamp,
 ) -> Result<Night, Fault> {
-    let taken: i64 = tx.prepare_cached("SELECT count(*) FROM nights WHERE project = ?1 AND (name = ?2 OR name GLOB ?2 || '-[0-9]*')")?.query_row(params![project.as_str(), date],
-        |row| row.get(0),
+    let taken: i64 = tx.value(
+        "SELECT count(*) FROM nights
+         WHERE project = ?1 AND (name = ?2 OR name GLOB ?2 || '-[0-9]*')",
+        params![project, date],
     )?;
     let name = if taken == 0 { date.to_owned() } else { format!("{date}-{}", taken + 1) };
-    tx.prepare_cached("INSERT INTO nights (project, name, opens, closes) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![project.as_str(), name, millis(opens), millis(closes)])?;
+    tx.change(
+        "INSERT INTO nights (project, name, opens, closes) VALUES (?1, ?2, ?3, ?4)",
+        params![project, name, millis(opens), millis(closes)],
+    )?;
     let id = NightId(tx.last_insert_rowid());
-    // Nothing can be granted to a night before it opens: what is there was for one that is forgotten,
+    // Nothing can be granted to a night before it opens: an existing grant was for a deleted night
     // whose number this one has been given.
-    tx.prepare_cached("DELETE FROM grants WHERE level = 'night' AND key = ?1")?
-        .execute([id.0.to_string()])?;
+    tx.change("DELETE FROM grants WHERE level = 'night' AND key = ?1", [id.0.to_string()])?;
     Ok(Night { id, project: project.clone(), name, opens, closes, closed: None })
 }
 
@@ -142,30 +147,10 @@ pub(super) fn open_or_join(
     opens: Timestamp,
     closes: Timestamp,
 ) -> Result<NightId, Fault> {
-    let open_one = tx.prepare_cached("SELECT id FROM nights WHERE project = ?1 AND closed IS NULL AND opens <= ?2 AND closes > ?2
-             ORDER BY id DESC LIMIT 1")?.query_row(params![project.as_str(), millis(opens)],
-            |row| row.get(0),
-        )
-        .optional()?;
-    match open_one {
-        Some(id) => Ok(NightId(id)),
+    let sql = "SELECT id FROM nights WHERE project = ?1 AND closed IS NULL
+                 AND opens <= ?2 AND closes > ?2 ORDER BY id DESC LIMIT 1";
+    match tx.first(sql, params![project, millis(opens)], |row| row.get(0))? {
+        Some(night) => Ok(night),
         None => Ok(open(tx, project, date, opens, closes)?.id),
     }
-}
-
-type NightColumns = (i64, String, String, i64, i64, Option<i64>);
-
-fn raw(row: &Row<'_>) -> rusqlite::Result<NightColumns> {
-    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
-}
-
-fn night((row, project, name, opens, closes, closed): NightColumns) -> Result<Night, Fault> {
-    Ok(Night {
-        id: NightId(row),
-        project: id(project)?,
-        name,
-        opens: timestamp(opens)?,
-        closes: timestamp(closes)?,
-        closed: timestamp_opt(closed)?,
-    })
 }

@@ -7,13 +7,11 @@
 //! ```
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, Row, Transaction, params};
 
+use super::columns::{Query as _, json, json_opt, millis, time, to_json};
 use super::rows::{self, NewOccurrence, Origin};
-use super::{
-    DueJob, Fault, JobId, NightId, Result, Store, alerts, from_json, id, millis, nights, settle,
-    timestamp, to_json,
-};
+use super::{DueJob, Fault, JobId, NightId, Result, Store, alerts, jobs, nights, settle};
 use crate::ids::{OccurrenceId, ProjectId, RunId};
 use crate::outcome::Outcome;
 use crate::process_id::ProcessIdentity;
@@ -100,20 +98,7 @@ impl Store {
     ) -> Result<Vec<RunId>> {
         self.write(|tx| {
             let job = &due_job.job;
-            let moved = tx
-                .prepare_cached(
-                    "UPDATE jobs SET watermark = ?3, next_due = ?4,
-                            paused_until = CASE WHEN paused_until > ?5 THEN paused_until END
-                     WHERE id = ?1 AND watermark = ?2",
-                )?
-                .execute(params![
-                    job.id.0,
-                    millis(due_job.watermark),
-                    millis(due.watermark),
-                    due.next.map(millis),
-                    millis(now)
-                ])?;
-            if moved == 0 {
+            if !jobs::advance(tx, due_job, due, now)? {
                 return Ok(Vec::new());
             }
             let night = match (due.fire.last(), job.schedule.night, night_date) {
@@ -168,10 +153,8 @@ impl Store {
         now: Timestamp,
     ) -> Result<Option<RunId>> {
         self.write(|tx| {
-            let closed = tx
-                .prepare_cached("UPDATE nights SET closed = ?2 WHERE id = ?1 AND closed IS NULL")?
-                .execute(params![night.0, millis(now)])?;
-            if closed == 0 {
+            let sql = "UPDATE nights SET closed = ?2 WHERE id = ?1 AND closed IS NULL";
+            if tx.change(sql, params![night, millis(now)])? == 0 {
                 return Ok(None);
             }
             let new = NewOccurrence {
@@ -198,30 +181,19 @@ impl Store {
         project: &ProjectId,
         since: Timestamp,
     ) -> Result<Vec<(String, Outcome)>> {
+        let sql = "SELECT j.name, o.outcome FROM occurrences o INDEXED BY occurrences_missed
+                   JOIN jobs j ON j.id = o.job
+                   WHERE o.missed AND o.recorded >= ?2 AND j.project = ?1 ORDER BY o.recorded DESC";
         self.view(|db| {
-            let mut statement = db.prepare(
-                "SELECT j.name, o.outcome FROM occurrences o INDEXED BY occurrences_missed JOIN jobs j ON j.id = o.job
-                 WHERE o.missed AND o.recorded >= ?2 AND j.project = ?1 ORDER BY o.recorded DESC",
-            )?;
-            let rows = statement.query_map(params![project.as_str(), millis(since)], |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
-            })?;
-            rows.map(|row| {
-                let (name, outcome) = row?;
-                Ok((name, from_json(&outcome)?))
-            })
-            .collect()
+            db.all(sql, params![project, millis(since)], |row| Ok((row.get(0)?, json(row, 1)?)))
         })
     }
 
     /// Returns the occurrences of a night, in the order in which they were recorded.
     pub fn occurrences_of(&self, night: NightId) -> Result<Vec<OccurrenceRow>> {
-        self.view(|db| {
-            let mut statement =
-                db.prepare("SELECT id FROM occurrences WHERE night = ?1 ORDER BY recorded, rowid")?;
-            let rows = statement.query_map([night.0], |row| row.get::<_, String>(0))?;
-            rows.map(|row| by_id(db, &id(row?)?)).collect()
-        })
+        let sql =
+            format!("SELECT {COLUMNS} FROM occurrences WHERE night = ?1 ORDER BY recorded, rowid");
+        self.view(|db| db.all(&sql, [night], occurrence))
     }
 }
 
@@ -255,50 +227,38 @@ pub(super) fn missed(
         count: stretch.count,
         why: why.to_owned(),
     };
-    let occurrence = OccurrenceId::new(now);
-    tx.prepare_cached(
+    let id = OccurrenceId::new(now);
+    // A clock that was set back may pass the same scheduled times once more.
+    let key = format!("missed {} {id}", stretch.first);
+    tx.change(
         "INSERT INTO occurrences (id, job, key, due, recorded, night, origin, outcome, settled)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'clock', ?7, ?5)",
-    )?
-    .execute(params![
-        occurrence.as_str(),
-        job.0,
-        // A clock that was set back may pass the same scheduled times once more.
-        format!("missed {} {occurrence}", stretch.first),
-        millis(stretch.first),
-        millis(now),
-        night.map(|night| night.0),
-        to_json(&outcome)
-    ])?;
+        params![id, job, key, millis(stretch.first), millis(now), night, to_json(&outcome)],
+    )?;
     // Scheduled times during a pause were not wanted, so missing them raises no alert.
     if why != PAUSED {
-        alerts::note(tx, &occurrence, None, &outcome)?;
+        alerts::note(tx, &id, None, &outcome)?;
     }
     Ok(())
 }
 
-pub(super) fn by_id(db: &Connection, wanted: &OccurrenceId) -> Result<OccurrenceRow, Fault> {
-    let (job, key, due, night, origin, outcome) = db
-        .prepare_cached(
-            "SELECT job, key, due, night, origin, outcome FROM occurrences WHERE id = ?1",
-        )?
-        .query_row([wanted.as_str()], |row| {
-            Ok((
-                row.get(0)?,
-                row.get(1)?,
-                row.get(2)?,
-                row.get::<_, Option<i64>>(3)?,
-                row.get::<_, String>(4)?,
-                row.get::<_, Option<String>>(5)?,
-            ))
-        })?;
+/// The columns that [`occurrence`] maps.
+const COLUMNS: &str = "id, job, key, due, night, origin, outcome";
+
+fn occurrence(row: &Row<'_>) -> rusqlite::Result<OccurrenceRow> {
     Ok(OccurrenceRow {
-        id: wanted.clone(),
-        job: JobId(job),
-        key,
-        due: timestamp(due)?,
-        night: night.map(NightId),
-        origin: Origin::read(&origin)?,
-        outcome: outcome.as_deref().map(from_json).transpose()?,
+        id: row.get(0)?,
+        job: row.get(1)?,
+        key: row.get(2)?,
+        due: time(row, 3)?,
+        night: row.get(4)?,
+        origin: row.get(5)?,
+        outcome: json_opt(row, 6)?,
     })
+}
+
+pub(super) fn by_id(db: &Connection, wanted: &OccurrenceId) -> Result<OccurrenceRow, Fault> {
+    let sql = format!("SELECT {COLUMNS} FROM occurrences WHERE id = ?1");
+    let found = db.first(&sql, [wanted], occurrence)?;
+    found.ok_or_else(|| Fault::not_found("occurrence", wanted))
 }

@@ -10,10 +10,9 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use super::crash_points::CrashPoints;
-use super::format::{self, APPLICATION_ID, PRESENT, STEPS};
-use super::maintenance::LOG_KEPT;
-use super::{Fault, Result, Store, StoreError, file_length, restore};
-use crate::files::{open_with, sync_folder};
+use super::database_file::{beside, lock_file, quick_check, remove, sync_folder_of};
+use super::format::{self, APPLICATION_ID, STEPS};
+use super::{Result, Store, StoreError, cannot_write, file_length, restore, sql_error};
 
 /// The first release with the fix for the WAL-reset corruption.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -21,6 +20,8 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 pub(super) const BUSY: Duration = Duration::from_secs(20);
 /// All of a tick's statements are kept prepared: preparing one costs several times its execution.
 pub(super) const STATEMENTS: usize = 128;
+/// The length in bytes to which SQLite cuts a log that it has written back.
+const LOG_KEPT: i64 = 16 << 20;
 
 impl Store {
     /// Opens the database for writing, making or migrating it where that is needed.
@@ -32,19 +33,21 @@ impl Store {
             rusqlite::version_number() >= OLDEST_SQLITE,
             "built with an SQLite that can corrupt its log; build with the bundled one"
         );
+        Self::open_with(path, STEPS)
+    }
+
+    /// Opens the database as a program that knows these steps.
+    pub(super) fn open_with(path: &Path, steps: &[&str]) -> Result<Self> {
         let lock = lock_file(path)?;
-        lock.lock_shared().map_err(|error| StoreError::CannotWrite {
-            path: path.to_owned(),
-            why: error.to_string(),
-        })?;
+        lock.lock_shared().map_err(cannot_write(path))?;
         if path.exists() && !restore::is_half_done(path) {
-            let (db, found) = connect_existing(path)?;
-            if found == PRESENT {
+            let (db, found) = connect_existing(path, steps)?;
+            if found == steps.len() as i64 {
                 return Ok(Self { db, path: path.to_owned(), _open: Some(lock), fuse: None });
             }
         }
-        alone(&lock, path, || make_or_migrate(path))?;
-        let (db, _) = connect_existing(path)?;
+        exclusively(&lock, path, || make_or_migrate(path, steps))?;
+        let (db, _) = connect_existing(path, steps)?;
         Ok(Self { db, path: path.to_owned(), _open: Some(lock), fuse: None })
     }
 
@@ -53,14 +56,17 @@ impl Store {
     /// # Errors
     /// See [`StoreError`]; [`StoreError::Missing`] when there is none.
     pub fn read(path: &Path) -> Result<Self> {
+        Self::read_with(path, STEPS)
+    }
+
+    /// Opens the database for reading as a program that knows these steps.
+    pub(super) fn read_with(path: &Path, steps: &[&str]) -> Result<Self> {
         if restore::is_half_done(path) {
             return Err(StoreError::HalfRestored { path: path.to_owned() });
         }
         match path.try_exists() {
             Ok(true) => {}
-            Ok(false) => {
-                return Err(StoreError::Missing { path: path.to_owned() });
-            }
+            Ok(false) => return Err(StoreError::Missing { path: path.to_owned() }),
             // A folder that cannot be read does not mean that the file is missing.
             Err(error) => {
                 return Err(StoreError::CannotWrite {
@@ -69,12 +75,11 @@ impl Store {
                 });
             }
         }
-        let db = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|f| f.at(path))?;
-        let found = format::read(&db, path)?;
-        format::recognise(&db, path, found)?;
-        not_short(&db, path)?;
-        if found < PRESENT {
-            return Err(StoreError::Older { path: path.to_owned(), found, known: PRESENT });
+        let db = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sql_error(path))?;
+        let (found, known) = (format::read(&db, path, steps)?, steps.len() as i64);
+        check_length(&db, path, PendingLog::WriteBack)?;
+        if found < known {
+            return Err(StoreError::Older { path: path.to_owned(), found, known });
         }
         Ok(Self { db, path: path.to_owned(), _open: None, fuse: None })
     }
@@ -85,12 +90,9 @@ impl Store {
     /// Returns [`StoreError`].
     pub fn in_memory() -> Result<Self> {
         let path = Path::new(":memory:");
-        let sql = |error| Fault::Sql(error).at(path);
-        let mut db = Connection::open_in_memory_with_flags(
-            OpenFlags::default() | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        )
-        .map_err(sql)?;
-        db.pragma_update(None, "foreign_keys", true).map_err(sql)?;
+        let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut db = Connection::open_in_memory_with_flags(flags).map_err(sql_error(path))?;
+        db.pragma_update(None, "foreign_keys", true).map_err(sql_error(path))?;
         db.set_prepared_statement_cache_capacity(STATEMENTS);
         format::migrate(&mut db, path, STEPS)?;
         Ok(Self { db, path: path.to_owned(), _open: None, fuse: None })
@@ -107,10 +109,8 @@ impl Store {
     /// # Errors
     /// Returns [`StoreError`].
     pub fn copy_to(&self, path: &Path) -> Result<()> {
-        self.view(|db| {
-            db.execute("VACUUM INTO ?1", [path.to_string_lossy()])?;
-            Ok(())
-        })
+        let done = self.db.execute("VACUUM INTO ?1", [path.to_string_lossy()]);
+        done.map(drop).map_err(sql_error(&self.path))
     }
 
     /// Runs SQLite's quick check of the whole file.
@@ -125,45 +125,19 @@ impl Store {
 /// How often a file that looks too short is looked at before it is left to the daily check.
 const SHORT_LOOKS: u32 = 20;
 
-/// Opens the file by whose lock processes show each other that they have the database open.
-pub(super) fn lock_file(path: &Path) -> Result<File> {
-    let cannot = |error: std::io::Error| StoreError::CannotWrite {
-        path: path.to_owned(),
-        why: error.to_string(),
-    };
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(cannot)?;
-    let mut options = File::options();
-    options.create(true).truncate(false).read(true).write(true);
-    open_with(&mut options, folder.join("database.lock")).map_err(cannot)
-}
-
-fn quick_check(db: &Connection, path: &Path) -> Result<()> {
-    let finding: String = db
-        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
-        .map_err(|error| Fault::Sql(error).at(path))?;
-    if finding == "ok" {
-        return Ok(());
-    }
-    Err(StoreError::Damaged { path: path.to_owned(), why: finding })
+/// What to do with pages that are still in the log while the length of the file is checked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum PendingLog {
+    /// They are written back where the connection may write.
+    WriteBack,
+    /// The file stays exactly as it is.
+    Leave,
 }
 
 /// Checks a file that is shorter than its header states: pages may be missing, or may still be on
 /// their way from the log.
-fn not_short(db: &Connection, path: &Path) -> Result<()> {
-    let writes = !db.is_readonly("main").unwrap_or(true);
-    looked_through_if_short(db, path, writes)
-}
-
-/// Checks a file that is shorter than its header states, as `not_short` does. Only a caller that
-/// `writes` completes the pending write-back from the log.
-pub(super) fn looked_through_if_short(db: &Connection, path: &Path, writes: bool) -> Result<()> {
-    let lengths = || {
-        file_length::lengths(path).map_err(|error| StoreError::CannotWrite {
-            path: path.to_owned(),
-            why: error.to_string(),
-        })
-    };
+pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) -> Result<()> {
+    let lengths = || file_length::lengths(path).map_err(cannot_write(path));
     let mut seen = lengths()?;
     if !seen.is_short() {
         return Ok(());
@@ -173,11 +147,9 @@ pub(super) fn looked_through_if_short(db: &Connection, path: &Path, writes: bool
         path: path.to_owned(),
         why: "it is shorter than its own header says".to_owned(),
     };
-    if !writes {
+    if pending == PendingLog::Leave || db.is_readonly("main").unwrap_or(true) {
         // Without a log nothing is on its way.
-        let mut log = path.as_os_str().to_owned();
-        log.push("-wal");
-        let no_log = fs::metadata(log).map_or(true, |data| data.len() == 0);
+        let no_log = fs::metadata(beside(path, "-wal")).map_or(true, |data| data.len() == 0);
         return match no_log && lengths()? == seen {
             true => Err(damaged),
             false => Ok(()),
@@ -192,7 +164,7 @@ pub(super) fn looked_through_if_short(db: &Connection, path: &Path, writes: bool
                 let (busy, log, moved): (bool, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
                 Ok(!busy && log == moved)
             })
-            .map_err(|error| Fault::Sql(error).at(path))?;
+            .map_err(sql_error(path))?;
         let now = lengths()?;
         if !now.is_short() {
             return Ok(());
@@ -206,77 +178,59 @@ pub(super) fn looked_through_if_short(db: &Connection, path: &Path, writes: bool
     Ok(())
 }
 
-/// Trades the shared lock for the exclusive one around `work`.
-fn alone(lock: &File, path: &Path, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    let cannot = |error: std::io::Error| StoreError::CannotWrite {
-        path: path.to_owned(),
-        why: error.to_string(),
-    };
-    lock.unlock().map_err(cannot)?;
-    // A birth is over in milliseconds, and those who wait for it want the same; a migration that
-    // meets a process with the old format open would wait for that process's whole life.
+/// Exchanges the shared lock for the exclusive one around `work`.
+fn exclusively(lock: &File, path: &Path, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    lock.unlock().map_err(cannot_write(path))?;
+    // Creating the file takes milliseconds, and every process that waits for it wants the same. A
+    // migration would wait for as long as another process has the old format open.
     if path.exists() || restore::is_half_done(path) {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(StoreError::InUse { path: path.to_owned() });
             }
-            Err(TryLockError::Error(error)) => return Err(cannot(error)),
+            Err(TryLockError::Error(error)) => return Err(cannot_write(path)(error)),
         }
     } else {
-        lock.lock().map_err(cannot)?;
+        lock.lock().map_err(cannot_write(path))?;
     }
     let done = work();
-    lock.unlock().map_err(cannot)?;
-    lock.lock_shared().map_err(cannot)?;
+    lock.unlock().map_err(cannot_write(path))?;
+    lock.lock_shared().map_err(cannot_write(path))?;
     done
 }
 
-fn make_or_migrate(path: &Path) -> Result<()> {
+fn make_or_migrate(path: &Path, steps: &[&str]) -> Result<()> {
     if restore::is_half_done(path) {
         restore::finish(path, &mut CrashPoints::default())?;
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     if path.exists() {
-        // Another process made it while we waited, or it has an older format.
-        let mut db = connect(path, flags).map_err(|fault| fault.at(path))?;
-        if format::read(&db, path)? == PRESENT {
-            return format::recognise(&db, path, PRESENT);
+        // Another process made it meanwhile, or it has an older format.
+        let mut db = connect(path, flags).map_err(sql_error(path))?;
+        if format::read(&db, path, steps)? == steps.len() as i64 {
+            return Ok(());
         }
-        return format::migrate_file(&mut db, path, STEPS, &mut CrashPoints::default());
+        return format::migrate_file(&mut db, path, steps, &mut CrashPoints::default());
     }
-    let unborn = path.with_extension("new");
-    let cannot = |error: std::io::Error| StoreError::CannotWrite {
-        path: path.to_owned(),
-        why: error.to_string(),
-    };
-    match fs::remove_file(&unborn) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(cannot(error)),
-    }
-    let mut db = connect(&unborn, flags).map_err(|fault| fault.at(path))?;
-    db.pragma_update(None, "application_id", APPLICATION_ID)
-        .map_err(|error| Fault::Sql(error).at(path))?;
-    format::migrate(&mut db, path, STEPS)?;
-    db.close().map_err(|(_, error)| Fault::Sql(error).at(path))?;
+    let draft = path.with_extension("new");
+    remove(&draft).map_err(cannot_write(path))?;
+    let mut db = connect(&draft, flags).map_err(sql_error(path))?;
+    db.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql_error(path))?;
+    format::migrate(&mut db, path, steps)?;
+    db.close().map_err(|(_, error)| sql_error(path)(error))?;
     // A log of an earlier database that was moved away must not be replayed onto this one.
     for ending in ["-wal", "-shm"] {
-        let mut stale = path.as_os_str().to_owned();
-        stale.push(ending);
-        let stale = Path::new(&stale);
+        let stale = beside(path, ending);
         if stale.exists() {
-            let mut kept = stale.as_os_str().to_owned();
-            kept.push(".orphaned");
-            fs::rename(stale, kept).map_err(cannot)?;
+            fs::rename(&stale, beside(&stale, ".orphaned")).map_err(cannot_write(path))?;
         }
     }
-    fs::rename(&unborn, path).map_err(cannot)?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    sync_folder(folder).map_err(cannot)
+    fs::rename(&draft, path).map_err(cannot_write(path))?;
+    sync_folder_of(path).map_err(cannot_write(path))
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
+fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let writes = flags.contains(OpenFlags::SQLITE_OPEN_READ_WRITE);
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     db.busy_timeout(BUSY)?;
@@ -292,14 +246,12 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Fault> {
 }
 
 /// Opens an existing file and reads its format, after making sure that it is ours.
-fn connect_existing(path: &Path) -> Result<(Connection, i64)> {
-    let size = fs::metadata(path).map(|data| data.len()).unwrap_or(0);
-    if size == 0 {
+fn connect_existing(path: &Path, steps: &[&str]) -> Result<(Connection, i64)> {
+    if fs::metadata(path).map_or(0, |data| data.len()) == 0 {
         return Err(StoreError::Damaged { path: path.to_owned(), why: "it is empty".to_owned() });
     }
-    let db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|fault| fault.at(path))?;
-    let format = format::read(&db, path)?;
-    format::recognise(&db, path, format)?;
-    not_short(&db, path)?;
+    let db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(sql_error(path))?;
+    let format = format::read(&db, path, steps)?;
+    check_length(&db, path, PendingLog::WriteBack)?;
     Ok((db, format))
 }

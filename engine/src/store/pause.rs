@@ -5,9 +5,10 @@
 //! not wanted.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 
-use super::{Fault, JobId, Result, Store, millis, timestamp};
+use super::columns::{Query as _, millis, time};
+use super::{Fault, JobId, Result, Store};
 
 /// The end of a pause without an end; the tables can store this timestamp exactly.
 pub const FOREVER: Timestamp = Timestamp::constant(253_402_207_200, 0);
@@ -18,12 +19,11 @@ impl Store {
         let until = millis(until);
         self.write(|tx| {
             match job {
-                Some(job) => tx
-                    .prepare_cached("UPDATE jobs SET paused_until = ?2 WHERE id = ?1")?
-                    .execute(params![job.0, until])?,
-                None => tx
-                    .prepare_cached("INSERT OR REPLACE INTO pause VALUES (1, ?1)")?
-                    .execute([until])?,
+                Some(job) => tx.change(
+                    "UPDATE jobs SET paused_until = ?2 WHERE id = ?1",
+                    params![job, until],
+                )?,
+                None => tx.change("INSERT OR REPLACE INTO pause VALUES (1, ?1)", [until])?,
             };
             Ok(())
         })
@@ -32,16 +32,11 @@ impl Store {
     /// Ends the pause of a job, or of everything, at `now`; false when there was none.
     pub fn resume(&mut self, job: Option<JobId>, now: Timestamp) -> Result<bool> {
         let now = millis(now);
+        let of_job = "UPDATE jobs SET paused_until = ?2 WHERE id = ?1 AND paused_until > ?2";
         self.write(|tx| {
             let ended = match job {
-                Some(job) => tx
-                    .prepare_cached(
-                        "UPDATE jobs SET paused_until = ?2 WHERE id = ?1 AND paused_until > ?2",
-                    )?
-                    .execute(params![job.0, now])?,
-                None => tx
-                    .prepare_cached("UPDATE pause SET until = ?1 WHERE until > ?1")?
-                    .execute([now])?,
+                Some(job) => tx.change(of_job, params![job, now])?,
+                None => tx.change("UPDATE pause SET until = ?1 WHERE until > ?1", [now])?,
             };
             Ok(ended > 0)
         })
@@ -55,9 +50,5 @@ impl Store {
 
 /// Returns the end of the pause of everything, past or future.
 pub(super) fn all(db: &Connection) -> Result<Option<Timestamp>, Fault> {
-    db.prepare_cached("SELECT until FROM pause")?
-        .query_row([], |row| row.get(0))
-        .optional()?
-        .map(timestamp)
-        .transpose()
+    db.first("SELECT until FROM pause", [], |row| time(row, 0))
 }

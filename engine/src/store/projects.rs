@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension as _, Row, params};
+use rusqlite::{Row, params};
 
-use super::{Fault, Result, Store, StoreError, id, millis};
+use super::columns::{Query as _, millis};
+use super::{Result, Store, StoreError};
 use crate::ids::ProjectId;
 
 /// A registered repository.
@@ -98,127 +99,89 @@ impl Store {
     pub fn register(&mut self, project: &Project, now: Timestamp) -> Result<()> {
         let path = text(&project.path)?;
         self.write(|tx| {
-            tx.prepare_cached("UPDATE jobs SET enabled = 0, next_due = NULL WHERE project IN
-                   (SELECT id FROM projects WHERE path = ?2 AND id <> ?1)")?.execute(params![project.id.as_str(), path],
+            tx.change(
+                "UPDATE jobs SET enabled = 0, next_due = NULL WHERE project IN
+                   (SELECT id FROM projects WHERE path = ?2 AND id <> ?1)",
+                params![project.id, path],
             )?;
-            tx.prepare_cached("UPDATE projects SET path = path || ' was ' || id, config_stamp = ?3
-                 WHERE path = ?2 AND id <> ?1")?.execute(params![project.id.as_str(), path, GONE],
+            tx.change(
+                "UPDATE projects SET path = path || ' was ' || id, config_stamp = ?3
+                 WHERE path = ?2 AND id <> ?1",
+                params![project.id, path, GONE],
             )?;
-            tx.prepare_cached("INSERT INTO projects (id, path, device, inode, created, own, born) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                 ON CONFLICT (id) DO UPDATE SET path = ?2, device = ?3, inode = ?4, own = max(own, ?6), born = ?7")?.execute(params![
-                    project.id.as_str(),
-                    path,
-                    project.node.device.cast_signed(),
-                    project.node.inode.cast_signed(),
-                    millis(now),
-                    project.own,
-                    project.node.born
-                ],
+            let (device, inode) =
+                (project.node.device.cast_signed(), project.node.inode.cast_signed());
+            let (owns, born) = (project.own, project.node.born);
+            tx.change(
+                "INSERT INTO projects (id, path, device, inode, created, owns_id, folder_created)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT (id) DO UPDATE SET path = ?2, device = ?3, inode = ?4,
+                   owns_id = max(owns_id, ?6), folder_created = ?7",
+                params![project.id, path, device, inode, millis(now), owns, born],
             )?;
             Ok(())
         })
     }
 
-    /// Notes that a project is not there: `stamp` is what [`gone`] makes of the reason. Its jobs stay,
-    /// and what is due of them is missed until it is back.
+    /// Records that a project is missing: `stamp` is what [`gone`] makes of the reason. Its jobs
+    /// stay, and their scheduled times are missed until it is back.
     pub fn mark_gone(&mut self, project: &ProjectId, stamp: &str) -> Result<()> {
-        self.write(|tx| {
-            tx.prepare_cached("UPDATE projects SET config_stamp = ?2 WHERE id = ?1")?
-                .execute(params![project.as_str(), stamp])?;
-            Ok(())
-        })
+        let sql = "UPDATE projects SET config_stamp = ?2 WHERE id = ?1";
+        self.write(|tx| tx.change(sql, params![project, stamp]).map(drop))
     }
 
     /// Returns all projects, by path.
     pub fn projects(&self) -> Result<Vec<Project>> {
-        self.view(|db| {
-            let mut statement = db.prepare(
-                "SELECT id, path, device, inode, config_stamp, own, born FROM projects
-                 WHERE path NOT LIKE '% was ' || id ORDER BY path",
-            )?;
-            let rows = statement.query_map([], raw)?;
-            rows.map(|row| project(row?)).collect()
-        })
+        let sql = select("path NOT LIKE '% was ' || id ORDER BY path");
+        self.view(|db| db.all(&sql, [], project))
     }
 
     /// Returns the stored projection of each project's configuration, made from the files with the
     /// project's stamp or from the last ones before. `only` selects one project.
     pub fn projections(&self, only: Option<&ProjectId>) -> Result<BTreeMap<ProjectId, String>> {
-        self.view(|db| {
-            let some = match only {
-                Some(_) => "AND id = ?1",
-                None => "AND ?1 IS NULL",
-            };
-            let mut statement = db.prepare(&format!(
-                "SELECT id, projection FROM projects WHERE projection IS NOT NULL {some}"
-            ))?;
-            let rows = statement.query_map([only.map(ProjectId::as_str)], |row| {
-                Ok((row.get::<_, String>(0)?, row.get(1)?))
-            })?;
-            rows.map(|row| {
-                let (project, kept) = row?;
-                Ok((id(project)?, kept))
-            })
-            .collect()
-        })
+        let some = match only {
+            Some(_) => "AND id = ?1",
+            None => "AND ?1 IS NULL",
+        };
+        let sql =
+            format!("SELECT id, projection FROM projects WHERE projection IS NOT NULL {some}");
+        let found: Vec<(ProjectId, String)> =
+            self.view(|db| db.all(&sql, [only], |row| row.try_into()))?;
+        Ok(found.into_iter().collect())
     }
 
     /// Returns all projects by path, including those whose path another project has taken over.
     pub fn every_project(&self) -> Result<Vec<Project>> {
-        self.view(|db| {
-            let mut statement = db.prepare(
-                "SELECT id, path, device, inode, config_stamp, own, born FROM projects ORDER BY path",
-            )?;
-            let rows = statement.query_map([], raw)?;
-            rows.map(|row| project(row?)).collect()
-        })
+        self.view(|db| db.all(&select("1 ORDER BY path"), [], project))
     }
 
     /// Returns the project that is registered at exactly this path.
     pub fn project_at(&self, path: &Path) -> Result<Option<Project>> {
-        let Some(path) = path.to_str() else {
-            return Ok(None);
-        };
-        self.view(|db| {
-            db.prepare_cached(
-                "SELECT id, path, device, inode, config_stamp, own, born FROM projects WHERE path = ?1",
-            )?
-            .query_row([path], raw)
-            .optional()?
-            .map(project)
-            .transpose()
-        })
+        self.view(|db| db.first(&select("path = ?1"), [path.to_str()], project))
     }
 
     /// Returns one project.
     pub fn project(&self, wanted: &ProjectId) -> Result<Option<Project>> {
-        self.view(|db| {
-            db.prepare_cached(
-                "SELECT id, path, device, inode, config_stamp, own, born FROM projects WHERE id = ?1",
-            )?
-            .query_row([wanted.as_str()], raw)
-            .optional()?
-            .map(project)
-            .transpose()
-        })
+        self.view(|db| db.first(&select("id = ?1"), [wanted], project))
     }
 }
 
-type ProjectColumns = (String, String, i64, i64, String, bool, Option<i64>);
-
-fn raw(row: &Row<'_>) -> rusqlite::Result<ProjectColumns> {
-    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?))
+/// The query that [`project`] maps.
+fn select(wheres: &str) -> String {
+    format!(
+        "SELECT id, path, device, inode, folder_created, config_stamp, owns_id FROM projects
+         WHERE {wheres}"
+    )
 }
 
-fn project(
-    (name, path, device, inode, config_stamp, own, born): ProjectColumns,
-) -> Result<Project, Fault> {
+fn project(row: &Row<'_>) -> rusqlite::Result<Project> {
+    let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
     Ok(Project {
-        id: id(name)?,
-        path: PathBuf::from(path),
-        node: Node { device: device.cast_unsigned(), inode: inode.cast_unsigned(), born },
-        config_stamp,
-        own,
+        id: row.get(0)?,
+        path: PathBuf::from(row.get::<_, String>(1)?),
+        node: Node { device: number(2)?, inode: number(3)?, born: row.get(4)? },
+        config_stamp: row.get(5)?,
+        own: row.get(6)?,
     })
 }
 

@@ -1,18 +1,22 @@
 //! The rows of a pruning: gathered for the plan, and removed by it in small transactions, each of
 //! which looks again before it removes. Must never remove a row that the plan does not name.
 
+use std::str::FromStr;
+
 use jiff::Timestamp;
 use jiff::civil::{Date, ISOWeekDate, Weekday};
 use jiff::tz::TimeZone;
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, Transaction, params};
 
+use super::columns::{Count, Query as _, millis, time, time_opt};
 use super::crash_points::CrashPoints;
 use super::retention::{
     Deferral, OldNight, OldOccurrence, OldUsage, PruneFacts, PrunePlan, Retention, UsageKey,
 };
 use super::usage::{DAY, JOB, POOL_DAY, POOL_WEEK, WINDOW};
-use super::{Fault, NightId, Result, Store, id, millis, timestamp};
-use crate::ids::{OccurrenceId, RunId};
+use super::{Fault, Result, Store};
+use crate::ids::{BadId, OccurrenceId, RunId};
 
 /// So many occurrences, deferrals or events go in one transaction: a few milliseconds.
 const BATCH: usize = 50;
@@ -28,7 +32,7 @@ impl Store {
                 deferrals: deferrals(db)?,
                 nights: old_nights(db, limit)?,
                 events: events(db, limit)?,
-                accounts: accounts(db)?,
+                budget_usage: old_usage(db)?,
                 files: Vec::new(),
             })
         })
@@ -38,30 +42,18 @@ impl Store {
     /// deleted. `Ok(None)` means that they may not. For an unknown run it returns the time in its
     /// id.
     pub fn over_since(&self, run: &RunId) -> Result<Option<Timestamp>> {
-        self.view(|db| {
-            let mut statement = db.prepare_cached(
-                "SELECT CASE WHEN state = 'settled' AND staging IS NULL THEN finished END FROM runs
-                 WHERE id = ?1",
-            )?;
-            let mut rows = statement.query([run.as_str()])?;
-            match rows.next()? {
-                Some(row) => row.get::<_, Option<i64>>(0)?.map(timestamp).transpose(),
-                None => Ok(run.at()),
-            }
-        })
+        let sql = "SELECT CASE WHEN state = 'settled' AND staging IS NULL THEN finished END
+                   FROM runs WHERE id = ?1";
+        let found = self.view(|db| db.first(sql, [run], |row| time_opt(row, 0)))?;
+        Ok(found.unwrap_or_else(|| run.at()))
     }
 
     /// Returns whether a run is known, over and swept, with nothing kept for a person. Files that
     /// are still in its staging folder are then left over.
     pub fn is_swept(&self, run: &RunId) -> Result<bool> {
-        self.view(|db| {
-            Ok(db
-                .prepare_cached(
-                    "SELECT EXISTS (SELECT 1 FROM runs r WHERE id = ?1 AND state = 'settled' AND staging IS NULL
-                       AND NOT EXISTS (SELECT 1 FROM placements WHERE run = r.id AND placed IS NULL))",
-                )?
-                .query_row([run.as_str()], |row| row.get(0))?)
-        })
+        let sql = "SELECT 1 FROM runs r WHERE id = ?1 AND state = 'settled' AND staging IS NULL
+                   AND NOT EXISTS (SELECT 1 FROM publications WHERE run = r.id AND published IS NULL)";
+        self.view(|db| db.exists(sql, [run]))
     }
 
     /// Removes the rows of a plan.
@@ -84,45 +76,38 @@ impl Store {
                 Ok(())
             })?;
         }
-        dying.before("remove nights and accounts");
+        dying.before("remove nights and budget usage");
         self.write(|tx| {
             for night in &plan.rows.nights {
-                let gone = tx
-                    .prepare_cached(
-                        "DELETE FROM nights WHERE id = ?1 AND closed IS NOT NULL
-                         AND NOT EXISTS (SELECT 1 FROM occurrences WHERE night = ?1)",
-                    )?
-                    .execute([night])?;
-                if gone > 0 {
-                    for table in ["accounts", "grants"] {
-                        let sql = format!("DELETE FROM {table} WHERE level = 'night' AND key = ?1");
-                        tx.prepare_cached(&sql)?.execute([night.to_string()])?;
-                    }
+                let gone = tx.change(
+                    "DELETE FROM nights WHERE id = ?1 AND closed IS NOT NULL
+                     AND NOT EXISTS (SELECT 1 FROM occurrences WHERE night = ?1)",
+                    [night],
+                )?;
+                for table in ["budget_usage", "grants"].into_iter().filter(|_| gone > 0) {
+                    let sql = format!("DELETE FROM {table} WHERE level = 'night' AND key = ?1");
+                    tx.change(&sql, [night.to_string()])?;
                 }
             }
-            for old in &plan.rows.accounts {
+            for old in &plan.rows.budget_usage {
                 // Something may have drawn on it since the plan was made, or been asked for once more.
-                for table in ["accounts", "grants"] {
+                for table in ["budget_usage", "grants"] {
                     let sql = format!(
                         "DELETE FROM {table} WHERE level = ?1 AND key = ?2 AND NOT EXISTS
-                           (SELECT 1 FROM reservations INDEXED BY reservations_by_account
+                           (SELECT 1 FROM reservations INDEXED BY reservations_by_level
                             WHERE level = ?1 AND key = ?2)"
                     );
-                    tx.prepare_cached(&sql)?.execute(params![old.level, old.key])?;
+                    tx.change(&sql, params![old.level, old.key])?;
                 }
             }
             Ok(())
         })?;
         loop {
             dying.before("remove events");
-            let gone = self.write(|tx| {
-                Ok(tx
-                    .prepare_cached(
-                        "DELETE FROM events WHERE id IN
-                           (SELECT id FROM events INDEXED BY events_by_time WHERE at < ?1 LIMIT ?2)",
-                    )?
-                    .execute(params![millis(plan.limit), EVENTS as i64])?)
-            })?;
+            let sql = "DELETE FROM events WHERE id IN
+                         (SELECT id FROM events INDEXED BY events_by_time WHERE at < ?1 LIMIT ?2)";
+            let gone =
+                self.write(|tx| tx.change(sql, params![millis(plan.limit), EVENTS as i64]))?;
             if gone < EVENTS {
                 return Ok(());
             }
@@ -133,7 +118,7 @@ impl Store {
 fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrence>, Fault> {
     // The newest occurrence of a job shows how it last ended and when it last began. The breaker
     // counts back to the last run that published something, and no further than fifty runs.
-    let mut statement = db.prepare(
+    db.all(
         "WITH newest AS (
            SELECT occurrence FROM runs WHERE rowid IN (SELECT max(rowid) FROM runs GROUP BY job)
            UNION SELECT occurrence FROM runs WHERE rowid IN
@@ -153,7 +138,7 @@ fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrenc
              THEN 'not over'
            WHEN o.id IN (SELECT occurrence FROM newest) THEN 'the newest of its job'
            WHEN o.id IN (SELECT occurrence FROM counted) THEN 'the breaker counts it'
-           WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND id IN (SELECT run FROM acks))
+           WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND id IN (SELECT run FROM breaker_resets))
              THEN 'an acknowledgement names it'
            WHEN EXISTS (SELECT 1 FROM runs WHERE waits_for = o.id) THEN 'a run waits for it'
            WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND staging IS NOT NULL)
@@ -162,27 +147,24 @@ fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrenc
          END
          FROM occurrences o INDEXED BY occurrences_settled
          WHERE o.settled IS NOT NULL AND o.settled < ?1",
-    )?;
-    let rows = statement.query_map([millis(limit)], |row| {
-        Ok((
-            row.get::<_, String>(0)?,
-            row.get::<_, Option<String>>(1)?,
-            row.get::<_, Option<String>>(2)?,
-        ))
-    })?;
-    rows.map(|row| {
-        let (occurrence, runs, needed) = row?;
-        Ok(OldOccurrence {
-            id: id(occurrence)?,
-            runs: runs
-                .unwrap_or_default()
-                .split_whitespace()
-                .map(|run| id(run.to_owned()))
-                .collect::<Result<_, _>>()?,
-            needed: needed.map(|why| reason(&why)),
-        })
-    })
-    .collect()
+        [millis(limit)],
+        |row| {
+            let needed: Option<String> = row.get(2)?;
+            let List(runs) = row.get(1)?;
+            Ok(OldOccurrence { id: row.get(0)?, runs, needed: needed.map(|why| reason(&why)) })
+        },
+    )
+}
+
+/// A column of ids with a space between them; null for none.
+struct List<T>(Vec<T>);
+
+impl<T: FromStr<Err = BadId>> FromSql for List<T> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let text = value.as_str_or_null()?.unwrap_or_default();
+        let ids = text.split_whitespace().map(str::parse).collect::<Result<_, _>>();
+        ids.map(Self).map_err(FromSqlError::other)
+    }
 }
 
 /// Returns the reason of the statement above as a static string.
@@ -200,90 +182,57 @@ fn reason(why: &str) -> &'static str {
 }
 
 fn deferrals(db: &Connection) -> Result<Vec<Deferral>, Fault> {
-    let mut statement = db.prepare(
+    db.all(
         "SELECT r.id, r.finished FROM runs r INDEXED BY runs_deferred
          WHERE r.outcome ->> 'outcome' = 'deferred' AND r.started IS NULL AND r.staging IS NULL
-           AND r.id NOT IN (SELECT run FROM acks)
+           AND r.id NOT IN (SELECT run FROM breaker_resets)
            AND r.attempt > (SELECT min(attempt) FROM runs WHERE occurrence = r.occurrence)
            AND EXISTS (SELECT 1 FROM runs n INDEXED BY runs_deferred WHERE n.occurrence = r.occurrence
              AND n.attempt > r.attempt AND n.outcome ->> 'outcome' = 'deferred')",
-    )?;
-    let rows =
-        statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
-    rows.map(|row| {
-        let (run, finished) = row?;
-        Ok(Deferral { run: id(run)?, finished: timestamp(finished)? })
-    })
-    .collect()
+        [],
+        |row| Ok(Deferral { run: row.get(0)?, finished: time(row, 1)? }),
+    )
 }
 
 fn old_nights(db: &Connection, limit: Timestamp) -> Result<Vec<OldNight>, Fault> {
-    let mut statement = db.prepare(
+    db.all(
         "SELECT n.id, n.id IN (SELECT max(id) FROM nights)
              OR NOT EXISTS (SELECT 1 FROM nights m WHERE m.project = n.project AND m.opens > n.opens),
            (SELECT group_concat(id, ' ') FROM occurrences WHERE night = n.id)
          FROM nights n WHERE n.closed IS NOT NULL AND n.closed < ?1",
-    )?;
-    let rows = statement.query_map([millis(limit)], |row| {
-        Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?.unwrap_or_default()))
-    })?;
-    rows.map(|row| {
-        let (night, newest, occurrences): (i64, bool, String) = row?;
-        Ok(OldNight {
-            id: NightId(night),
-            newest,
-            occurrences: occurrences
-                .split_whitespace()
-                .map(|one| id(one.to_owned()))
-                .collect::<Result<_, _>>()?,
-        })
-    })
-    .collect()
+        [millis(limit)],
+        |row| {
+            let List(occurrences) = row.get(2)?;
+            Ok(OldNight { id: row.get(0)?, newest: row.get(1)?, occurrences })
+        },
+    )
 }
 
 fn events(db: &Connection, limit: Timestamp) -> Result<u64, Fault> {
-    let count: i64 = db.query_row(
-        "SELECT count(*) FROM events INDEXED BY events_by_time WHERE at < ?1",
-        [millis(limit)],
-        |row| row.get(0),
-    )?;
-    Ok(count.max(0).cast_unsigned())
+    let sql = "SELECT count(*) FROM events INDEXED BY events_by_time WHERE at < ?1";
+    db.value(sql, [millis(limit)]).map(|Count(count)| count)
 }
 
 /// Returns the usage and grants of days, weeks and windows, whose keys end in their date, whether
 /// they were used or not. A window that may still be open is not included.
-fn accounts(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
-    let mut statement = db.prepare(
-        "WITH named AS (SELECT level, key FROM accounts UNION SELECT level, key FROM grants)
-         SELECT n.level, n.key, group_concat(DISTINCT r.occurrence) FROM named n
-         LEFT JOIN reservations v INDEXED BY reservations_by_account ON v.level = n.level AND v.key = n.key
+fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
+    let found: Vec<Option<OldUsage>> = db.all(
+        "WITH named AS (SELECT level, key FROM budget_usage UNION SELECT level, key FROM grants)
+         SELECT n.level, n.key, replace(group_concat(DISTINCT r.occurrence), ',', ' ') FROM named n
+         LEFT JOIN reservations v INDEXED BY reservations_by_level ON v.level = n.level AND v.key = n.key
          LEFT JOIN runs r ON r.id = v.run
          WHERE n.level IN (?1, ?2, ?3, ?4, ?5) AND NOT EXISTS
            (SELECT 1 FROM windows WHERE n.level = ?5 AND n.key = pool || ' ' || opened)
          GROUP BY n.level, n.key",
+        params![DAY, JOB, POOL_DAY, POOL_WEEK, WINDOW],
+        |row| {
+            let usage = UsageKey { level: row.get(0)?, key: row.get(1)? };
+            let List(occurrences) = row.get(2)?;
+            let date = last_day(&usage.level, &usage.key);
+            Ok(date.map(|date| OldUsage { usage, date, occurrences }))
+        },
     )?;
-    let levels = params![DAY, JOB, POOL_DAY, POOL_WEEK, WINDOW];
-    let rows = statement.query_map(levels, |row| {
-        Ok((
-            row.get::<_, String>(0)?,
-            row.get::<_, String>(1)?,
-            row.get::<_, Option<String>>(2)?.unwrap_or_default(),
-        ))
-    })?;
-    let mut found = Vec::new();
-    for row in rows {
-        let (level, key, occurrences) = row?;
-        let Some(date) = last_day(&level, &key) else {
-            continue;
-        };
-        let occurrences = occurrences.split(',').filter(|one| !one.is_empty());
-        found.push(OldUsage {
-            date,
-            occurrences: occurrences.map(|one| id(one.to_owned())).collect::<Result<_, _>>()?,
-            account: UsageKey { level, key },
-        });
-    }
-    Ok(found)
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// Returns the last day of a budget level's period, as its key states it; for a window, the day on
@@ -306,16 +255,12 @@ fn last_day(level: &str, key: &str) -> Option<Date> {
 }
 
 fn remove_deferral(tx: &Transaction<'_>, run: &RunId) -> Result<(), Fault> {
-    let of_it = tx
-        .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND state = 'settled' AND started IS NULL
-               AND outcome ->> 'outcome' = 'deferred' AND id NOT IN (SELECT run FROM acks))",
-        )?
-        .query_row([run.as_str()], |row| row.get::<_, bool>(0))?;
-    if of_it {
-        remove_run(tx, run.as_str())?;
-    }
-    Ok(())
+    let unneeded = tx.exists(
+        "SELECT 1 FROM runs WHERE id = ?1 AND state = 'settled' AND started IS NULL
+           AND outcome ->> 'outcome' = 'deferred' AND id NOT IN (SELECT run FROM breaker_resets)",
+        [run],
+    )?;
+    if unneeded { remove_run(tx, run) } else { Ok(()) }
 }
 
 fn remove_occurrence(
@@ -323,43 +268,37 @@ fn remove_occurrence(
     occurrence: &OccurrenceId,
     limit: Timestamp,
 ) -> Result<(), Fault> {
-    // It may have been opened again manually, or acknowledged, since the plan was made.
-    let old = tx
-        .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM occurrences WHERE id = ?1 AND settled IS NOT NULL AND settled < ?2)
-               AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND (state <> 'settled' OR staging IS NOT NULL))
-               AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND id IN (SELECT run FROM acks))
-               AND NOT EXISTS (SELECT 1 FROM runs WHERE waits_for = ?1)",
-        )?
-        .query_row(params![occurrence.as_str(), millis(limit)], |row| {
-            row.get::<_, bool>(0)
-        })?;
+    // It may have been opened again manually, or named by a reset, since the plan was made.
+    let old = tx.exists(
+        "SELECT 1 FROM occurrences WHERE id = ?1 AND settled IS NOT NULL AND settled < ?2
+           AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND (state <> 'settled' OR staging IS NOT NULL))
+           AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND id IN (SELECT run FROM breaker_resets))
+           AND NOT EXISTS (SELECT 1 FROM runs WHERE waits_for = ?1)",
+        params![occurrence, millis(limit)],
+    )?;
     if !old {
         return Ok(());
     }
-    let runs: Vec<String> = tx
-        .prepare_cached("SELECT id FROM runs WHERE occurrence = ?1")?
-        .query_map([occurrence.as_str()], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
+    let runs: Vec<RunId> = tx.values("SELECT id FROM runs WHERE occurrence = ?1", [occurrence])?;
     for run in runs {
         remove_run(tx, &run)?;
     }
-    tx.prepare_cached("DELETE FROM occurrences WHERE id = ?1")?.execute([occurrence.as_str()])?;
+    tx.change("DELETE FROM occurrences WHERE id = ?1", [occurrence])?;
     Ok(())
 }
 
-fn remove_run(tx: &Transaction<'_>, run: &str) -> Result<(), Fault> {
+fn remove_run(tx: &Transaction<'_>, run: &RunId) -> Result<(), Fault> {
     for sql in [
         // The amounts that the run's children spent out of its remaining reservation.
-        "DELETE FROM accounts WHERE level = 'parent' AND key = ?1
+        "DELETE FROM budget_usage WHERE level = 'parent' AND key = ?1
            AND NOT EXISTS (SELECT 1 FROM reservations WHERE level = 'parent' AND key = ?1)",
         "DELETE FROM requests WHERE run = ?1",
         "DELETE FROM reservations WHERE run = ?1",
-        "DELETE FROM placements WHERE run = ?1",
+        "DELETE FROM publications WHERE run = ?1",
         "DELETE FROM events WHERE run = ?1",
         "DELETE FROM runs WHERE id = ?1",
     ] {
-        tx.prepare_cached(sql)?.execute([run])?;
+        tx.change(sql, [run])?;
     }
     Ok(())
 }

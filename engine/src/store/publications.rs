@@ -2,9 +2,10 @@
 //! last sync, each one transaction that checks the fence.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 
-use super::{Fault, Result, RunSummary, Store, StoreError, from_json, millis, settle, to_json};
+use super::columns::{Query as _, json, json_opt, millis, to_json};
+use super::{Fault, Result, RunSummary, Store, StoreError, settle};
 use crate::ids::{Fence, RunId};
 use crate::publish::{LogError, Manifest, PublishLog, RecordedManifest};
 
@@ -39,35 +40,27 @@ impl Store {
     /// Call it with the deciding lock held and the run's processes gone.
     pub fn take_over(&mut self, run: &RunId) -> Result<Fence> {
         self.write(|tx| {
-            let fence: i64 = tx.prepare_cached("UPDATE jobs SET fence = fence + 1 WHERE id = (SELECT job FROM runs WHERE id = ?1)
-                 RETURNING fence")?.query_row([run.as_str()],
-                |row| row.get(0),
+            let fence: Fence = tx.value(
+                "UPDATE jobs SET fence = fence + 1 WHERE id = (SELECT job FROM runs WHERE id = ?1)
+                 RETURNING fence",
+                [run],
             )?;
-            tx.prepare_cached("UPDATE runs SET fence = ?2 WHERE id = ?1 AND state <> 'settled'")?.execute(params![run.as_str(), fence],
-            )?;
-            Ok(Fence(fence))
+            let sql = "UPDATE runs SET fence = ?2 WHERE id = ?1 AND state <> 'settled'";
+            tx.change(sql, params![run, fence])?;
+            Ok(fence)
         })
     }
 }
 
 impl PublishLog for RunLog<'_> {
     fn manifest(&self, run: &RunId) -> Result<Option<RecordedManifest>, LogError> {
-        self.store
-            .view(|db| {
-                let found: Option<(String, Option<i64>)> = db
-                    .prepare_cached("SELECT manifest, placed FROM placements WHERE run = ?1")?
-                    .query_row([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
-                    .optional()?;
-                found
-                    .map(|(manifest, published)| {
-                        Ok(RecordedManifest {
-                            manifest: from_json(&manifest)?,
-                            settled: published.is_some(),
-                        })
-                    })
-                    .transpose()
+        let sql = "SELECT manifest, published IS NOT NULL FROM publications WHERE run = ?1";
+        let found = self.store.view(|db| {
+            db.first(sql, [run], |row| {
+                Ok(RecordedManifest { manifest: json(row, 0)?, settled: row.get(1)? })
             })
-            .map_err(store)
+        });
+        found.map_err(store)
     }
 
     fn commit_manifest(
@@ -81,15 +74,17 @@ impl PublishLog for RunLog<'_> {
             if let Err(refused) = fenced(tx, run, fence)? {
                 return Ok(Err(refused));
             }
-            let added = tx.prepare_cached("INSERT INTO placements (run, fence, manifest, committed) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (run) DO NOTHING")?.execute(params![run.as_str(), fence.0, to_json(manifest), millis(now)],
+            let added = tx.change(
+                "INSERT INTO publications (run, fence, manifest, committed) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (run) DO NOTHING",
+                params![run, fence, to_json(manifest), millis(now)],
             )?;
             if added == 0 {
                 return Ok(Err(LogError::ManifestExists { run: run.clone() }));
             }
             if let Some(summary) = summary {
-                tx.prepare_cached("UPDATE runs SET summary = ?2 WHERE id = ?1")?.execute(params![run.as_str(), to_json(summary)],
-                )?;
+                let sql = "UPDATE runs SET summary = ?2 WHERE id = ?1";
+                tx.change(sql, params![run, to_json(summary)])?;
             }
             Ok(Ok(()))
         });
@@ -99,24 +94,24 @@ impl PublishLog for RunLog<'_> {
     fn commit_outcome(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
         let now = self.now;
         let done = self.store.write(|tx| {
-            let found: Option<(String, Option<i64>, Option<String>)> = tx.prepare_cached("SELECT p.manifest, p.placed, r.summary FROM placements p JOIN runs r ON r.id = p.run
-                     WHERE p.run = ?1")?.query_row([run.as_str()],
-                    |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-                )
-                .optional()?;
+            let found: Option<(Manifest, bool, Option<RunSummary>)> = tx.first(
+                "SELECT p.manifest, p.published IS NOT NULL, r.summary
+                 FROM publications p JOIN runs r ON r.id = p.run WHERE p.run = ?1",
+                [run],
+                |row| Ok((json(row, 0)?, row.get(1)?, json_opt(row, 2)?)),
+            )?;
             let Some((manifest, published, summary)) = found else {
                 return Ok(Err(LogError::NoManifest { run: run.clone() }));
             };
-            if published.is_some() {
+            if published {
                 return Ok(Err(LogError::Settled { run: run.clone() }));
             }
             if let Err(refused) = fenced(tx, run, fence)? {
                 return Ok(Err(refused));
             }
-            let manifest: Manifest = from_json(&manifest)?;
-            let summary: RunSummary = summary.as_deref().map(from_json).transpose()?.unwrap_or_default();
-            tx.prepare_cached("UPDATE placements SET placed = ?2 WHERE run = ?1")?.execute(params![run.as_str(), millis(now)],
-            )?;
+            let sql = "UPDATE publications SET published = ?2 WHERE run = ?1";
+            tx.change(sql, params![run, millis(now)])?;
+            let summary = summary.unwrap_or_default();
             settle::settle_row(tx, run, &manifest.outcome, &summary, now)?;
             Ok(Ok(()))
         });
@@ -129,12 +124,9 @@ fn fenced(db: &Connection, run: &RunId, fence: Fence) -> Result<Result<(), LogEr
     match settle::check_fence(db, run, Some(fence)) {
         Ok(()) => Ok(Ok(())),
         Err(Fault::Known(StoreError::StaleFence { .. })) => {
-            let current: i64 = db
-                .prepare_cached(
-                    "SELECT j.fence FROM runs r JOIN jobs j ON j.id = r.job WHERE r.id = ?1",
-                )?
-                .query_row([run.as_str()], |row| row.get(0))?;
-            Ok(Err(LogError::StaleFence { run: run.clone(), held: fence, current: Fence(current) }))
+            let sql = "SELECT j.fence FROM runs r JOIN jobs j ON j.id = r.job WHERE r.id = ?1";
+            let current = db.value(sql, [run])?;
+            Ok(Err(LogError::StaleFence { run: run.clone(), held: fence, current }))
         }
         Err(fault) => Err(fault),
     }

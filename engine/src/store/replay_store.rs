@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::params;
 
+use super::columns::Query as _;
 use super::{
     Admission, Admitted, Amounts, Budget, Enter, NewJob, NewOccurrence, Node, Origin, Project,
     Recorded, Result, Store, StoreError,
@@ -28,7 +29,7 @@ pub struct ReplayRun<'a> {
     /// Its seed.
     pub seed: u64,
     /// Whether a person asked for it.
-    pub by_hand: bool,
+    pub manual: bool,
     /// Its project.
     pub project: &'a ProjectId,
     /// Where it works now.
@@ -73,8 +74,8 @@ impl Store {
             enabled: true,
         };
         store.project_jobs(&project.id, "again", "", &[job], now)?;
-        let origin = match again.by_hand {
-            true => Origin::Hand,
+        let origin = match again.manual {
+            true => Origin::Manual,
             false => Origin::Clock,
         };
         let new = NewOccurrence {
@@ -85,15 +86,15 @@ impl Store {
             unreachable!("the database was empty")
         };
         store.write(|tx| {
-            tx.prepare_cached("UPDATE runs SET id = ?2, seed = ?3 WHERE id = ?1")?
-                .execute(params![run.as_str(), again.run.as_str(), again.seed.cast_signed()])?;
+            let sql = "UPDATE runs SET id = ?2, seed = ?3 WHERE id = ?1";
+            tx.change(sql, params![run, again.run, again.seed.cast_signed()])?;
             Ok(())
         })?;
         let admission = store.admit(&Enter {
             run: again.run,
             owner: &me,
             facts: &AdmissionFacts {
-                by_hand: true,
+                manual: true,
                 free_bytes: u64::MAX,
                 ..AdmissionFacts::default()
             },
@@ -131,11 +132,11 @@ mod tests {
         let started: Timestamp = "2026-11-21T22:00:00Z".parse().unwrap();
         let (run, project) = (RunId::new(started), ProjectId::new(started));
         let reserved = Amounts { calls: 1, tokens: 1000, seconds: 60, ..Amounts::default() };
-        for by_hand in [true, false] {
+        for manual in [true, false] {
             let again = ReplayRun {
                 run: &run,
                 seed: u64::MAX - 7,
-                by_hand,
+                manual,
                 project: &project,
                 root: Path::new("/nowhere"),
                 job: "dream",
@@ -148,7 +149,7 @@ mod tests {
             };
             let (store, admitted) = Store::again(&again).unwrap();
             assert_eq!((admitted.run(), admitted.seed()), (&run, u64::MAX - 7));
-            assert_eq!((admitted.started(), admitted.manual()), (started, by_hand));
+            assert_eq!((admitted.started(), admitted.manual()), (started, manual));
             assert_eq!(admitted.reserved(), reserved);
             assert_eq!(admitted.deadline(), Duration::from_secs(65));
             assert_eq!(store.run(&run).unwrap().id, run);

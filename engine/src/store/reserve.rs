@@ -5,13 +5,14 @@
 //! that two runs can never both take the same remaining amount.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+use rusqlite::{Connection, Transaction, params};
 
+use super::Fault;
+use super::columns::{Query as _, millis, time, time_opt};
 use super::usage::{
-    Amounts, Budget, BudgetLevel, PARENT, RUN, UNITS, WINDOW, in_use, reserved_by, row, signed,
-    used_by,
+    Amounts, Budget, BudgetLevel, PARENT, RUN, SUMS, UNITS, WINDOW, amounts, in_use, reserved_by,
+    stored, used_by,
 };
-use super::{Fault, id, millis, timestamp};
 use crate::admission::Shortfall;
 use crate::ids::RunId;
 
@@ -52,14 +53,11 @@ pub(super) fn open_window(
     length: SignedDuration,
     now: Timestamp,
 ) -> Result<Option<(Timestamp, Timestamp)>, Fault> {
-    let found: Option<(i64, i64)> = db
-        .prepare_cached("SELECT opened, closes FROM windows WHERE pool = ?1")?
-        .query_row([pool], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
+    let sql = "SELECT opened, closes FROM windows WHERE pool = ?1";
+    let found = db.first(sql, [pool], |row| Ok((time(row, 0)?, time(row, 1)?)))?;
     let Some((opened, closes)) = found else {
         return Ok(None);
     };
-    let (opened, closes) = (timestamp(opened)?, timestamp(closes)?);
     let near = opened.saturating_sub(length).unwrap_or(opened) < now;
     Ok((near && now < closes).then_some((opened, closes)))
 }
@@ -77,7 +75,8 @@ pub(super) fn fit(
     let parent = levels.iter().find(|level| level.level == PARENT);
     for level in levels {
         if level.level == PARENT {
-            let left = remainder(db, &level.key, now)?.array();
+            let parent: RunId = level.key.parse().map_err(Fault::nonsense)?;
+            let left = remainder(db, &parent, now)?.array();
             lefts.push((&level.label, left.map(Some)));
             continue;
         }
@@ -125,42 +124,28 @@ pub(super) fn granted(
     key: &str,
     now: Timestamp,
 ) -> Result<Amounts, Fault> {
-    Ok(db
-        .prepare_cached(
-            "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0), coalesce(sum(micros), 0),
-                coalesce(sum(seconds), 0), coalesce(sum(ideas), 0)
-             FROM grants WHERE level = ?1 AND key = ?2 AND (until IS NULL OR until > ?3)",
-        )?
-        .query_row(params![level, key, millis(now)], row)?)
+    let sql = format!(
+        "SELECT {SUMS} FROM grants WHERE level = ?1 AND key = ?2 AND (until IS NULL OR until > ?3)"
+    );
+    Ok(db.first(&sql, params![level, key, millis(now)], amounts)?.unwrap_or_default())
 }
 
 /// Returns the amounts of its reservation that a live run has not used and could still use; nothing
 /// for a run that is over.
-fn remainder(db: &Connection, run: &str, now: Timestamp) -> Result<Amounts, Fault> {
-    let run: RunId = id(run.to_owned())?;
-    let Some(reserved) = reserved_by(db, &run)? else {
+fn remainder(db: &Connection, run: &RunId, now: Timestamp) -> Result<Amounts, Fault> {
+    let sql = "SELECT started FROM runs WHERE id = ?1 AND state = 'running'";
+    let started = db.first(sql, [run], |row| time_opt(row, 0))?.flatten();
+    let (Some(reserved), Some(started)) = (reserved_by(db, run)?, started) else {
         return Ok(Amounts::default());
     };
-    let started: Option<i64> = db
-        .prepare_cached("SELECT started FROM runs WHERE id = ?1 AND state = 'running'")?
-        .query_row([run.as_str()], |row| row.get(0))
-        .optional()?
-        .flatten();
-    let Some(started) = started else {
-        return Ok(Amounts::default());
-    };
-    let passed = (millis(now) - started).max(0).cast_unsigned();
-    let used = Amounts { seconds: passed.div_ceil(1000), ..used_by(db, &run)? };
+    let passed = (millis(now) - millis(started)).max(0).cast_unsigned();
+    let used = Amounts { seconds: passed.div_ceil(1000), ..used_by(db, run)? };
     Ok(reserved.less(used))
 }
 
 fn has_reservation(db: &Connection, run: &str, level: &BudgetLevel) -> Result<bool, Fault> {
-    Ok(db
-        .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM reservations
-             WHERE run = ?1 AND level = ?2 AND key = ?3 AND open)",
-        )?
-        .query_row(params![run, level.level, level.key], |row| row.get(0))?)
+    let sql = "SELECT 1 FROM reservations WHERE run = ?1 AND level = ?2 AND key = ?3 AND open";
+    db.exists(sql, params![run, level.level, level.key])
 }
 
 /// Holds `amounts` for a run at all these levels, whose windows have their keys; what the parent
@@ -174,22 +159,17 @@ pub(super) fn reserve(
 ) -> Result<(), Fault> {
     let parent = levels.iter().find(|level| level.level == PARENT);
     if let Some(parent) = parent {
-        tx.prepare_cached("INSERT INTO escalations (run, parent) VALUES (?1, ?2)")?
-            .execute([run.as_str(), &parent.key])?;
-        tx.prepare_cached(
+        tx.change(
+            "INSERT INTO escalations (run, parent) VALUES (?1, ?2)",
+            params![run, parent.key],
+        )?;
+        let [calls, tokens, micros, seconds, ideas] = stored(amounts);
+        tx.change(
             "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas)
              SELECT ?1, level, key, ?3, ?4, ?5, ?6, ?7 FROM reservations
              WHERE run = ?2 AND open AND level <> 'run'",
-        )?
-        .execute(params![
-            run.as_str(),
-            parent.key,
-            signed(amounts.calls),
-            signed(amounts.tokens),
-            signed(amounts.micros),
-            signed(amounts.seconds),
-            signed(amounts.ideas)
-        ])?;
+            params![run, parent.key, calls, tokens, micros, seconds, ideas],
+        )?;
         shift(tx, &parent.key, amounts, Transfer::Out)?;
     }
     for level in levels.iter().filter(|level| level.level != PARENT) {
@@ -197,14 +177,15 @@ pub(super) fn reserve(
             && let Some((pool, opened)) = level.key.rsplit_once(' ')
         {
             // The same window again, or a new one.
-            let opened = opened.parse().map_or(now, |at| timestamp(at).unwrap_or(now));
+            let opened = opened.parse().ok().and_then(|at| Timestamp::from_millisecond(at).ok());
+            let opened = opened.unwrap_or(now);
             let closes = opened.saturating_add(length).unwrap_or(opened);
-            tx.prepare_cached(
+            tx.change(
                 "INSERT INTO windows (pool, opened, closes) VALUES (?1, ?2, ?3)
                  ON CONFLICT (pool) DO UPDATE SET opened = ?2, closes = ?3
                    WHERE opened <> ?2 OR closes <> ?3",
-            )?
-            .execute(params![pool, millis(opened), millis(closes)])?;
+                params![pool, millis(opened), millis(closes)],
+            )?;
         }
         debug_assert!(level.level != WINDOW || level.window.is_some());
         reserve_level(tx, run, level.level, &level.key, amounts)?;
@@ -220,21 +201,13 @@ fn reserve_level(
     key: &str,
     amounts: Amounts,
 ) -> Result<(), Fault> {
+    let [calls, tokens, micros, seconds, ideas] = stored(amounts);
     // A level that came with the parent is held already.
-    tx.prepare_cached(
+    tx.change(
         "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (run, level, key) DO NOTHING",
-    )?
-    .execute(params![
-        run.as_str(),
-        level,
-        key,
-        signed(amounts.calls),
-        signed(amounts.tokens),
-        signed(amounts.micros),
-        signed(amounts.seconds),
-        signed(amounts.ideas)
-    ])?;
+        params![run, level, key, calls, tokens, micros, seconds, ideas],
+    )?;
     Ok(())
 }
 
@@ -247,41 +220,28 @@ enum Transfer {
 
 /// Moves a part of a run's reservation to its child, or back; the time with its deadline.
 fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Result<(), Fault> {
-    let sign = |amount| match way {
-        Transfer::Out => -signed(amount),
-        Transfer::Back => signed(amount),
-    };
-    let moved = tx
-        .prepare_cached(
-            "UPDATE reservations SET calls = max(0, calls + ?2), tokens = max(0, tokens + ?3),
-               micros = max(0, micros + ?4), seconds = max(0, seconds + ?5),
-               ideas = max(0, ideas + ?6) WHERE run = ?1 AND open",
-        )?
-        .execute(params![
-            run,
-            sign(amounts.calls),
-            sign(amounts.tokens),
-            sign(amounts.micros),
-            sign(amounts.seconds),
-            sign(amounts.ideas)
-        ])?;
+    let [calls, tokens, micros, seconds, ideas] = stored(amounts).map(|amount| match way {
+        Transfer::Out => -amount,
+        Transfer::Back => amount,
+    });
+    let moved = tx.change(
+        "UPDATE reservations SET calls = max(0, calls + ?2), tokens = max(0, tokens + ?3),
+           micros = max(0, micros + ?4), seconds = max(0, seconds + ?5),
+           ideas = max(0, ideas + ?6) WHERE run = ?1 AND open",
+        params![run, calls, tokens, micros, seconds, ideas],
+    )?;
     if moved > 0 {
-        tx.prepare_cached(
+        tx.change(
             "UPDATE runs SET deadline = max(0, deadline + ?2 * 1000)
              WHERE id = ?1 AND state = 'running'",
-        )?
-        .execute(params![run, sign(amounts.seconds)])?;
+            params![run, seconds],
+        )?;
     }
     Ok(())
 }
 
 /// Maximum amount in a row: the sum of two such amounts cannot overflow.
 const MOST: i64 = i64::MAX / 4;
-
-/// Converts the sum of a run's requests to the amount stored in a row.
-fn summed(amount: u64) -> i64 {
-    i64::try_from(amount).unwrap_or(MOST).min(MOST)
-}
 
 /// Moves the amounts that a run used from its reservation to its budget levels. A request that was
 /// never settled is charged at its maximum. The rest of an escalation goes back to its parent while
@@ -293,30 +253,21 @@ pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<
         return Ok(());
     };
     let used = Amounts { seconds: elapsed.min(reserved.seconds), ..used_by(tx, run)? };
-    tx.prepare_cached(
-        "INSERT INTO accounts (level, key, calls, tokens, micros, seconds, ideas)
+    let summed = |amount: u64| i64::try_from(amount).unwrap_or(MOST).min(MOST);
+    let [calls, tokens, micros, seconds, ideas] = used.array().map(summed);
+    tx.change(
+        "INSERT INTO budget_usage (level, key, calls, tokens, micros, seconds, ideas)
          SELECT level, key, ?2, ?3, ?4, ?5, ?6 FROM reservations
            WHERE run = ?1 AND open AND level <> 'run'
          ON CONFLICT (level, key) DO UPDATE SET
            calls = min(calls, ?7) + ?2, tokens = min(tokens, ?7) + ?3,
            micros = min(micros, ?7) + ?4, seconds = min(seconds, ?7) + ?5,
            ideas = min(ideas, ?7) + ?6",
-    )?
-    .execute(params![
-        run.as_str(),
-        summed(used.calls),
-        summed(used.tokens),
-        summed(used.micros),
-        summed(used.seconds),
-        summed(used.ideas),
-        MOST
-    ])?;
-    tx.prepare_cached("UPDATE reservations SET open = 0 WHERE run = ?1")?
-        .execute([run.as_str()])?;
-    let parent: Option<String> = tx
-        .prepare_cached("SELECT parent FROM escalations WHERE run = ?1")?
-        .query_row([run.as_str()], |row| row.get(0))
-        .optional()?;
+        params![run, calls, tokens, micros, seconds, ideas, MOST],
+    )?;
+    tx.change("UPDATE reservations SET open = 0 WHERE run = ?1", [run])?;
+    let parent: Option<String> =
+        tx.first("SELECT parent FROM escalations WHERE run = ?1", [run], |row| row.get(0))?;
     if let Some(parent) = parent {
         shift(tx, &parent, reserved.less(used), Transfer::Back)?;
     }

@@ -21,15 +21,18 @@ use jiff::Timestamp;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use serde::{Deserialize, Serialize};
 
-use super::backup::{BackupCopy, inspect_copy, sync_folder_of, whole};
+use super::backup::{BackupCopy, inspect_copy};
+use super::columns::{Query as _, json, millis, time};
 use super::crash_points::CrashPoints;
-use super::maintenance::beside;
+use super::database_file::{beside, full_check, lock_file, make_private, remove, sync_folder_of};
+use super::maintenance::{self, Task};
 use super::restore_loss::{RestoreLoss, since};
 use super::{
-    Event, Fault, NewOccurrence, NightId, Origin, Result, StoreError, events, format, from_json,
-    id, millis, occurrences, open, settle, timestamp,
+    Event, Fault, JobId, NewOccurrence, NightId, Origin, Result, StoreError, cannot_write, events,
+    format, occurrences, settle, sql_error,
 };
 use crate::files::{SMALL, copy_host, open_host, read_host, write_atomic};
+use crate::ids::RunId;
 use crate::schedule::Schedule;
 use crate::tick::{REPORT_JOB, passed_over};
 
@@ -120,13 +123,13 @@ impl RestorePlan {
     /// the first one stopped.
     pub fn carry_out(&self, now: Timestamp, dying: &mut CrashPoints) -> Result<Restored> {
         let path = &self.store;
-        let lock = open::lock_file(path)?;
+        let lock = lock_file(path)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(StoreError::InUse { path: path.clone() });
             }
-            Err(TryLockError::Error(error)) => return Err(cannot(path)(error)),
+            Err(TryLockError::Error(error)) => return Err(cannot_write(path)(error)),
         }
         if is_half_done(path) {
             finish(path, dying)?;
@@ -134,13 +137,13 @@ impl RestorePlan {
         let draft = path.with_extension("restored");
         dying.before("remove an old draft");
         for ending in ["", "-wal", "-shm", "-journal"] {
-            remove(&beside(&draft, ending)).map_err(cannot(&draft))?;
+            remove(&beside(&draft, ending)).map_err(cannot_write(&draft))?;
         }
         dying.before("copy the copy");
-        copy_host(&self.copy.path, &draft).map_err(cannot(&draft))?;
+        copy_host(&self.copy.path, &draft).map_err(cannot_write(&draft))?;
         let log = beside(&self.copy.path, "-wal");
         if log.exists() {
-            copy_host(&log, &beside(&draft, "-wal")).map_err(cannot(&draft))?;
+            copy_host(&log, &beside(&draft, "-wal")).map_err(cannot_write(&draft))?;
         }
         dying.before("prepare the draft");
         let mut reported = self.prepare(&draft, now)?;
@@ -154,22 +157,21 @@ impl RestorePlan {
         let intent = Intent { draft, keep };
         let text = serde_json::to_vec(&intent).expect("an intent has two paths");
         write_atomic(&intent_of(path), &text, 0o600)
-            .map_err(|error| cannot(&error.path)(error.source))?;
+            .map_err(|error| cannot_write(&error.path)(error.source))?;
         finish(path, dying)?;
         Ok(reported)
     }
 
     /// Makes the draft a whole database of the present format that knows that it was restored.
     fn prepare(&self, draft: &Path, now: Timestamp) -> Result<Restored> {
-        let sql = |error| Fault::Sql(error).at(draft);
-        use std::os::unix::fs::PermissionsExt as _;
-        fs::set_permissions(draft, fs::Permissions::from_mode(0o600)).map_err(cannot(draft))?;
-        let mut db = Connection::open(draft).map_err(sql)?;
-        whole(&db, draft)?;
-        if format::read(&db, draft)? < format::PRESENT {
+        let sql = sql_error(draft);
+        make_private(draft).map_err(cannot_write(draft))?;
+        let mut db = Connection::open(draft).map_err(&sql)?;
+        full_check(&db, draft)?;
+        if format::read(&db, draft, format::STEPS)? < format::PRESENT {
             format::migrate(&mut db, draft, format::STEPS)?;
         }
-        db.pragma_update(None, "foreign_keys", true).map_err(sql)?;
+        db.pragma_update(None, "foreign_keys", true).map_err(&sql)?;
         let reported = (|| -> Result<Restored, Fault> {
             let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let reported = self.apply_events(&tx, now)?;
@@ -178,13 +180,13 @@ impl RestorePlan {
         })()
         .map_err(|fault| fault.at(draft))?;
         // Into one file, whatever journal the copy came with.
-        db.query_row("PRAGMA journal_mode = delete", [], |_| Ok(())).map_err(sql)?;
-        whole(&db, draft)?;
+        db.query_row("PRAGMA journal_mode = delete", [], |_| Ok(())).map_err(&sql)?;
+        full_check(&db, draft)?;
         db.close().map_err(|(_, error)| sql(error))?;
         open_host(draft)
             .and_then(|file| file.sync_all())
             .and_then(|()| sync_folder_of(draft))
-            .map_err(cannot(draft))?;
+            .map_err(cannot_write(draft))?;
         Ok(reported)
     }
 
@@ -195,21 +197,20 @@ impl RestorePlan {
         };
         let restored = format!("the database was restored from {of}");
         let mut reported = Restored::default();
-        let waited = strings(
-            tx,
-            "SELECT id FROM runs WHERE state = 'requested' OR (state = 'queued' AND waits_for IS NULL AND ready_at <= ?1)
-             ORDER BY rowid",
-            now,
+        let waited: Vec<RunId> = tx.values(
+            "SELECT id FROM runs WHERE state = 'requested'
+               OR (state = 'queued' AND waits_for IS NULL AND ready_at <= ?1) ORDER BY rowid",
+            [millis(now)],
         )?;
         for run in waited {
             let why = format!("{restored}: it waited then, and whether it ran since is not known");
-            settle::skip(tx, &id(run)?, why, now)?;
+            settle::skip(tx, &run, why, now)?;
             reported.skipped += 1;
         }
         // Recovery settles these runs: as published if they recorded that, else as cancelled with
         // this reason. They are never tried again.
         let why = format!("{restored}: it ran then, and how it ended is not known");
-        reported.ended = tx.execute(
+        reported.ended = tx.change(
             "UPDATE runs SET cancel = coalesce(cancel, ?1) WHERE state = 'running'",
             [why],
         )? as u64;
@@ -218,10 +219,7 @@ impl RestorePlan {
             since.apply_pauses(tx)?;
         }
         reported.nights = close_nights(tx, &restored, now)?;
-        tx.execute(
-            "INSERT OR REPLACE INTO care (task, done, said) VALUES ('restore', ?1, ?2)",
-            params![millis(now), self.copy.path.to_string_lossy()],
-        )?;
+        maintenance::record(tx, Task::Restore, &self.copy.path.to_string_lossy(), now)?;
         let detail = format!(
             "{restored} ({}): {} scheduled times since are missed, {} waiting runs skipped, {} live runs ended, {} nights \
              closed; what was spent since is not known and counts as nothing",
@@ -242,23 +240,22 @@ impl RestorePlan {
 /// Records the scheduled times of all schedules up to `now` as missed: they may have been run, and are not
 /// run once more in silence.
 fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fault> {
-    type DueRow = (i64, String, i64);
-    let jobs: Vec<DueRow> = tx
-        .prepare("SELECT id, schedule, watermark FROM jobs WHERE enabled AND next_due IS NOT NULL")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-        .collect::<Result<_, _>>()?;
+    let jobs: Vec<(JobId, Schedule, Timestamp)> = tx.all(
+        "SELECT id, schedule, watermark FROM jobs WHERE enabled AND next_due IS NOT NULL",
+        [],
+        |row| Ok((row.get(0)?, json(row, 1)?, time(row, 2)?)),
+    )?;
     let mut count = 0;
     for (job, schedule, watermark) in jobs {
-        let schedule: Schedule = from_json(&schedule)?;
         // Every tick already reports a zone that this machine does not know.
-        let Ok((missed, due)) = passed_over(&schedule, timestamp(watermark)?, now) else {
+        let Ok((missed, due)) = passed_over(&schedule, watermark, now) else {
             continue;
         };
         if let Some(missed) = missed {
             count += missed.count;
-            occurrences::missed(tx, super::JobId(job), None, why, &missed, now)?;
+            occurrences::missed(tx, job, None, why, &missed, now)?;
         }
-        tx.execute(
+        tx.change(
             "UPDATE jobs SET watermark = ?2, next_due = ?3 WHERE id = ?1",
             params![job, millis(due.watermark), due.next.map(millis)],
         )?;
@@ -269,21 +266,18 @@ fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fau
 /// Closes the nights whose time is over without making their reports again: the ones that were made
 /// knew more.
 fn close_nights(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fault> {
-    let over: Vec<(i64, String)> = tx
-        .prepare("SELECT id, project FROM nights WHERE closed IS NULL AND closes <= ?1")?
-        .query_map([millis(now)], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
+    let sql = "SELECT id, project FROM nights WHERE closed IS NULL AND closes <= ?1";
+    let over: Vec<(NightId, String)> = tx.all(sql, [millis(now)], |row| row.try_into())?;
     for (night, project) in &over {
-        tx.execute("UPDATE nights SET closed = ?2 WHERE id = ?1", params![night, millis(now)])?;
-        let reports: Vec<i64> = tx
-            .prepare("SELECT id FROM jobs WHERE project = ?1 AND name = ?2")?
-            .query_map(params![project, REPORT_JOB], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
-        for report in reports {
+        tx.change("UPDATE nights SET closed = ?2 WHERE id = ?1", params![night, millis(now)])?;
+        let sql = "SELECT id FROM jobs WHERE project = ?1 AND name = ?2";
+        let report: Option<JobId> =
+            tx.first(sql, params![project, REPORT_JOB], |row| row.get(0))?;
+        if let Some(report) = report {
             let new = NewOccurrence {
-                night: Some(NightId(*night)),
+                night: Some(*night),
                 origin: Origin::Event,
-                ..NewOccurrence::manual(super::JobId(report), format!("night-{night}"), now)
+                ..NewOccurrence::manual(report, format!("night-{}", night.0), now)
             };
             settle::skipped(tx, &new, format!("{why}: the night was over then"), now)?;
         }
@@ -295,40 +289,24 @@ fn close_nights(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, 
 /// it again does nothing more.
 pub(super) fn finish(path: &Path, dying: &mut CrashPoints) -> Result<()> {
     let intent = intent_of(path);
-    let text = read_host(&intent, SMALL).map_err(cannot(&intent))?;
+    let text = read_host(&intent, SMALL).map_err(cannot_write(&intent))?;
     let Intent { draft, keep } = serde_json::from_slice(&text)
-        .map_err(|error| cannot(&intent)(io::Error::other(error.to_string())))?;
+        .map_err(|error| cannot_write(&intent)(io::Error::other(error.to_string())))?;
     if draft.exists() {
         for ending in ["-wal", "-shm", ""] {
             dying.before("move a file of the old database aside");
             match fs::rename(beside(path, ending), beside(&keep, ending)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(cannot(path)(error));
+                    return Err(cannot_write(path)(error));
                 }
                 _ => {}
             }
         }
         dying.before("put the draft in place");
-        fs::rename(&draft, path).map_err(cannot(path))?;
-        sync_folder_of(path).map_err(cannot(path))?;
+        fs::rename(&draft, path).map_err(cannot_write(path))?;
+        sync_folder_of(path).map_err(cannot_write(path))?;
     }
     dying.before("remove the intent");
-    remove(&intent).map_err(cannot(&intent))?;
-    sync_folder_of(path).map_err(cannot(path))
-}
-
-fn strings(tx: &Transaction<'_>, sql: &str, now: Timestamp) -> Result<Vec<String>, Fault> {
-    Ok(tx.prepare(sql)?.query_map([millis(now)], |row| row.get(0))?.collect::<Result<_, _>>()?)
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-fn cannot(path: &Path) -> impl Fn(io::Error) -> StoreError + use<> {
-    let path = path.to_owned();
-    move |error| StoreError::CannotWrite { path: path.clone(), why: error.to_string() }
+    remove(&intent).map_err(cannot_write(&intent))?;
+    sync_folder_of(path).map_err(cannot_write(path))
 }

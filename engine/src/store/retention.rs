@@ -83,7 +83,7 @@ pub struct UsageKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldUsage {
     /// Which.
-    pub account: UsageKey,
+    pub usage: UsageKey,
     /// The last day of its period, in its own zone.
     pub date: Date,
     /// The occurrences whose runs drew on it and are known.
@@ -137,7 +137,7 @@ pub struct PruneFacts {
     /// Events before the limit.
     pub events: u64,
     /// Budget usage of days, weeks and windows.
-    pub accounts: Vec<OldUsage>,
+    pub budget_usage: Vec<OldUsage>,
     /// Files and folders.
     pub files: Vec<PrunableFile>,
 }
@@ -156,7 +156,7 @@ pub struct OldRows {
     /// Events before [`PrunePlan::limit`].
     pub events: u64,
     /// Budget usage of days, weeks and windows, with their grants.
-    pub accounts: Vec<UsageKey>,
+    pub budget_usage: Vec<UsageKey>,
 }
 
 /// Old rows that are kept, and the reason.
@@ -229,12 +229,12 @@ impl Retention {
         // A day's date is that of its project's zone: two days of grace cover all of them.
         let oldest =
             before(limit, SignedDuration::from_hours(48)).to_zoned(jiff::tz::TimeZone::UTC).date();
-        rows.accounts.extend(
+        rows.budget_usage.extend(
             facts
-                .accounts
+                .budget_usage
                 .into_iter()
                 .filter(|old| old.date < oldest && old.occurrences.iter().all(gone))
-                .map(|old| old.account),
+                .map(|old| old.usage),
         );
         let files = self.files(facts.files, &mut kept, now);
         PrunePlan {
@@ -288,7 +288,7 @@ impl PrunePlan {
         rows.occurrences.is_empty()
             && rows.deferrals.is_empty()
             && rows.nights.is_empty()
-            && rows.accounts.is_empty()
+            && rows.budget_usage.is_empty()
             && rows.events == 0
             && self.files.is_empty()
     }

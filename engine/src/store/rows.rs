@@ -2,9 +2,10 @@
 //! that is to serve it. Must never settle anything.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension as _, Transaction, params};
+use rusqlite::{Transaction, params};
 
-use super::{Fault, JobId, NightId, id, millis, to_json};
+use super::columns::{Query as _, millis, to_json};
+use super::{Fault, JobId, NightId};
 use crate::digest::Digest;
 use crate::ids::{OccurrenceId, RunId};
 use crate::process_id::ProcessIdentity;
@@ -19,25 +20,25 @@ pub enum Origin {
     /// Somebody put it into the queue and does not wait for it.
     Queue,
     /// A person who waits for it.
-    Hand,
+    Manual,
 }
 
 impl Origin {
-    /// Its word in tables and listings.
+    /// Returns the name used in the database and in listings.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Clock => "clock",
             Self::Event => "event",
             Self::Queue => "queue",
-            Self::Hand => "hand",
+            Self::Manual => "manual",
         }
     }
 
-    pub(super) fn read(word: &str) -> Result<Self, Fault> {
-        [Self::Clock, Self::Event, Self::Queue, Self::Hand]
+    /// Returns the origin with this name.
+    pub(super) fn read(name: &str) -> Option<Self> {
+        [Self::Clock, Self::Event, Self::Queue, Self::Manual]
             .into_iter()
-            .find(|origin| origin.as_str() == word)
-            .ok_or_else(|| Fault::Nonsense(format!("an occurrence of origin {word:?}")))
+            .find(|origin| origin.as_str() == name)
     }
 }
 
@@ -69,7 +70,7 @@ impl NewOccurrence {
             key,
             due: now,
             night: None,
-            origin: Origin::Hand,
+            origin: Origin::Manual,
             priority: None,
             settings: Vec::new(),
         }
@@ -82,31 +83,20 @@ pub(super) fn insert(
     new: &NewOccurrence,
     now: Timestamp,
 ) -> Result<Result<OccurrenceId, OccurrenceId>, Fault> {
-    let known: Option<String> = tx
-        .prepare_cached("SELECT id FROM occurrences WHERE job = ?1 AND key = ?2")?
-        .query_row(params![new.job.0, new.key], |row| row.get(0))
-        .optional()?;
-    if let Some(known) = known {
-        return Ok(Err(id(known)?));
+    let known = "SELECT id FROM occurrences WHERE job = ?1 AND key = ?2";
+    if let Some(known) = tx.first(known, params![new.job, new.key], |row| row.get(0))? {
+        return Ok(Err(known));
     }
-    let occurrence = OccurrenceId::new(now);
-    tx.prepare_cached(
+    let id = OccurrenceId::new(now);
+    let (due, recorded) = (millis(new.due), millis(now));
+    let settings = (!new.settings.is_empty()).then(|| to_json(&new.settings));
+    tx.change(
         "INSERT INTO occurrences (id, job, key, due, recorded, night, origin, settings, priority)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
                  coalesce(?9, (SELECT policy ->> 'priority' FROM jobs WHERE id = ?2), 0))",
-    )?
-    .execute(params![
-        occurrence.as_str(),
-        new.job.0,
-        new.key,
-        millis(new.due),
-        millis(now),
-        new.night.map(|night| night.0),
-        new.origin.as_str(),
-        (!new.settings.is_empty()).then(|| to_json(&new.settings)),
-        new.priority
-    ])?;
-    Ok(Ok(occurrence))
+        params![id, new.job, new.key, due, recorded, new.night, new.origin, settings, new.priority],
+    )?;
+    Ok(Ok(id))
 }
 
 /// Queues an occurrence; `None` when it is known.
@@ -125,9 +115,7 @@ pub(super) fn line_up(
 /// Returns a new run id, later than all others of its millisecond, and the seed that the id
 /// determines.
 fn fresh(tx: &Transaction<'_>, now: Timestamp) -> Result<(RunId, i64), Fault> {
-    let last: Option<String> =
-        tx.prepare_cached("SELECT max(id) FROM runs")?.query_row([], |row| row.get(0))?;
-    let last: Option<RunId> = last.map(id).transpose()?;
+    let last: Option<RunId> = tx.value("SELECT max(id) FROM runs", [])?;
     let run = RunId::new_after(last.as_ref(), now);
     let digest = Digest::of(run.as_str().as_bytes()).short();
     let seed = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");
@@ -142,12 +130,12 @@ pub(super) fn request(
     now: Timestamp,
 ) -> Result<RunId, Fault> {
     let (run, seed) = fresh(tx, now)?;
-    tx.prepare_cached(
+    tx.change(
         "INSERT INTO runs (id, occurrence, job, attempt, state, requested, starter, seed)
-         SELECT ?1, id, job, 1 + (SELECT coalesce(max(attempt), 0) FROM runs WHERE occurrence = ?2), 'requested', ?3, ?4, ?5
-         FROM occurrences WHERE id = ?2",
-    )?
-    .execute(params![run.as_str(), occurrence.as_str(), millis(now), to_json(starter), seed])?;
+         SELECT ?1, id, job, 1 + (SELECT coalesce(max(attempt), 0) FROM runs WHERE occurrence = ?2),
+           'requested', ?3, ?4, ?5 FROM occurrences WHERE id = ?2",
+        params![run, occurrence, millis(now), to_json(starter), seed],
+    )?;
     Ok(run)
 }
 
@@ -160,18 +148,11 @@ pub(super) fn queue(
     now: Timestamp,
 ) -> Result<RunId, Fault> {
     let (run, seed) = fresh(tx, now)?;
-    tx.prepare_cached(
+    tx.change(
         "INSERT INTO runs (id, occurrence, job, attempt, state, requested, ready_at, waits_for, seed)
-         SELECT ?1, id, job, 1 + (SELECT coalesce(max(attempt), 0) FROM runs WHERE occurrence = ?2), 'queued', ?3, ?4, ?5, ?6
-         FROM occurrences WHERE id = ?2",
-    )?
-    .execute(params![
-        run.as_str(),
-        occurrence.as_str(),
-        millis(now),
-        millis(ready_at),
-        waits_for.map(OccurrenceId::as_str),
-        seed
-    ])?;
+         SELECT ?1, id, job, 1 + (SELECT coalesce(max(attempt), 0) FROM runs WHERE occurrence = ?2),
+           'queued', ?3, ?4, ?5, ?6 FROM occurrences WHERE id = ?2",
+        params![run, occurrence, millis(now), millis(ready_at), waits_for, seed],
+    )?;
     Ok(run)
 }

@@ -13,13 +13,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
+use rusqlite::{Connection, Row, params, params_from_iter};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Fault, JobId, NightId, Origin, Result, Store, StoreError, from_json, id, timestamp,
-    timestamp_opt, to_json,
-};
+use super::columns::{Count, Json, Query as _, json, json_opt, time, time_opt, to_json};
+use super::{Fault, JobId, NightId, Origin, Result, Store};
 use crate::awake::SleepInhibition;
 use crate::ids::{Fence, OccurrenceId, ProjectId, RunId};
 use crate::outcome::Outcome;
@@ -46,18 +44,79 @@ pub struct RunSummary {
     pub awake: Option<SleepInhibition>,
 }
 
-/// Where a run stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+/// The state of a run, with the facts that belong to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunState {
     /// The run waits for its start time, its turn or another run.
-    Queued,
-    /// Somebody starts it now; not admitted yet.
-    Requested,
-    /// Admitted, not settled yet.
-    Running,
-    /// Over.
-    Settled,
+    Queued {
+        /// The earliest start time.
+        ready_at: Timestamp,
+        /// The last run of the occurrence that must succeed first, and the name of its job.
+        waits_for: Option<(RunId, String)>,
+    },
+    /// A process starts the run now; it is not admitted yet.
+    Requested {
+        /// The process that is to spawn it.
+        starter: ProcessIdentity,
+        /// The process that was spawned.
+        spawned: Option<Spawned>,
+    },
+    /// The run was admitted and is not settled yet.
+    Running {
+        /// Its admission.
+        execution: Execution,
+        /// The time by which it must be over, in boot-time milliseconds of its owner's boot.
+        deadline: u64,
+        /// Its staging folder, relative to the project.
+        staging: String,
+        /// The reason why it was asked to end.
+        cancel: Option<String>,
+    },
+    /// The run is over.
+    Settled {
+        /// How it ended.
+        outcome: Outcome,
+        /// When it was settled.
+        finished: Timestamp,
+        /// Its admission, if it was admitted.
+        execution: Option<Execution>,
+        /// Its staging folder, until it is swept.
+        staging: Option<String>,
+        /// The reason why it was asked to end while it ran.
+        cancel: Option<String>,
+    },
+}
+
+/// The process of a run that is not admitted yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spawned {
+    /// The process.
+    pub owner: ProcessIdentity,
+    /// The time by which the run must be admitted, in boot-time milliseconds of the owner's boot.
+    pub deadline: u64,
+}
+
+/// The admission of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Execution {
+    /// Its fence.
+    pub fence: Fence,
+    /// When it was admitted.
+    pub started: Timestamp,
+    /// The process that runs or ran it.
+    pub owner: ProcessIdentity,
+}
+
+impl RunState {
+    /// Returns the name used in the database and in `--json`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Queued { .. } => "queued",
+            Self::Requested { .. } => "requested",
+            Self::Running { .. } => "running",
+            Self::Settled { .. } => "settled",
+        }
+    }
 }
 
 /// A run with its names.
@@ -79,8 +138,6 @@ pub struct RunRow {
     pub night: Option<NightId>,
     /// The origin that made the run's occurrence due.
     pub origin: Origin,
-    /// A person asked for it and waits for it.
-    pub by_hand: bool,
     /// Settings of its job that hold for its occurrence only, by key, as they were given.
     pub settings: Vec<(String, String)>,
     /// Higher goes first.
@@ -89,39 +146,85 @@ pub struct RunRow {
     pub due: Timestamp,
     /// 1 for the first.
     pub attempt: u32,
-    /// Where it stands.
-    pub state: RunState,
-    /// Its fence, once admitted.
-    pub fence: Option<Fence>,
-    /// The earliest start time of a queued run.
-    pub ready_at: Option<Timestamp>,
-    /// Queued: not before this occurrence has succeeded.
-    pub waits_for: Option<OccurrenceId>,
-    /// The last run of that occurrence, and its job's name.
-    pub waits_for_run: Option<(RunId, String)>,
     /// When it was queued or requested.
     pub requested: Timestamp,
-    /// When it was admitted.
-    pub started: Option<Timestamp>,
-    /// When it was settled.
-    pub finished: Option<Timestamp>,
-    /// The process that was to spawn it; nobody while it is queued.
-    pub starter: Option<ProcessIdentity>,
-    /// The process that runs or ran it; noted when it is spawned.
-    pub owner: Option<ProcessIdentity>,
-    /// Boot-time milliseconds in its owner's boot: requested, by which it must be admitted; running, by
-    /// which it must be over.
-    pub deadline: Option<u64>,
-    /// It was asked to end, and why.
-    pub cancel: Option<String>,
-    /// Where it stages, relative to the project.
-    pub staging: Option<String>,
     /// Model calls made.
     pub model_calls: u32,
-    /// How it ended.
-    pub outcome: Option<Outcome>,
-    /// The results of the run in a form for people.
+    /// The results of the run in a form for people; empty until it publishes or settles.
     pub summary: RunSummary,
+    /// Its state.
+    pub state: RunState,
+}
+
+impl RunRow {
+    /// Returns whether a person asked for the run and waits for it.
+    pub fn manual(&self) -> bool {
+        self.origin == Origin::Manual
+    }
+
+    /// Returns how the run ended; `None` while it is not settled.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match &self.state {
+            RunState::Settled { outcome, .. } => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// Returns the earliest start time of a queued run.
+    pub fn ready_at(&self) -> Option<Timestamp> {
+        match self.state {
+            RunState::Queued { ready_at, .. } => Some(ready_at),
+            _ => None,
+        }
+    }
+
+    /// Returns the run that must succeed before this queued one starts, and the name of its job.
+    pub fn waits_for(&self) -> Option<&(RunId, String)> {
+        match &self.state {
+            RunState::Queued { waits_for, .. } => waits_for.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns the admission of the run, if it was admitted.
+    pub fn execution(&self) -> Option<&Execution> {
+        match &self.state {
+            RunState::Running { execution, .. } => Some(execution),
+            RunState::Settled { execution, .. } => execution.as_ref(),
+            RunState::Queued { .. } | RunState::Requested { .. } => None,
+        }
+    }
+
+    /// Returns when the run was admitted.
+    pub fn started(&self) -> Option<Timestamp> {
+        self.execution().map(|execution| execution.started)
+    }
+
+    /// Returns when the run was settled.
+    pub fn finished(&self) -> Option<Timestamp> {
+        match self.state {
+            RunState::Settled { finished, .. } => Some(finished),
+            _ => None,
+        }
+    }
+
+    /// Returns the process that runs or ran it, once it is spawned.
+    pub fn owner(&self) -> Option<&ProcessIdentity> {
+        match &self.state {
+            RunState::Requested { spawned, .. } => spawned.as_ref().map(|spawned| &spawned.owner),
+            _ => self.execution().map(|execution| &execution.owner),
+        }
+    }
+
+    /// Returns the reason why the run was asked to end while it ran.
+    pub fn cancel(&self) -> Option<&str> {
+        match &self.state {
+            RunState::Running { cancel, .. } | RunState::Settled { cancel, .. } => {
+                cancel.as_deref()
+            }
+            RunState::Queued { .. } | RunState::Requested { .. } => None,
+        }
+    }
 }
 
 /// Which runs to list.
@@ -141,34 +244,87 @@ pub struct RunFilter {
     pub but_kind: Option<&'static str>,
 }
 
-const COLUMNS: &str =
-    "r.id, r.occurrence, r.job, j.name, j.kind, j.project, o.night, o.origin, o.settings,
-    o.priority, o.due, r.attempt, r.state, r.fence, r.ready_at, r.waits_for, r.requested, r.started,
-    r.finished, r.starter, r.owner, r.deadline, r.cancel, r.staging, r.model_calls, r.outcome, r.summary,
-    (SELECT w.id || ' ' || wj.name FROM runs w JOIN jobs wj ON wj.id = w.job
-     WHERE w.occurrence = r.waits_for ORDER BY w.attempt DESC LIMIT 1)";
-const TABLES: &str = "runs r JOIN occurrences o ON o.id = r.occurrence JOIN jobs j ON j.id = r.job";
+/// The columns that [`run`] maps.
+const COLUMNS: &str = "r.id, r.occurrence, r.job, j.name, j.kind, j.project, o.night, o.origin,
+    o.settings, o.priority, o.due, r.attempt, r.requested, r.model_calls, r.summary, r.state,
+    r.ready_at, (SELECT json_array(w.id, wj.name) FROM runs w JOIN jobs wj ON wj.id = w.job
+     WHERE w.occurrence = r.waits_for ORDER BY w.attempt DESC LIMIT 1), r.starter, r.owner, r.deadline, r.fence, r.started, r.staging, r.cancel,
+    r.outcome, r.finished";
+
+fn run(row: &Row<'_>) -> rusqlite::Result<RunRow> {
+    Ok(RunRow {
+        id: row.get(0)?,
+        occurrence: row.get(1)?,
+        job: row.get(2)?,
+        job_name: row.get(3)?,
+        kind: row.get(4)?,
+        project: row.get(5)?,
+        night: row.get(6)?,
+        origin: row.get(7)?,
+        settings: json_opt(row, 8)?.unwrap_or_default(),
+        priority: row.get(9)?,
+        due: time(row, 10)?,
+        attempt: row.get(11)?,
+        requested: time(row, 12)?,
+        model_calls: row.get(13)?,
+        summary: json_opt(row, 14)?.unwrap_or_default(),
+        state: state(row)?,
+    })
+}
+
+fn state(row: &Row<'_>) -> rusqlite::Result<RunState> {
+    let deadline = || row.get(20).map(|Count(millis)| millis);
+    let execution = || -> rusqlite::Result<Execution> {
+        Ok(Execution { fence: row.get(21)?, started: time(row, 22)?, owner: json(row, 19)? })
+    };
+    Ok(match row.get_ref(15)?.as_str()? {
+        "queued" => RunState::Queued { ready_at: time(row, 16)?, waits_for: json_opt(row, 17)? },
+        "requested" => {
+            let spawned = match json_opt(row, 19)? {
+                Some(owner) => Some(Spawned { owner, deadline: deadline()? }),
+                None => None,
+            };
+            RunState::Requested { starter: json(row, 18)?, spawned }
+        }
+        "running" => RunState::Running {
+            execution: execution()?,
+            deadline: deadline()?,
+            staging: row.get(23)?,
+            cancel: row.get(24)?,
+        },
+        _ => RunState::Settled {
+            outcome: json(row, 25)?,
+            finished: time(row, 26)?,
+            execution: time_opt(row, 22)?.map(|_| execution()).transpose()?,
+            staging: row.get(23)?,
+            cancel: row.get(24)?,
+        },
+    })
+}
+
+/// The joins of [`COLUMNS`]; `index` names the index that finds the runs, or is empty.
+fn select(index: &str, wheres: &str) -> String {
+    format!(
+        "SELECT {COLUMNS} FROM runs r {index} JOIN occurrences o ON o.id = r.occurrence
+         JOIN jobs j ON j.id = r.job WHERE {wheres}"
+    )
+}
 
 impl Store {
     /// Returns one run.
     ///
     /// # Errors
-    /// Returns [`StoreError::NotFound`].
+    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound).
     pub fn run(&self, wanted: &RunId) -> Result<RunRow> {
-        let found = self.view(|db| {
-            let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE r.id = ?1");
-            db.prepare_cached(&sql)?
-                .query_row([wanted.as_str()], raw)
-                .optional()?
-                .map(run_row)
-                .transpose()
-        })?;
-        found.ok_or_else(|| StoreError::NotFound { what: "run", name: wanted.to_string() })
+        self.view(|db| {
+            let found = db.first(&select("", "r.id = ?1"), [wanted], run)?;
+            found.ok_or_else(|| Fault::not_found("run", wanted))
+        })
     }
 
-    /// Runs, the last recorded first: ids begin with a time, and clocks are set back.
+    /// Returns runs, the last recorded first: ids begin with a time, and clocks are set back.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>> {
-        let mut wheres: Vec<&str> = Vec::new();
+        let mut wheres: Vec<&str> = vec!["1"];
         let mut values: Vec<Value> = Vec::new();
         if let Some(night) = filter.night {
             wheres.push("r.occurrence IN (SELECT id FROM occurrences WHERE night = ?)");
@@ -192,105 +348,60 @@ impl Store {
             values.push(prefix.clone().into());
             values.push(format!("{prefix}~").into());
         }
-        wheres.push("1");
-        let limit = if filter.limit == 0 { -1 } else { i64::from(filter.limit) };
-        self.view(|db| {
-            let sql = format!(
-                "SELECT {COLUMNS} FROM {TABLES} WHERE {} ORDER BY r.rowid DESC LIMIT {limit}",
-                wheres.join(" AND ")
-            );
-            let mut statement = db.prepare(&sql)?;
-            let rows = statement.query_map(params_from_iter(values), raw)?;
-            rows.map(|row| run_row(row?)).collect()
-        })
+        values.push(if filter.limit == 0 { -1 } else { i64::from(filter.limit) }.into());
+        let sql = select("", &wheres.join(" AND ")) + " ORDER BY r.rowid DESC LIMIT ?";
+        self.view(|db| db.all(&sql, params_from_iter(values), run))
     }
 
     /// Returns the last attempt at an occurrence.
     pub fn last_run_of(&self, occurrence: &OccurrenceId) -> Result<Option<RunRow>> {
-        self.view(|db| {
-            let sql = format!(
-                "SELECT {COLUMNS} FROM {TABLES} WHERE r.occurrence = ?1 ORDER BY r.attempt DESC LIMIT 1"
-            );
-            db.prepare_cached(&sql)?.query_row( [occurrence.as_str()], raw)
-                .optional()?
-                .map(run_row)
-                .transpose()
-        })
+        let sql = select("", "r.occurrence = ?1 ORDER BY r.attempt DESC LIMIT 1");
+        self.view(|db| db.first(&sql, [occurrence], run))
     }
 
-    /// Runs that somebody starts or runs, or did and died; the cost follows their number.
+    /// Returns the runs that a process starts or runs, or did before it died. The cost is
+    /// proportional to their number.
     pub fn live(&self) -> Result<Vec<RunRow>> {
-        self.listed("INDEXED BY runs_live", "r.state IN ('requested', 'running')")
+        let wheres = "r.state IN ('requested', 'running') ORDER BY r.rowid";
+        self.view(|db| db.all(&select("INDEXED BY runs_live", wheres), [], run))
     }
 
-    /// Runs of a job that wait, are about to begin or run, oldest first.
+    /// Returns the runs of a job that wait, are about to begin or run, oldest first.
     pub fn open_runs_of(&self, job: JobId) -> Result<Vec<RunRow>> {
-        self.view(|db| {
-            let sql = format!(
-                "SELECT {COLUMNS} FROM runs r INDEXED BY runs_open_by_job JOIN occurrences o ON o.id = r.occurrence
-                 JOIN jobs j ON j.id = r.job WHERE r.job = ?1 AND r.state <> 'settled' ORDER BY r.rowid"
-            );
-            let mut statement = db.prepare_cached(&sql)?;
-            let rows = statement.query_map([job.0], raw)?;
-            rows.map(|row| run_row(row?)).collect()
-        })
+        let wheres = "r.job = ?1 AND r.state <> 'settled' ORDER BY r.rowid";
+        self.view(|db| db.all(&select("INDEXED BY runs_open_by_job", wheres), [job], run))
     }
 
     /// Returns the waiting runs of a project: first those that wait for their start time or their
     /// turn, in the order in which they become ready, then those that wait for other runs.
     pub fn queued_of(&self, project: &ProjectId) -> Result<Vec<RunRow>> {
-        self.view(|db| {
-            let sql = format!(
-                "SELECT {COLUMNS} FROM {TABLES} WHERE r.state = 'queued' AND r.state <> 'settled'
-                   AND r.job IN (SELECT id FROM jobs WHERE project = ?1)
-                 ORDER BY r.waits_for IS NOT NULL, r.ready_at, o.priority DESC, r.id"
-            );
-            let mut statement = db.prepare_cached(&sql)?;
-            let rows = statement.query_map([project.as_str()], raw)?;
-            rows.map(|row| run_row(row?)).collect()
-        })
+        let sql = select(
+            "",
+            "r.state = 'queued' AND r.state <> 'settled'
+               AND r.job IN (SELECT id FROM jobs WHERE project = ?1)
+             ORDER BY r.waits_for IS NOT NULL, r.ready_at, o.priority DESC, r.id",
+        );
+        self.view(|db| db.all(&sql, [project], run))
     }
 
     /// Returns the settled runs whose staging folder still has to be removed. The cost is
     /// proportional to their number.
     pub fn unswept(&self) -> Result<Vec<RunRow>> {
-        self.listed("INDEXED BY runs_unswept", "r.state = 'settled' AND r.staging IS NOT NULL")
+        let wheres = "r.state = 'settled' AND r.staging IS NOT NULL ORDER BY r.rowid";
+        self.view(|db| db.all(&select("INDEXED BY runs_unswept", wheres), [], run))
     }
 
-    fn listed(&self, index: &str, wheres: &str) -> Result<Vec<RunRow>> {
-        self.view(|db| {
-            let sql = format!(
-                "SELECT {COLUMNS} FROM runs r {index} JOIN occurrences o ON o.id = r.occurrence
-                 JOIN jobs j ON j.id = r.job WHERE {wheres} ORDER BY r.rowid"
-            );
-            let mut statement = db.prepare_cached(&sql)?;
-            let rows = statement.query_map([], raw)?;
-            rows.map(|row| run_row(row?)).collect()
-        })
-    }
-
-    /// Notes that a settled run's staging folder is gone.
+    /// Records that a settled run's staging folder was removed.
     pub fn swept(&mut self, run: &RunId) -> Result<()> {
-        self.write(|tx| {
-            tx.prepare_cached(
-                "UPDATE runs SET staging = NULL WHERE id = ?1 AND state = 'settled'",
-            )?
-            .execute([run.as_str()])?;
-            Ok(())
-        })
+        let sql = "UPDATE runs SET staging = NULL WHERE id = ?1 AND state = 'settled'";
+        self.write(|tx| tx.change(sql, [run]).map(drop))
     }
 
     /// Makes `starter` the process that answers for a requested run.
     pub fn adopt(&mut self, run: &RunId, starter: &ProcessIdentity) -> Result<bool> {
-        self.write(|tx| {
-            Ok(tx
-                .prepare_cached(
-                    "UPDATE runs SET starter = ?2, owner = NULL, deadline = NULL
-                     WHERE id = ?1 AND state = 'requested'",
-                )?
-                .execute(params![run.as_str(), to_json(starter)])?
-                == 1)
-        })
+        let sql = "UPDATE runs SET starter = ?2, owner = NULL, deadline = NULL
+                   WHERE id = ?1 AND state = 'requested'";
+        self.write(|tx| Ok(tx.change(sql, params![run, to_json(starter)])? == 1))
     }
 
     /// Records the process of a requested run, and the boot time by which the run must have been
@@ -302,209 +413,60 @@ impl Store {
         deadline: Duration,
     ) -> Result<bool> {
         let deadline = i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX);
-        self.write(|tx| {
-            Ok(tx
-                .prepare_cached(
-                    "UPDATE runs SET owner = ?2, deadline = ?3 WHERE id = ?1 AND state = 'requested'",
-                )?
-                .execute(params![run.as_str(), to_json(owner), deadline])?
-                == 1)
-        })
+        let sql = "UPDATE runs SET owner = ?2, deadline = ?3 WHERE id = ?1 AND state = 'requested'";
+        self.write(|tx| Ok(tx.change(sql, params![run, to_json(owner), deadline])? == 1))
     }
 
     /// Counts the lost runs of one occurrence so far.
     pub fn lost_runs_of(&self, occurrence: &OccurrenceId) -> Result<u32> {
-        self.view(|db| {
-            Ok(db
-                .prepare_cached(
-                    "SELECT count(*) FROM runs
-                    WHERE occurrence = ?1 AND outcome ->> 'outcome' = 'lost'",
-                )?
-                .query_row([occurrence.as_str()], |row| row.get(0))?)
-        })
+        let sql =
+            "SELECT count(*) FROM runs WHERE occurrence = ?1 AND outcome ->> 'outcome' = 'lost'";
+        self.view(|db| db.value(sql, [occurrence]))
     }
 
     /// Returns when the last run of a job for an occurrence other than `but` was admitted.
     pub fn last_began(&self, job: JobId, but: &OccurrenceId) -> Result<Option<Timestamp>> {
-        self.view(|db| {
-            db.prepare_cached(
-                "SELECT started FROM runs WHERE job = ?1 AND occurrence <> ?2 AND started IS NOT NULL
-                 ORDER BY rowid DESC LIMIT 1",
-            )?
-            .query_row(params![job.0, but.as_str()], |row| row.get(0))
-            .optional()?
-            .map(timestamp)
-            .transpose()
-        })
+        let sql = "SELECT started FROM runs WHERE job = ?1 AND occurrence <> ?2
+                   AND started IS NOT NULL ORDER BY rowid DESC LIMIT 1";
+        self.view(|db| db.first(sql, params![job, but], |row| time(row, 0)))
     }
 
     /// Returns whether an attempt at an occurrence was ever admitted.
     pub fn began(&self, occurrence: &OccurrenceId) -> Result<bool> {
-        self.view(|db| {
-            Ok(db
-                .prepare_cached(
-                    "SELECT EXISTS (SELECT 1 FROM runs
-                    WHERE occurrence = ?1 AND started IS NOT NULL)",
-                )?
-                .query_row([occurrence.as_str()], |row| row.get(0))?)
-        })
+        let sql = "SELECT 1 FROM runs WHERE occurrence = ?1 AND started IS NOT NULL";
+        self.view(|db| db.exists(sql, [occurrence]))
     }
-}
 
-impl Store {
     /// Counts the job's last runs, in a row, that ended as deferred with a reason that begins with
     /// `why`. Skipped runs do not count and do not end the row. Only the last fifty runs are read.
     pub fn deferrals_in_a_row(&self, job: JobId, why: &str) -> Result<u32> {
-        self.view(|db| {
-            let mut statement = db.prepare_cached(
-                "SELECT outcome FROM runs WHERE job = ?1 AND state = 'settled' ORDER BY rowid DESC LIMIT 50",
-            )?;
-            let mut rows = statement.query([job.0])?;
-            let mut count = 0;
-            while let Some(row) = rows.next()? {
-                match from_json::<Outcome>(&row.get::<_, String>(0)?)? {
-                    Outcome::Deferred { why: reported, .. } if reported.starts_with(why) => count += 1,
-                    Outcome::Skipped { .. } => {}
-                    _ => break,
-                }
+        let sql = "SELECT outcome FROM runs WHERE job = ?1 AND state = 'settled'
+                   ORDER BY rowid DESC LIMIT 50";
+        let outcomes: Vec<Json<Outcome>> = self.view(|db| db.values(sql, [job]))?;
+        let mut count = 0;
+        for Json(outcome) in outcomes {
+            match outcome {
+                Outcome::Deferred { why: reported, .. } if reported.starts_with(why) => count += 1,
+                Outcome::Skipped { .. } => {}
+                _ => break,
             }
-            Ok(count)
-        })
+        }
+        Ok(count)
     }
 }
 
-pub(super) struct QueuedRow {
+/// A requested run, as far as its admission needs it.
+pub(super) struct RequestedRun {
     pub occurrence: OccurrenceId,
     pub job: JobId,
     pub seed: u64,
 }
 
 /// Returns the run if its state is still requested.
-pub(super) fn waiting(db: &Connection, run: &RunId) -> Result<Option<QueuedRow>, Fault> {
-    let found: Option<(String, i64, i64)> = db
-        .prepare_cached(
-            "SELECT occurrence, job, seed FROM runs WHERE id = ?1 AND state = 'requested'",
-        )?
-        .query_row([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .optional()?;
-    found
-        .map(|(occurrence, job, seed)| {
-            Ok(QueuedRow {
-                occurrence: id(occurrence)?,
-                job: JobId(job),
-                seed: seed.cast_unsigned(),
-            })
-        })
-        .transpose()
-}
-
-struct RunColumns {
-    id: String,
-    occurrence: String,
-    job: i64,
-    job_name: String,
-    kind: String,
-    project: String,
-    night: Option<i64>,
-    origin: String,
-    settings: Option<String>,
-    priority: i32,
-    due: i64,
-    attempt: u32,
-    state: String,
-    fence: Option<i64>,
-    ready_at: Option<i64>,
-    waits_for: Option<String>,
-    requested: i64,
-    started: Option<i64>,
-    finished: Option<i64>,
-    starter: Option<String>,
-    owner: Option<String>,
-    deadline: Option<i64>,
-    cancel: Option<String>,
-    staging: Option<String>,
-    model_calls: u32,
-    outcome: Option<String>,
-    summary: Option<String>,
-    waits_for_run: Option<String>,
-}
-
-fn raw(row: &Row<'_>) -> rusqlite::Result<RunColumns> {
-    Ok(RunColumns {
-        id: row.get(0)?,
-        occurrence: row.get(1)?,
-        job: row.get(2)?,
-        job_name: row.get(3)?,
-        kind: row.get(4)?,
-        project: row.get(5)?,
-        night: row.get(6)?,
-        origin: row.get(7)?,
-        settings: row.get(8)?,
-        priority: row.get(9)?,
-        due: row.get(10)?,
-        attempt: row.get(11)?,
-        state: row.get(12)?,
-        fence: row.get(13)?,
-        ready_at: row.get(14)?,
-        waits_for: row.get(15)?,
-        requested: row.get(16)?,
-        started: row.get(17)?,
-        finished: row.get(18)?,
-        starter: row.get(19)?,
-        owner: row.get(20)?,
-        deadline: row.get(21)?,
-        cancel: row.get(22)?,
-        staging: row.get(23)?,
-        model_calls: row.get(24)?,
-        outcome: row.get(25)?,
-        summary: row.get(26)?,
-        waits_for_run: row.get(27)?,
-    })
-}
-
-fn run_row(raw: RunColumns) -> Result<RunRow, Fault> {
-    let origin = Origin::read(&raw.origin)?;
-    Ok(RunRow {
-        id: id(raw.id)?,
-        occurrence: id(raw.occurrence)?,
-        job: JobId(raw.job),
-        job_name: raw.job_name,
-        kind: raw.kind,
-        project: id(raw.project)?,
-        night: raw.night.map(NightId),
-        origin,
-        by_hand: origin == Origin::Hand,
-        settings: match raw.settings.as_deref() {
-            Some(settings) => from_json(settings)?,
-            None => Vec::new(),
-        },
-        priority: raw.priority,
-        due: timestamp(raw.due)?,
-        attempt: raw.attempt,
-        state: match raw.state.as_str() {
-            "queued" => RunState::Queued,
-            "requested" => RunState::Requested,
-            "running" => RunState::Running,
-            "settled" => RunState::Settled,
-            other => return Err(Fault::Nonsense(format!("a run in state {other:?}"))),
-        },
-        fence: raw.fence.map(Fence),
-        ready_at: timestamp_opt(raw.ready_at)?,
-        waits_for: raw.waits_for.map(id).transpose()?,
-        waits_for_run: match raw.waits_for_run.as_deref().and_then(|it| it.split_once(' ')) {
-            Some((run, job)) => Some((id(run.to_owned())?, job.to_owned())),
-            None => None,
-        },
-        requested: timestamp(raw.requested)?,
-        started: timestamp_opt(raw.started)?,
-        finished: timestamp_opt(raw.finished)?,
-        starter: raw.starter.as_deref().map(from_json).transpose()?,
-        owner: raw.owner.as_deref().map(from_json).transpose()?,
-        deadline: raw.deadline.map(|at| at.max(0).cast_unsigned()),
-        cancel: raw.cancel,
-        staging: raw.staging,
-        model_calls: raw.model_calls,
-        outcome: raw.outcome.as_deref().map(from_json).transpose()?,
-        summary: raw.summary.as_deref().map(from_json).transpose()?.unwrap_or_default(),
+pub(super) fn requested(db: &Connection, run: &RunId) -> Result<Option<RequestedRun>, Fault> {
+    let sql = "SELECT occurrence, job, seed FROM runs WHERE id = ?1 AND state = 'requested'";
+    db.first(sql, [run], |row| {
+        let seed = row.get::<_, i64>(2)?.cast_unsigned();
+        Ok(RequestedRun { occurrence: row.get(0)?, job: row.get(1)?, seed })
     })
 }

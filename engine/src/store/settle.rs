@@ -14,13 +14,11 @@ use runner_text::counted;
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+use rusqlite::{Connection, Transaction, params};
 
+use super::columns::{Query as _, json, millis, time, time_opt, to_json};
 use super::rows::{NewOccurrence, Origin, line_up, queue};
-use super::{
-    Fault, JobId, NightId, Result, RunSummary, StoreError, alerts, from_json, id, millis, reserve,
-    timestamp, to_json,
-};
+use super::{Fault, JobId, NightId, Result, RunSummary, StoreError, alerts, jobs, nights, reserve};
 use crate::ids::{Fence, OccurrenceId, RunId};
 use crate::outcome::Outcome;
 use crate::policy::{Overlap, Policy, QUEUE, retryable};
@@ -66,20 +64,14 @@ pub(super) fn close(
     summary: &RunSummary,
     now: Timestamp,
 ) -> Result<EndedRun, Fault> {
-    type OpenRow = (String, i64, Option<i64>, Option<String>, i64);
-    let open: Option<OpenRow> = tx
-        .prepare_cached(
-            "SELECT occurrence, job, started, cancel, seed FROM runs WHERE id = ?1 AND state <> 'settled'",
-        )?
-        .query_row([run.as_str()], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
-        })
-        .optional()?;
+    type OpenRow = (OccurrenceId, JobId, Option<Timestamp>, Option<String>, i64);
+    let open: Option<OpenRow> = tx.first(
+        "SELECT occurrence, job, started, cancel, seed FROM runs WHERE id = ?1 AND state <> 'settled'",
+        [run],
+        |row| Ok((row.get(0)?, row.get(1)?, time_opt(row, 2)?, row.get(3)?, row.get(4)?)),
+    )?;
     let Some((occurrence, job, started, cancel, seed)) = open else {
-        return Err(Fault::Known(StoreError::NotFound {
-            what: "unsettled run",
-            name: run.to_string(),
-        }));
+        return Err(Fault::not_found("unsettled run", run));
     };
     // The run knows only of a signal; the database knows who wanted it and why.
     let unwanted = cancel.is_some();
@@ -89,25 +81,19 @@ pub(super) fn close(
         }
         (outcome, _) => outcome.clone(),
     };
-    tx.prepare_cached(
+    tx.change(
         "UPDATE runs SET state = 'settled', outcome = ?2, summary = ?3, finished = ?4, waits_for = NULL
          WHERE id = ?1",
-    )?
-    .execute(params![run.as_str(), to_json(&outcome), to_json(summary), millis(now)])?;
+        params![run, to_json(&outcome), to_json(summary), millis(now)],
+    )?;
     if matches!(outcome, Outcome::Succeeded) {
-        super::nights::reported(tx, &occurrence, summary)?;
+        nights::reported(tx, &occurrence, summary)?;
     }
     if let Some(started) = started {
-        let seconds = (millis(now) - started).max(0).cast_unsigned().div_ceil(1000);
-        reserve::settle(tx, run, seconds)?;
+        let elapsed = (millis(now) - millis(started)).max(0).cast_unsigned();
+        reserve::settle(tx, run, elapsed.div_ceil(1000))?;
     }
-    Ok(EndedRun {
-        occurrence: id(occurrence)?,
-        job: JobId(job),
-        seed: seed.cast_unsigned(),
-        unwanted,
-        outcome,
-    })
+    Ok(EndedRun { occurrence, job, seed: seed.cast_unsigned(), unwanted, outcome })
 }
 
 /// Returns when the occurrence is to be tried again, if it is.
@@ -122,27 +108,25 @@ fn again_at(
         outcome if retryable(outcome) && !over.unwanted => None,
         _ => return Ok(None),
     };
-    let (origin, reported, policy): (String, bool, String) = tx
-        .prepare_cached(
-            "SELECT o.origin, o.origin = 'hand' AND o.night IS NULL AND o.key NOT GLOB 'key *', j.policy
-             FROM occurrences o JOIN jobs j ON j.id = o.job WHERE o.id = ?1",
-        )?
-        .query_row([occurrence.as_str()], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })?;
+    let found = tx.first(
+        "SELECT o.origin, o.origin = 'manual' AND o.night IS NULL AND o.key NOT GLOB 'key *', j.policy
+         FROM occurrences o JOIN jobs j ON j.id = o.job WHERE o.id = ?1",
+        [occurrence],
+        |row| Ok((row.get(0)?, row.get(1)?, json(row, 2)?)),
+    )?;
+    let (origin, reported, policy): (Origin, bool, Policy) =
+        found.ok_or_else(|| Fault::not_found("occurrence", occurrence))?;
     if let Some(until) = deferred {
         // A person who asked for one run has already been informed, and nothing else waits for it.
         return Ok((!reported).then_some(until));
     }
-    if Origin::read(&origin)? == Origin::Hand {
+    if origin == Origin::Manual {
         return Ok(None);
     }
-    let failures: u32 = tx
-        .prepare_cached(
-            "SELECT count(*) FROM runs WHERE occurrence = ?1 AND outcome ->> 'outcome' IN ('failed', 'timed-out')",
-        )?
-        .query_row([occurrence.as_str()], |row| row.get(0))?;
-    let policy: Policy = from_json(&policy)?;
+    let failures: u32 = tx.value(
+        "SELECT count(*) FROM runs WHERE occurrence = ?1 AND outcome ->> 'outcome' IN ('failed', 'timed-out')",
+        [occurrence],
+    )?;
     let wait = policy.retry.wait(failures, over.seed);
     Ok(wait.map(|wait| now.saturating_add(wait).unwrap_or(now)))
 }
@@ -166,14 +150,13 @@ fn settle_occurrence(
     now: Timestamp,
 ) -> Result<Vec<(RunId, EndedRun)>, Fault> {
     let (occurrence, outcome) = (&over.occurrence, &over.outcome);
-    let night: Option<i64> = tx
-        .prepare_cached(
-            "UPDATE occurrences SET outcome = ?2, settled = ?3 WHERE id = ?1
-             RETURNING (SELECT id FROM nights WHERE id = night AND closed IS NULL)",
-        )?
-        .query_row(params![occurrence.as_str(), to_json(outcome), millis(now)], |row| row.get(0))?;
+    let night: Option<NightId> = tx.value(
+        "UPDATE occurrences SET outcome = ?2, settled = ?3 WHERE id = ?1
+         RETURNING (SELECT id FROM nights WHERE id = night AND closed IS NULL)",
+        params![occurrence, to_json(outcome), millis(now)],
+    )?;
     alerts::note(tx, occurrence, Some(run), outcome)?;
-    follow(tx, over.job, run, outcome, night.map(NightId), now)?;
+    follow(tx, over.job, run, outcome, night, now)?;
     release(tx, occurrence, outcome, now)
 }
 
@@ -185,18 +168,15 @@ fn release(
     now: Timestamp,
 ) -> Result<Vec<(RunId, EndedRun)>, Fault> {
     let mut ended = Vec::new();
-    let waiting: Vec<String> = tx
-        .prepare_cached("SELECT id FROM runs WHERE waits_for = ?1")?
-        .query_map([occurrence.as_str()], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
+    let waiting: Vec<RunId> =
+        tx.values("SELECT id FROM runs WHERE waits_for = ?1", [occurrence])?;
     for waiting in waiting {
         if outcome.published() {
-            tx.prepare_cached(
+            tx.change(
                 "UPDATE runs SET waits_for = NULL, ready_at = max(ready_at, ?2) WHERE id = ?1",
-            )?
-            .execute(params![waiting, millis(now)])?;
+                params![waiting, millis(now)],
+            )?;
         } else {
-            let waiting: RunId = id(waiting)?;
             let skipped = Outcome::Skipped { why: not_followed(outcome) };
             let over = close(tx, &waiting, &skipped, &RunSummary::default(), now)?;
             ended.push((waiting, over));
@@ -225,21 +205,21 @@ fn follow(
     night: Option<NightId>,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    let followers: Vec<(i64, String)> = tx
-        .prepare_cached(
-            "SELECT f.id, f.schedule FROM jobs j JOIN jobs f ON f.project = j.project AND f.after_job = j.name
-             WHERE j.id = ?1 AND f.enabled",
-        )?
-        .query_map([job.0], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
+    let followers: Vec<(JobId, Schedule)> = tx.all(
+        "SELECT f.id, f.schedule FROM jobs j
+         JOIN jobs f ON f.project = j.project AND f.after_job = j.name
+         WHERE j.id = ?1 AND f.enabled",
+        [job],
+        |row| Ok((row.get(0)?, json(row, 1)?)),
+    )?;
     for (follower, schedule) in followers {
-        let Trigger::After(after) = from_json::<Schedule>(&schedule)?.trigger else {
+        let Trigger::After(after) = schedule.trigger else {
             continue;
         };
         let new = NewOccurrence {
             night,
             origin: Origin::Event,
-            ..NewOccurrence::manual(JobId(follower), format!("after {run}"), now)
+            ..NewOccurrence::manual(follower, format!("after {run}"), now)
         };
         // A run that was skipped, or deferred for a person to try again, did no work, so it has not
         // ended.
@@ -257,14 +237,13 @@ fn follow(
 /// Refuses a run that another one has overtaken.
 pub(super) fn check_fence(db: &Connection, run: &RunId, fence: Option<Fence>) -> Result<(), Fault> {
     let Some(fence) = fence else { return Ok(()) };
-    let current: Option<i64> = db
-        .prepare_cached(
-            "SELECT j.fence FROM runs r JOIN jobs j ON j.id = r.job
-             WHERE r.id = ?1 AND r.state = 'running' AND r.fence = ?2",
-        )?
-        .query_row(params![run.as_str(), fence.0], |row| row.get(0))
-        .optional()?;
-    if current == Some(fence.0) {
+    let current: Option<Fence> = db.first(
+        "SELECT j.fence FROM runs r JOIN jobs j ON j.id = r.job
+         WHERE r.id = ?1 AND r.state = 'running' AND r.fence = ?2",
+        params![run, fence],
+        |row| row.get(0),
+    )?;
+    if current == Some(fence) {
         Ok(())
     } else {
         Err(Fault::Known(StoreError::StaleFence { run: run.to_string(), fence: fence.0 }))
@@ -293,25 +272,21 @@ pub(super) fn await_turn(
     ready_at: Timestamp,
     now: Timestamp,
 ) -> Result<Option<RunId>, Fault> {
-    let policy: String = tx
-        .prepare_cached("SELECT policy FROM jobs WHERE id = ?1")?
-        .query_row([new.job.0], |row| row.get(0))?;
-    let policy: Policy = from_json(&policy)?;
-    let ahead: Vec<(String, String, i64, bool)> = tx
-        .prepare_cached(
-            "SELECT r.id, r.state, o.due, o.origin IN ('clock', 'event')
-             FROM runs r INDEXED BY runs_open_by_job JOIN occurrences o ON o.id = r.occurrence
-             WHERE r.job = ?1 AND r.state <> 'settled'
-               AND (r.state <> 'queued' OR o.origin IN ('clock', 'event')) ORDER BY r.rowid",
-        )?
-        .query_map([new.job.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
-        .collect::<Result<_, _>>()?;
+    let policy = jobs::policy(tx, new.job)?;
+    type Earlier = (RunId, String, Timestamp, bool);
+    let ahead: Vec<Earlier> = tx.all(
+        "SELECT r.id, r.state, o.due, o.origin IN ('clock', 'event')
+         FROM runs r INDEXED BY runs_open_by_job JOIN occurrences o ON o.id = r.occurrence
+         WHERE r.job = ?1 AND r.state <> 'settled'
+           AND (r.state <> 'queued' OR o.origin IN ('clock', 'event')) ORDER BY r.rowid",
+        [new.job],
+        |row| Ok((row.get(0)?, row.get(1)?, time(row, 2)?, row.get(3)?)),
+    )?;
     let Some((first, state, due, _)) = ahead.first() else {
         return line_up(tx, new, ready_at, now);
     };
     match policy.overlap {
         Overlap::Skip => {
-            let due = timestamp(*due)?;
             let why = format!("an earlier one is not over: run {first}, due {due}, is {state}");
             skipped(tx, new, why, now)
         }
@@ -327,7 +302,7 @@ pub(super) fn await_turn(
                 // A run that a person asked for is not replaced; the new one waits for it.
                 for (earlier, ..) in ahead.iter().filter(|one| one.3) {
                     let why = format!("replaced by the one due {}", new.due);
-                    ask(tx, &id(earlier.clone())?, &why, now)?;
+                    ask(tx, earlier, &why, now)?;
                 }
             }
             Ok(run)
@@ -342,11 +317,10 @@ pub(super) fn ask(
     why: &str,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    let asked = tx
-        .prepare_cached(
-            "UPDATE runs SET cancel = coalesce(cancel, ?2) WHERE id = ?1 AND state = 'running'",
-        )?
-        .execute(params![run.as_str(), why])?;
+    let asked = tx.change(
+        "UPDATE runs SET cancel = coalesce(cancel, ?2) WHERE id = ?1 AND state = 'running'",
+        params![run, why],
+    )?;
     if asked == 0 {
         let outcome = Outcome::Cancelled { why: why.to_owned() };
         settle_row(tx, run, &outcome, &RunSummary::default(), now)?;

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::params;
 
+use super::columns::Query as _;
 use super::settle::{check_fence, close, settle_row};
 use super::{Result, RunSummary, Store, rows, runs};
 use crate::ids::{Fence, RunId};
@@ -33,7 +34,7 @@ impl Store {
     /// the run was admitted or settled meanwhile, because another process then decides its outcome.
     pub fn decline(&mut self, run: &RunId, outcome: &Outcome, now: Timestamp) -> Result<bool> {
         self.write(|tx| {
-            if runs::waiting(tx, run)?.is_none() {
+            if runs::requested(tx, run)?.is_none() {
                 return Ok(false);
             }
             settle_row(tx, run, outcome, &RunSummary::default(), now)?;
@@ -53,10 +54,9 @@ impl Store {
     ) -> Result<()> {
         self.write(|tx| {
             check_fence(tx, run, Some(fence))?;
-            tx.prepare_cached("UPDATE placements SET conflict = ?2 WHERE run = ?1")?
-                .execute(params![run.as_str(), outcome.why().unwrap_or_default()])?;
-            tx.prepare_cached("UPDATE runs SET staging = NULL WHERE id = ?1")?
-                .execute([run.as_str()])?;
+            let why = outcome.why().unwrap_or_default();
+            tx.change("UPDATE publications SET conflict = ?2 WHERE run = ?1", params![run, why])?;
+            tx.change("UPDATE runs SET staging = NULL WHERE id = ?1", [run])?;
             settle_row(tx, run, outcome, summary, now)
         })
     }

@@ -14,10 +14,11 @@
 //! is ever unlimited. Amounts only ever saturate; no sum of them can overflow a row.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::{Fault, Result, Store, StoreError, id, millis};
+use super::columns::{Count, Query as _, millis};
+use super::{Fault, Result, Store};
 use crate::admission::Shortfall;
 use crate::ids::RunId;
 
@@ -201,37 +202,24 @@ impl Store {
         now: Timestamp,
     ) -> Result<Result<RequestId, Shortfall>> {
         self.write(|tx| {
-            let Some(reserved) = reserved_by(tx, run)? else {
-                return Err(Fault::Known(StoreError::NotFound {
-                    what: "open reservation of run",
-                    name: run.to_string(),
-                }));
-            };
-            let used = used_by(tx, run)?.array();
+            let reserved = reserved_by(tx, run)?
+                .ok_or_else(|| Fault::not_found("open reservation of run", run))?;
+            let left = reserved.less(used_by(tx, run)?).array();
             for (unit, name) in UNITS.iter().enumerate().filter(|(_, name)| **name != "seconds") {
-                let left = reserved.array()[unit].saturating_sub(used[unit]);
-                let wanted = want.array()[unit];
+                let (wanted, left) = (want.array()[unit], left[unit]);
                 if wanted > left {
                     let level = format!("run {run}");
                     return Ok(Err(Shortfall { level, unit: name, wanted, left }));
                 }
             }
-            tx.prepare_cached(
+            let [calls, tokens, micros, _, ideas] = stored(want);
+            tx.change(
                 "INSERT INTO requests (run, made, backend, calls, tokens, micros, ideas)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            )?
-            .execute(params![
-                run.as_str(),
-                millis(now),
-                backend,
-                signed(want.calls),
-                signed(want.tokens),
-                signed(want.micros),
-                signed(want.ideas)
-            ])?;
+                params![run, millis(now), backend, calls, tokens, micros, ideas],
+            )?;
             let request = RequestId(tx.last_insert_rowid());
-            tx.prepare_cached("UPDATE runs SET model_calls = model_calls + 1 WHERE id = ?1")?
-                .execute([run.as_str()])?;
+            tx.change("UPDATE runs SET model_calls = model_calls + 1 WHERE id = ?1", [run])?;
             Ok(Ok(request))
         })
     }
@@ -247,184 +235,126 @@ impl Store {
         now: Timestamp,
     ) -> Result<()> {
         self.write(|tx| {
-            let open: bool = tx
-                .prepare_cached(
-                    "SELECT EXISTS (SELECT 1 FROM requests q JOIN reservations r ON r.run = q.run
-                       WHERE q.id = ?1 AND r.open)",
-                )?
-                .query_row([request.0], |row| row.get(0))?;
+            let open = tx.exists(
+                "SELECT 1 FROM requests q JOIN reservations r ON r.run = q.run
+                 WHERE q.id = ?1 AND r.open",
+                [request.0],
+            )?;
             if !open {
                 return Ok(());
             }
-            tx.prepare_cached("UPDATE requests SET money = ?2 WHERE id = ?1 AND settled IS NULL")?
-                .execute(params![request.0, money.map(Money::as_str)])?;
-            match spent {
-                RequestUsage::Known(amounts) if !amounts.beyond_measure() => tx
-                    .prepare_cached(
-                        "UPDATE requests SET calls = ?2, tokens = ?3, micros = ?4, ideas = ?5,
-                     settled = ?6, note = ?7, stated = 1 WHERE id = ?1 AND settled IS NULL",
-                    )?
-                    .execute(params![
-                        request.0,
-                        signed(amounts.calls),
-                        signed(amounts.tokens),
-                        signed(amounts.micros),
-                        signed(amounts.ideas),
-                        millis(now),
-                        note
-                    ])?,
-                RequestUsage::AtLeast(amounts) if !amounts.beyond_measure() => tx
-                    .prepare_cached(
-                        "UPDATE requests SET calls = max(calls, ?2), tokens = max(tokens, ?3),
-                     micros = max(micros, ?4), ideas = max(ideas, ?5),
-                     settled = ?6, note = ?7 WHERE id = ?1 AND settled IS NULL",
-                    )?
-                    .execute(params![
-                        request.0,
-                        signed(amounts.calls),
-                        signed(amounts.tokens),
-                        signed(amounts.micros),
-                        signed(amounts.ideas),
-                        millis(now),
-                        note
-                    ])?,
-                RequestUsage::Known(_) | RequestUsage::AtLeast(_) => {
-                    charged(tx, request, &format!("{note}, usage beyond all measure"), now)?
+            let plausible = |amounts: &Amounts| !amounts.beyond_measure();
+            let (known, least, note) = match spent {
+                RequestUsage::Known(amounts) if plausible(&amounts) => {
+                    (true, amounts, note.to_owned())
                 }
-                RequestUsage::Unknown => charged(tx, request, note, now)?,
+                RequestUsage::AtLeast(amounts) if plausible(&amounts) => {
+                    (false, amounts, note.to_owned())
+                }
+                RequestUsage::Known(_) | RequestUsage::AtLeast(_) => {
+                    (false, Amounts::default(), format!("{note}, usage beyond all measure"))
+                }
+                RequestUsage::Unknown => (false, Amounts::default(), note.to_owned()),
             };
-            hold_what_was_used(tx, request)?;
-            Ok(())
+            let [calls, tokens, micros, _, ideas] = stored(least);
+            let (id, money) = (request.0, money.map(Money::as_str));
+            // A usage that is not known is charged at the reserved maximum, or at what was observed
+            // where that is more.
+            tx.change(
+                "UPDATE requests SET settled = ?2, note = ?3, money = ?4, stated = ?5,
+                   calls = iif(?5, ?6, max(calls, ?6)), tokens = iif(?5, ?7, max(tokens, ?7)),
+                   micros = iif(?5, ?8, max(micros, ?8)), ideas = iif(?5, ?9, max(ideas, ?9))
+                 WHERE id = ?1 AND settled IS NULL",
+                params![id, millis(now), note, money, known, calls, tokens, micros, ideas],
+            )?;
+            reserve_excess(tx, request)
         })
     }
 
     /// Counts the model calls of a run whose backend did not state the usage, so that they are
     /// charged as reserved.
     pub fn unstated_calls(&self, run: &RunId) -> Result<u64> {
-        self.view(|db| {
-            let count: i64 = db
-                .prepare_cached("SELECT count(*) FROM requests WHERE run = ?1 AND NOT stated")?
-                .query_row([run.as_str()], |row| row.get(0))?;
-            Ok(count.max(0).cast_unsigned())
-        })
+        let sql = "SELECT count(*) FROM requests WHERE run = ?1 AND NOT stated";
+        self.view(|db| db.value(sql, [run]).map(|Count(count)| count))
     }
 
     /// Returns the amounts that a run reserved at its admission, also after it is settled; zero if
     /// it was not admitted.
     pub fn reserved_for(&self, run: &RunId) -> Result<Amounts> {
-        self.view(|db| {
-            Ok(db
-                .prepare_cached(
-                    "SELECT calls, tokens, micros, seconds, ideas FROM reservations
-                     WHERE run = ?1 AND level = 'run'",
-                )?
-                .query_row([run.as_str()], row)
-                .optional()?
-                .unwrap_or_default())
-        })
+        let sql = "SELECT calls, tokens, micros, seconds, ideas FROM reservations
+                   WHERE run = ?1 AND level = 'run'";
+        Ok(self.view(|db| db.first(sql, [run], amounts))?.unwrap_or_default())
     }
 
     /// Returns the amounts that a run may still draw: its reservation minus what its requests
     /// reserve or used.
     pub fn left_of(&self, run: &RunId) -> Result<Amounts> {
-        self.view(|db| {
-            let reserved = reserved_by(db, run)?.unwrap_or_default().array();
-            let used = used_by(db, run)?.array();
-            Ok(Amounts::from_array(std::array::from_fn(|unit| {
-                reserved[unit].saturating_sub(used[unit])
-            })))
-        })
+        self.view(|db| Ok(reserved_by(db, run)?.unwrap_or_default().less(used_by(db, run)?)))
     }
 }
 
 /// Reserves usage beyond a run's reservation at all its levels at once, not only when the run is
 /// settled, because other runs would otherwise count on it until then.
-fn hold_what_was_used(db: &Connection, request: RequestId) -> Result<(), Fault> {
-    let run: String = db
-        .prepare_cached("SELECT run FROM requests WHERE id = ?1")?
-        .query_row([request.0], |row| row.get(0))?;
-    let run: RunId = id(run)?;
-    let used = used_by(db, &run)?;
+fn reserve_excess(db: &Connection, request: RequestId) -> Result<(), Fault> {
+    let run: RunId = db.value("SELECT run FROM requests WHERE id = ?1", [request.0])?;
     // A sum of a thousand rows must still fit.
     let held = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX).min(i64::MAX / 1024);
-    db.prepare_cached(
+    let [calls, tokens, micros, _, ideas] = used_by(db, &run)?.array().map(held);
+    db.change(
         "UPDATE reservations SET calls = max(calls, ?2), tokens = max(tokens, ?3),
            micros = max(micros, ?4), ideas = max(ideas, ?5)
          WHERE run = ?1 AND open AND (calls < ?2 OR tokens < ?3 OR micros < ?4 OR ideas < ?5)",
-    )?
-    .execute(params![
-        run.as_str(),
-        held(used.calls),
-        held(used.tokens),
-        held(used.micros),
-        held(used.ideas)
-    ])?;
+        params![run, calls, tokens, micros, ideas],
+    )?;
     Ok(())
-}
-
-/// Charges a request as it was reserved.
-fn charged(
-    db: &Connection,
-    request: RequestId,
-    note: &str,
-    now: Timestamp,
-) -> Result<usize, Fault> {
-    Ok(db
-        .prepare_cached(
-            "UPDATE requests SET settled = ?2, note = ?3 WHERE id = ?1 AND settled IS NULL",
-        )?
-        .execute(params![request.0, millis(now), note])?)
 }
 
 /// Returns the amounts spent or reserved at a budget level.
 pub(super) fn in_use(db: &Connection, level: &str, key: &str) -> Result<Amounts, Fault> {
-    let spent = db
-        .prepare_cached(
-            "SELECT calls, tokens, micros, seconds, ideas FROM accounts
-            WHERE level = ?1 AND key = ?2",
-        )?
-        .query_row([level, key], row)
-        .optional()?
-        .unwrap_or_default();
-    let held = db
-        .prepare_cached(
-            "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0),
-                coalesce(sum(micros), 0), coalesce(sum(seconds), 0),
-                coalesce(sum(ideas), 0)
-         FROM reservations WHERE level = ?1 AND key = ?2 AND open",
-        )?
-        .query_row([level, key], row)?;
-    Ok(spent.plus(held))
+    let sql = "SELECT calls, tokens, micros, seconds, ideas FROM budget_usage
+               WHERE level = ?1 AND key = ?2";
+    let spent = db.first(sql, [level, key], amounts)?.unwrap_or_default();
+    Ok(spent.plus(held_at(db, level, key)?))
+}
+
+/// Returns the amounts that live runs have reserved at a budget level.
+pub(super) fn held_at(db: &Connection, level: &str, key: &str) -> Result<Amounts, Fault> {
+    let sql = format!("SELECT {SUMS} FROM reservations WHERE level = ?1 AND key = ?2 AND open");
+    Ok(db.first(&sql, [level, key], amounts)?.unwrap_or_default())
 }
 
 pub(super) fn reserved_by(db: &Connection, run: &RunId) -> Result<Option<Amounts>, Fault> {
-    Ok(db
-        .prepare_cached(
-            "SELECT calls, tokens, micros, seconds, ideas FROM reservations
-             WHERE run = ?1 AND level = 'run' AND open",
-        )?
-        .query_row([run.as_str()], row)
-        .optional()?)
+    let sql = "SELECT calls, tokens, micros, seconds, ideas FROM reservations
+               WHERE run = ?1 AND level = 'run' AND open";
+    db.first(sql, [run], amounts)
 }
 
 pub(super) fn used_by(db: &Connection, run: &RunId) -> Result<Amounts, Fault> {
-    Ok(db
-        .prepare_cached(
-            "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0), coalesce(sum(micros), 0), 0,
-                coalesce(sum(ideas), 0) FROM requests WHERE run = ?1",
-        )?
-        .query_row([run.as_str()], row)?)
+    let sql =
+        "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0), coalesce(sum(micros), 0), 0,
+                 coalesce(sum(ideas), 0) FROM requests WHERE run = ?1";
+    Ok(db.first(sql, [run], amounts)?.unwrap_or_default())
 }
 
-pub(super) fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Amounts> {
+/// The sums of the amounts of some rows, which [`amounts`] maps.
+pub(super) const SUMS: &str = "coalesce(sum(calls), 0), coalesce(sum(tokens), 0),
+    coalesce(sum(micros), 0), coalesce(sum(seconds), 0), coalesce(sum(ideas), 0)";
+
+/// Maps the first five columns to amounts.
+pub(super) fn amounts(row: &Row<'_>) -> rusqlite::Result<Amounts> {
+    amounts_from(row, 0)
+}
+
+/// Maps five columns, beginning with `first`, to amounts.
+pub(super) fn amounts_from(row: &Row<'_>, first: usize) -> rusqlite::Result<Amounts> {
     let mut amounts = [0_u64; 5];
     for (unit, amount) in amounts.iter_mut().enumerate() {
-        *amount = u64::try_from(row.get::<_, i64>(unit)?).unwrap_or(0);
+        Count(*amount) = row.get(first + unit)?;
     }
     Ok(Amounts::from_array(amounts))
 }
 
-/// Converts an amount to the form stored in a row, in which a sum of a thousand amounts still fits.
-pub(super) fn signed(amount: u64) -> i64 {
-    i64::try_from(amount.min(MEASURE)).unwrap_or(i64::MAX)
+/// Converts amounts to the form stored in a row, in which a sum of a thousand amounts still fits.
+pub(super) fn stored(amounts: Amounts) -> [i64; 5] {
+    amounts.array().map(|amount| i64::try_from(amount.min(MEASURE)).unwrap_or(i64::MAX))
 }

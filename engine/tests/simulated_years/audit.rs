@@ -284,7 +284,7 @@ impl Year {
         }
         let runs = runs.unwrap_or_else(|| panic!("{name}: {} has no run", one.key));
         assert_eq!(one.outcome, runs.last().unwrap().outcome, "{name}: {}", one.key);
-        let by_hand = self.retried.iter().filter(|id| **id == one.id).count();
+        let manual = self.retried.iter().filter(|id| **id == one.id).count();
         let (mut extra, mut failures, mut lost) = (0, 0, 0);
         for (index, run) in runs.iter().enumerate() {
             assert_eq!(run.attempt as usize, index + 1);
@@ -297,20 +297,20 @@ impl Year {
                 failures += 1;
             }
             let again = match outcome {
-                Outcome::Deferred { .. } => one.origin != "hand",
+                Outcome::Deferred { .. } => one.origin != "manual",
                 Outcome::Lost { .. } => {
                     lost += 1;
                     lost == 1 && job.new.kind != "command" && run.fence.is_some()
                 }
                 outcome => {
                     retryable(outcome)
-                        && one.origin != "hand"
+                        && one.origin != "manual"
                         && failures <= job.new.policy.retry.count
                 }
             };
             extra += usize::from(!again);
         }
-        assert!(extra <= by_hand, "{name}: {} was tried {} times", one.key, runs.len());
+        assert!(extra <= manual, "{name}: {} was tried {} times", one.key, runs.len());
     }
 
     /// Checks that a follower is recorded once for each end of the job that it follows.

@@ -259,14 +259,14 @@ impl Year {
         }
         let row = self.store.run(&run).unwrap();
         let again = match row.state {
-            RunState::Settled | RunState::Queued => None,
-            RunState::Requested => {
+            RunState::Settled { .. } | RunState::Queued { .. } => None,
+            RunState::Requested { .. } => {
                 let why = "its process ended before it began".to_owned();
                 let now = self.wall();
                 self.store.decline(&run, &Outcome::Lost { why }, now).unwrap();
                 None
             }
-            RunState::Running => {
+            RunState::Running { .. } => {
                 let driver = Driver {
                     world: Box::new(self.host.clone()),
                     me: &me,

@@ -57,7 +57,7 @@ impl Year {
     /// Starts the work of a run; returns false when its process is over already.
     fn perform(&mut self, run: &RunId, parent: u32, me: &ProcessIdentity) -> bool {
         let row = self.store.run(run).unwrap();
-        if row.state != RunState::Requested {
+        if !matches!(row.state, RunState::Requested { .. }) {
             return false;
         }
         let job = row.job_name.clone();
@@ -65,7 +65,7 @@ impl Year {
         let wall = self.wall();
         if !self.host.lock(&job, me.pid) {
             let waits = match row.origin {
-                Origin::Hand => false,
+                Origin::Manual => false,
                 Origin::Queue => true,
                 Origin::Clock | Origin::Event => overlap != Overlap::Skip,
             };
@@ -114,8 +114,8 @@ impl Year {
         };
         self.counts.runs += 1;
         let group = self.jobs[&job].new.policy.group.clone();
-        let (by_hand, paused) = (row.by_hand, self.paused(&job));
-        assert!(by_hand || !paused, "run {run} of {job} is admitted while that is paused");
+        let (manual, paused) = (row.manual(), self.paused(&job));
+        assert!(manual || !paused, "run {run} of {job} is admitted while that is paused");
         let twin = self.running.values().find(|one| one.job == job);
         assert!(twin.is_none(), "{run} and {twin:?} run at once");
         let fence = admitted.fence();
@@ -123,7 +123,7 @@ impl Year {
         assert!(fence > known.fence, "{job}: {fence:?} after {:?}", known.fence);
         known.fence = fence;
         // A hand starts when it likes, a lost run is made good at once, a night's report closes it.
-        let queued = !by_hand && job != REPORT_JOB && self.came_from_the_queue(&row);
+        let queued = !manual && job != REPORT_JOB && self.came_from_the_queue(&row);
         if queued {
             let beside = self.running.values().filter(|one| one.queued && one.group == group.name);
             let beside = u32::try_from(beside.count()).unwrap();
@@ -162,13 +162,16 @@ impl Year {
     fn recover_stale_runs(&mut self, row: &RunRow, me: &ProcessIdentity) -> bool {
         let dead: Vec<RunRow> = self.store.live().unwrap();
         for dead in dead {
-            if dead.job == row.job && dead.id != row.id && dead.state == RunState::Running {
+            if dead.job == row.job
+                && dead.id != row.id
+                && matches!(dead.state, RunState::Running { .. })
+            {
                 let driver =
                     Driver { world: Box::new(self.host.clone()), me, retries_lost: &|_| false };
                 let reading = self.clock_reading();
-                recover_locked(&mut self.store, &driver, &dead.id, false, reading).unwrap();
+                recover_locked(&mut self.store, &driver, &dead.id, reading).unwrap();
                 let state = self.store.run(&dead.id).unwrap().state;
-                assert_eq!(state, RunState::Settled);
+                assert!(matches!(state, RunState::Settled { .. }));
             }
         }
         true
@@ -178,7 +181,7 @@ impl Year {
         let now = self.wall();
         let policy = &self.jobs[&row.job_name].new.policy;
         let mut facts = AdmissionFacts {
-            by_hand: row.by_hand,
+            manual: row.manual(),
             paused_until: self.store.job_by_id(row.job).unwrap().paused_until,
             free_bytes: if self.random.permille(3) { 0 } else { u64::MAX },
             ..AdmissionFacts::default()
@@ -305,7 +308,7 @@ impl Year {
             return;
         }
         let (run, fence) = self.random.one_of(&self.stale).clone();
-        if self.store.run(&run).unwrap().state != RunState::Settled {
+        if !matches!(self.store.run(&run).unwrap().state, RunState::Settled { .. }) {
             return;
         }
         let now = self.wall();

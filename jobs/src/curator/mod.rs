@@ -163,7 +163,7 @@ fn is_over(ctx: &Context<'_>, run: &str) -> bool {
         return true;
     };
     match ctx.store.run(&run) {
-        Ok(row) => row.state == RunState::Settled,
+        Ok(row) => matches!(row.state, RunState::Settled { .. }),
         Err(StoreError::NotFound { .. }) => true,
         Err(_) => false,
     }

@@ -39,15 +39,17 @@ pub(super) fn runs_by_day(
         }
     }
     runs.retain(|run| {
-        let within = run.finished.is_some_and(|at| at > from && at <= until);
-        let did =
-            !matches!(run.outcome, None | Some(Outcome::Skipped { .. } | Outcome::Deferred { .. }));
-        run.night.is_none() && run.state == RunState::Settled && within && did
+        let within = run.finished().is_some_and(|at| at > from && at <= until);
+        let did = !matches!(
+            run.outcome(),
+            None | Some(Outcome::Skipped { .. } | Outcome::Deferred { .. })
+        );
+        run.night.is_none() && matches!(run.state, RunState::Settled { .. }) && within && did
     });
-    runs.sort_by(|a, b| (a.finished, a.id.as_str()).cmp(&(b.finished, b.id.as_str())));
+    runs.sort_by(|a, b| (a.finished(), a.id.as_str()).cmp(&(b.finished(), b.id.as_str())));
     let mut lines = Vec::new();
     for run in runs {
-        let (Some(at), Some(outcome)) = (run.finished, &run.outcome) else {
+        let (Some(at), Some(outcome)) = (run.finished(), run.outcome()) else {
             continue;
         };
         let what = match (run.summary.headline.as_str(), outcome.why()) {

@@ -55,7 +55,7 @@ pub fn gather(
     let mut held = Amounts::default();
     let mut open = Vec::new();
     for run in rows {
-        if run.state != RunState::Settled {
+        if !matches!(run.state, RunState::Settled { .. }) {
             open.push(run.job_name.clone());
         }
         held = held.plus(store.reserved_for(&run.id)?);
@@ -150,17 +150,18 @@ fn alerts(
 
 fn run_line(store: &Store, run: RunRow) -> Result<RunLine, StoreError> {
     let mut spent = store.spent_by(&run.id)?;
-    if let (Some(started), Some(finished)) = (run.started, run.finished) {
+    let (started, finished) = (run.started(), run.finished());
+    if let (Some(started), Some(finished)) = (started, finished) {
         spent.seconds = finished.duration_since(started).as_secs().unsigned_abs();
     }
     Ok(RunLine {
         run: run.id.to_string(),
+        outcome: run.outcome().cloned(),
+        started,
+        finished,
         job: run.job_name,
         kind: run.kind,
         attempt: run.attempt,
-        outcome: run.outcome,
-        started: run.started,
-        finished: run.finished,
         spent,
         unstated_calls: store.unstated_calls(&run.id)?,
         unpriced_calls: store.unpriced_calls(&run.id)?,

@@ -165,7 +165,7 @@ impl Fixture {
             run: &run,
             owner: &ProcessIdentity::me(),
             facts: &AdmissionFacts {
-                by_hand: true,
+                manual: true,
                 free_bytes: u64::MAX,
                 ..AdmissionFacts::default()
             },

@@ -330,7 +330,7 @@ fn a_refusal_defers_by_its_time_costs_a_call_and_is_forgotten_at_the_next_answer
         let (settled, row) = pass(&mut place, &[], limited(said));
         let Outcome::Deferred { until, why } = settled.outcome else { panic!("{settled:?}") };
         assert!(why.contains("asked again after"), "{why}");
-        waits.push(until.duration_since(row.started.unwrap()).as_mins());
+        waits.push(until.duration_since(row.started().unwrap()).as_mins());
     }
     assert!(
         waits[0] < 7 && (10..12).contains(&waits[1]) && (20..22).contains(&waits[2]),

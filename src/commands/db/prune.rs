@@ -63,7 +63,7 @@ fn describe_plan(plan: &PrunePlan) -> String {
     line(rows.runs, "runs of those");
     line(rows.deferrals.len() as u64, "deferrals between the first and the last of their chains");
     line(rows.nights.len() as u64, "nights");
-    line(rows.accounts.len() as u64, "budgets of days, weeks and windows");
+    line(rows.budget_usage.len() as u64, "budgets of days, weeks and windows");
     line(rows.events, "events");
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     for file in &plan.files {

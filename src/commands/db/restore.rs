@@ -123,7 +123,7 @@ fn say_plan(json: &RestoreJson, unfinished: bool) {
         Some(since) => format!(
             "lost    what is not in the copy: {}, {}, {}, {}; pauses stay as they are now ({})\n",
             show::count(since.runs, "run"),
-            show::count(since.acks, "acknowledgement"),
+            show::count(since.breaker_resets, "circuit breaker reset"),
             show::count(since.grants, "grant"),
             show::count(since.limits, "waiting limit"),
             since.pauses,

@@ -318,7 +318,7 @@ impl<'h> DryRunStore<'h> {
         let row = apart.store.run(&run)?;
         let setting = ResolvedRun::of(self.home, &apart.store, &row)?;
         let facts =
-            AdmissionFacts { by_hand: true, free_bytes: u64::MAX, ..AdmissionFacts::default() };
+            AdmissionFacts { manual: true, free_bytes: u64::MAX, ..AdmissionFacts::default() };
         match apart.admit(&setting, &facts, want, &[])? {
             Admission::Admitted(admitted) => {
                 apart.plan(&setting, &admitted, git, backend).map(Some)
@@ -392,9 +392,10 @@ impl<'h> DryRunStore<'h> {
         reported: &mut DryRun,
     ) -> Result<(), NotAdmitted> {
         for dead in self.store.live()? {
-            let dead_here = dead.job == setting.row.job
-                && dead.id != setting.row.id
-                && dead.state == RunState::Running;
+            let RunState::Running { execution, .. } = &dead.state else {
+                continue;
+            };
+            let dead_here = dead.job == setting.row.job && dead.id != setting.row.id;
             // A run whose lock is held is alive.
             if !dead_here || self.job_lock(setting.row).is_err() {
                 continue;
@@ -404,7 +405,7 @@ impl<'h> DryRunStore<'h> {
                 .push(format!("run {} of this job died; it would be settled first", dead.id));
             let outcome = Outcome::Lost { why: "its process is gone".to_owned() };
             self.store
-                .settle(&dead.id, dead.fence, &outcome, &RunSummary::default(), self.now)
+                .settle(&dead.id, Some(execution.fence), &outcome, &RunSummary::default(), self.now)
                 .map_err(|error| refuse(Class::Internal, error.to_string()))?;
         }
         Ok(())

@@ -68,7 +68,7 @@ pub fn run(home: &Env, run: &str, ui: Ui, verbose: u8) -> Result<Exit, Failure> 
     let id: RunId = run.parse().map_err(|error| Failure::usage(format!("{error}")))?;
     let mut store = home.store()?;
     let row = store.run(&id)?;
-    if row.state != RunState::Requested {
+    if !matches!(row.state, RunState::Requested { .. }) {
         ui.info(&format!("run {id} was already started; there is nothing to do"));
         return Ok(Exit::Done);
     }
@@ -77,7 +77,7 @@ pub fn run(home: &Env, run: &str, ui: Ui, verbose: u8) -> Result<Exit, Failure> 
         Err(failure) => {
             let why = failure.to_string();
             // A file that somebody is in the midst of changing is not the job's failure.
-            let outcome = if row.by_hand {
+            let outcome = if row.manual() {
                 let class = Class::Environment;
                 Outcome::Failed { class, why }
             } else {
@@ -134,7 +134,7 @@ fn attempt(
             if !store.decline(&row.id, &outcome, home.wall()?)? {
                 // Another process has it: what became of it is in the database.
                 let row = store.run(&row.id)?;
-                return Ok(row.outcome.unwrap_or(Outcome::Skipped {
+                return Ok(row.outcome().cloned().unwrap_or(Outcome::Skipped {
                     why: "another process is running it".to_owned(),
                 }));
             }
@@ -146,9 +146,9 @@ fn attempt(
             store.decline(&row.id, &setting.redacted(outcome), home.wall()?)?;
             // Cancelled or taken over meanwhile: that is its outcome, and not our failure.
             let stands = store.run(&row.id)?;
-            return match stands.outcome {
+            return match stands.outcome() {
                 Some(outcome @ (Outcome::Cancelled { .. } | Outcome::TimedOut { .. })) => {
-                    Ok(outcome)
+                    Ok(outcome.clone())
                 }
                 _ => Err(failure),
             };
@@ -188,7 +188,7 @@ fn take_locks(
     // By the database's own names: recovery looks for it there.
     let path = job_lock_path(&home.state, &setting.row.project, &setting.row.job_name);
     let at_work = |holder: &LockHolder| {
-        let unsettled = |run: RunRow| run.state != RunState::Settled;
+        let unsettled = |run: RunRow| !matches!(run.state, RunState::Settled { .. });
         holder.owner.is_alive() && store.run(&holder.run).is_ok_and(unsettled)
     };
     let mut lock = JobLock::take_for_run(&path, at_work).map_err(|it| not_ours(setting, it))?;
@@ -221,7 +221,7 @@ const TURN_WAIT: SignedDuration = SignedDuration::from_secs(60);
 /// runs queue; a lock that cannot be used is a failure.
 fn not_ours(setting: &ResolvedRun<'_>, error: LockError) -> NotAdmitted {
     let waits = match setting.row.origin {
-        Origin::Hand => false,
+        Origin::Manual => false,
         Origin::Queue => true,
         Origin::Clock | Origin::Event => setting.overlap() != Overlap::Skip,
     };
@@ -345,11 +345,14 @@ fn recover_stale_runs(
     let driver =
         Driver { world: Box::new(Host { state: &home.state }), me, retries_lost: &|_| false };
     for dead in store.live()? {
-        if dead.job == row.job && dead.id != row.id && dead.state == RunState::Running {
+        if dead.job == row.job
+            && dead.id != row.id
+            && matches!(dead.state, RunState::Running { .. })
+        {
             tracing::info!(run = %dead.id, "its process is gone; it is settled first");
-            recover_locked(store, &driver, &dead.id, false, home.now()?)?;
+            recover_locked(store, &driver, &dead.id, home.now()?)?;
             spawn::mark(home, store, &dead.id)?;
-            if store.run(&dead.id)?.state != RunState::Settled {
+            if store.run(&dead.id)?.outcome().is_none() {
                 return Err(refuse(
                     Class::Environment,
                     format!(

@@ -263,7 +263,7 @@ impl<'a> ResolvedRun<'a> {
             }
         };
         Ok(AdmissionFacts {
-            by_hand: self.row.by_hand,
+            manual: self.row.manual(),
             paused_until: match kind.is_exempt() {
                 true => None,
                 false => store.job_by_id(self.row.job)?.paused_until,

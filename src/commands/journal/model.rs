@@ -382,8 +382,8 @@ fn gaps(runs: &[RunRow]) -> Vec<Gap> {
         if !matches!(run.kind.as_str(), "rem" | "lifecycle") {
             continue;
         }
-        let Some(at) = run.finished else { continue };
-        let why = match &run.outcome {
+        let Some(at) = run.finished() else { continue };
+        let why = match run.outcome() {
             Some(
                 outcome @ (Outcome::Failed { .. }
                 | Outcome::TimedOut { .. }

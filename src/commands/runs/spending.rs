@@ -32,7 +32,7 @@ struct RunUsageJson {
 impl RunSpending {
     pub(super) fn of(store: &Store, row: &RunRow) -> Result<Self, Failure> {
         let mut spent = store.spent_by(&row.id)?;
-        if let (Some(started), Some(finished)) = (row.started, row.finished) {
+        if let (Some(started), Some(finished)) = (row.started(), row.finished()) {
             let lasted = finished.duration_since(started).as_secs();
             spent.seconds = lasted.max(0).unsigned_abs();
         }

@@ -13,8 +13,8 @@ use runner_engine::locks::{LockHolder, job_lock_path};
 use runner_engine::outcome::Outcome;
 use runner_engine::schedule::Trigger;
 use runner_engine::store::{
-    AlertRow, Amounts, Budget, JobPause, JobRow, MissedStretch, Project, RunFilter, RunRow,
-    RunState, Store,
+    AlertRow, AlertSelection, Amounts, Budget, JobPause, JobRow, MissedStretch, Project, RunFilter,
+    RunRow, RunState, Store,
 };
 use runner_engine::tick::civil_date;
 use runner_jobs::report;
@@ -212,7 +212,7 @@ impl StoreOverview {
             failing,
             queues: store.projects_with_queues()?,
             live: store.live()?,
-            alerts: store.alerts(None, false)?,
+            alerts: store.alerts(None, AlertSelection::Open)?,
             undelivered: store.undelivered()?,
         })
     }
@@ -261,8 +261,8 @@ impl<'a> GatheredStatus<'a> {
             held: store.paused_until(now)?,
             dates,
             nights,
-            days: store.accounts("day", &day_keys)?,
-            open_nights: store.accounts("night", &night_keys)?,
+            days: store.budget_usage("day", &day_keys)?,
+            open_nights: store.budget_usage("night", &night_keys)?,
             asked,
         };
         Ok((all, files))
@@ -384,7 +384,7 @@ impl<'a> GatheredStatus<'a> {
                 limit: LOOKED_AT,
                 ..RunFilter::default()
             })?;
-            let failed = runs.iter().find_map(|row| match &row.outcome {
+            let failed = runs.iter().find_map(|row| match row.outcome() {
                 Some(
                     it @ (Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. }),
                 ) => Some((row, it)),
@@ -395,7 +395,7 @@ impl<'a> GatheredStatus<'a> {
             };
             found.push(MarkJson {
                 job: job.name.clone(),
-                at: row.finished.unwrap_or(row.requested),
+                at: row.finished().unwrap_or(row.requested),
                 class: outcome
                     .class()
                     .map_or_else(|| outcome.as_str().to_owned(), |it| it.as_str().to_owned()),
@@ -493,13 +493,13 @@ fn stretch(found: &MissedStretch) -> Option<MissedJson> {
 fn live_json(row: &RunRow) -> LiveJson {
     LiveJson {
         run: row.id.to_string(),
-        state: match &row.owner {
-            Some(owner) if row.state == RunState::Running && !owner.is_alive() => {
+        state: match row.owner() {
+            Some(owner) if matches!(row.state, RunState::Running { .. }) && !owner.is_alive() => {
                 "running, but its process is gone; the next tick settles it".to_owned()
             }
             _ => state_name(row).to_owned(),
         },
-        since: row.started.unwrap_or(row.requested),
+        since: row.started().unwrap_or(row.requested),
         job: row.job_name.clone(),
     }
 }

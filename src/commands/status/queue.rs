@@ -36,7 +36,7 @@ pub(super) fn queued(
 ) -> Result<QueuedJson, Failure> {
     let rows = store.queued_of(&known.id)?;
     let why = |row: &RunRow| {
-        let ready = row.waits_for.is_none() && row.ready_at.is_none_or(|at| at <= now);
+        let ready = row.waits_for().is_none() && row.ready_at().is_none_or(|at| at <= now);
         let job = jobs.iter().find(|job| job.id == row.job);
         match job {
             Some(job) if ready && job.paused_until.is_some_and(|until| until > now) => {
@@ -52,8 +52,8 @@ pub(super) fn queued(
     let next = rows.iter().take(SHOWN).map(|row| WaitingJson {
         run: row.id.to_string(),
         job: row.job_name.clone(),
-        ready_at: row.ready_at,
-        waits_for: row.waits_for_run.as_ref().map(|(run, _)| run.to_string()),
+        ready_at: row.ready_at(),
+        waits_for: row.waits_for().map(|(run, _)| run.to_string()),
         priority: row.priority,
         why: why(row),
     });

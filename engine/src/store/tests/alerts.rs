@@ -10,7 +10,7 @@ use crate::alerts::{AlertKind, AlertRules};
 /// An event, in the order in which it was digested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Entry {
-    Failed { by_hand: bool, stopped: bool },
+    Failed { manual: bool, stopped: bool },
     Placed,
     Missed,
     Stale,
@@ -39,7 +39,7 @@ fn episodes(history: &[(i64, Entry)], rules: &AlertRules) -> Vec<Episode> {
         let mut open: Option<Episode> = None;
         for &(at, entry) in history {
             let happens = match (kind, entry) {
-                (AlertKind::Failure, Entry::Failed { by_hand, .. }) => !by_hand,
+                (AlertKind::Failure, Entry::Failed { manual, .. }) => !manual,
                 (AlertKind::Breaker, Entry::Failed { stopped, .. }) => stopped,
                 (AlertKind::Missed, Entry::Missed) | (AlertKind::Stale, Entry::Stale) => true,
                 _ => false,
@@ -94,7 +94,7 @@ fn recorded(fixture: &Fixture) -> Vec<Episode> {
     let minute = |at: Timestamp| at.duration_since(now()).as_mins();
     let mut all: Vec<Episode> = fixture
         .store
-        .alerts(None, true)
+        .alerts(None, AlertSelection::All)
         .unwrap()
         .into_iter()
         .map(|alert| {
@@ -157,8 +157,8 @@ impl Fixture {
     }
 
     /// Runs a job once, for a person or for the queue.
-    fn ends(&mut self, by_hand: bool, outcome: &Outcome, at: Timestamp) {
-        let run = match by_hand {
+    fn ends(&mut self, manual: bool, outcome: &Outcome, at: Timestamp) {
+        let run = match manual {
             true => self.requested("dream", &OccurrenceId::new(at).to_string()),
             false => {
                 self.enqueue("dream");
@@ -216,12 +216,12 @@ fn alerts_are_raised_told_and_ended_as_the_model_says() {
             let at = later(minute);
             match dice.roll(9) {
                 0..=2 => {
-                    let by_hand = dice.roll(4) == 0;
+                    let manual = dice.roll(4) == 0;
                     let class = [Class::Crash, Class::Auth, Class::Guard][dice.roll(3) as usize];
-                    fixture.ends(by_hand, &failed(class), at);
+                    fixture.ends(manual, &failed(class), at);
                     fixture.digest(&rules, at);
                     let stopped = crate::admission::stopped(fixture.store.streak(job).unwrap());
-                    history.push((minute, Entry::Failed { by_hand, stopped }));
+                    history.push((minute, Entry::Failed { manual, stopped }));
                 }
                 3 => {
                     fixture.ends(dice.roll(2) == 0, &Outcome::Succeeded, at);
@@ -267,7 +267,7 @@ fn alerts_are_raised_told_and_ended_as_the_model_says() {
                     }
                 }
                 7 => {
-                    let open = fixture.store.alerts(None, false).unwrap();
+                    let open = fixture.store.alerts(None, AlertSelection::Open).unwrap();
                     if let Some(one) = open.get(dice.roll(4) as usize) {
                         fixture.store.silence(&one.id, "ann", at).unwrap();
                         history.push((minute, Entry::Silence(one.kind)));
@@ -289,7 +289,7 @@ fn alerts_are_raised_told_and_ended_as_the_model_says() {
             }
             assert_eq!(found, wanted, "seed {seed}, case {case}, {history:#?}");
         }
-        for alert in fixture.store.alerts(None, true).unwrap() {
+        for alert in fixture.store.alerts(None, AlertSelection::All).unwrap() {
             kinds.insert(alert.kind);
             raised += 1;
             messages_are_in_order(&fixture, &alert, rules.recovery);
@@ -358,7 +358,7 @@ fn a_recovery_is_told_once_and_of_all_that_is_over() {
     let first = fixture.store.messages_due(later(7)).unwrap();
     let without = [(fixture.project.clone(), "a".to_owned())];
     assert!(!first || fixture.store.begin_delivery(&without, later(7)).unwrap().is_none());
-    assert!(fixture.store.alerts(None, false).unwrap().is_empty());
+    assert!(fixture.store.alerts(None, AlertSelection::Open).unwrap().is_empty());
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn a_message_is_tried_so_often_and_then_given_up() {
         minute += 1;
     }
     assert_eq!(tries, MOST_TRIES);
-    let alert = fixture.store.alerts(None, false).unwrap().remove(0);
+    let alert = fixture.store.alerts(None, AlertSelection::Open).unwrap().remove(0);
     let message = fixture.store.messages_of(&alert.id).unwrap().remove(0);
     assert_eq!(message.state, MessageState::GivenUp);
     let lost = fixture.store.undelivered().unwrap();
@@ -395,7 +395,7 @@ fn a_message_is_tried_so_often_and_then_given_up() {
     assert!(fixture.store.undelivered().unwrap().is_empty());
     fixture.store.end_alerts(fixture.id("dream"), "ann", later(3001)).unwrap();
     assert_eq!(fixture.store.forget_alerts(later(3002)).unwrap(), 1);
-    assert!(fixture.store.alerts(None, true).unwrap().is_empty());
+    assert!(fixture.store.alerts(None, AlertSelection::All).unwrap().is_empty());
 }
 
 #[test]
@@ -409,8 +409,8 @@ fn what_was_off_or_paused_is_not_stale_when_it_is_on_again() {
     let rules = BTreeMap::from([(fixture.project.clone(), rules)]);
     let day = 24 * 60;
     assert!(fixture.store.watch(&rules, now()).unwrap().is_empty());
-    assert!(!fixture.store.watch_due(later(59)).unwrap());
-    assert!(fixture.store.watch_due(later(60)).unwrap());
+    assert!(!fixture.store.maintenance_due(Task::Watch, later(59)).unwrap());
+    assert!(fixture.store.maintenance_due(Task::Watch, later(60)).unwrap());
     let stale = fixture.store.watch(&rules, later(day + 1)).unwrap();
     assert_eq!(stale.len(), 1, "only the one with a clock");
     let off = NewJob { enabled: false, ..job("tidy", every(15)) };

@@ -45,7 +45,7 @@ fn what_runs_is_asked_and_keeps_the_first_reason() {
     let mut fixture = fixture();
     let run = fixture.admitted("k").run().clone();
     let Cancelled::Asked(row) = cancel(&mut fixture, &run) else { panic!() };
-    assert_eq!((row.id, row.cancel), (run.clone(), Some("manually".to_owned())));
+    assert_eq!((&row.id, row.cancel()), (&run, Some("manually")));
     fixture.store.cancel(&run, "once more", later(2)).unwrap();
     let gone = Outcome::Cancelled { why: "signal 15".to_owned() };
     fixture.end(&run, &gone, later(3));
@@ -90,13 +90,13 @@ fn its_deadline_is_brought_forward_once() {
     let mut fixture = fixture();
     let run = fixture.admitted("k").run().clone();
     cancel(&mut fixture, &run);
-    let first = fixture.row(&run).deadline.unwrap();
+    let first = fixture.deadline(&run);
     fixture.store.hasten(&fixture.row(&run), Duration::from_secs(110)).unwrap();
-    let hastened = fixture.row(&run).deadline.unwrap();
+    let hastened = fixture.deadline(&run);
     // Killed when the grace of recovery is over too: twenty seconds from now.
     let killed = Duration::from_millis(hastened) + crate::recover::OVERRUN_GRACE;
     assert_eq!(killed, Duration::from_secs(110) + CANCEL_GRACE);
     assert!(hastened < first);
     fixture.store.hasten(&fixture.row(&run), Duration::from_secs(500)).unwrap();
-    assert_eq!(fixture.row(&run).deadline, Some(hastened));
+    assert_eq!(fixture.deadline(&run), hastened);
 }

@@ -11,7 +11,7 @@ fn it_is_ready_when_the_other_has_succeeded() {
         assert_eq!(fixture.start(later(600)), std::slice::from_ref(&first));
         assert!(fixture.start(later(600)).is_empty());
         fixture.end(&first, &outcome, later(601));
-        assert_eq!(fixture.row(&behind).ready_at, Some(later(601)));
+        assert_eq!(fixture.row(&behind).ready_at(), Some(later(601)));
         assert_eq!(fixture.start(later(601)), [behind]);
     }
 }
@@ -38,7 +38,7 @@ fn a_retry_of_the_other_is_waited_for() {
     assert_eq!(fixture.outcome(&behind), None);
     let again = fixture.start(later(60)).remove(0);
     assert_eq!(fixture.row(&again).attempt, 2);
-    assert_eq!(fixture.row(&behind).waits_for_run.unwrap().0, again);
+    assert_eq!(fixture.row(&behind).waits_for().unwrap().0, again);
     fixture.end(&again, &Outcome::Succeeded, later(61));
     assert_eq!(fixture.start(later(61)), [behind]);
 }

@@ -24,7 +24,7 @@ fn what_waits_in_a_false_future_begins_again_from_now() {
     let reported = fixture.store.reset_waits_ahead(later(1)).unwrap().unwrap();
     assert!(reported.contains("1 waiting run and 1 night"), "{reported}");
     assert_eq!(fixture.start(later(2)).len(), 1, "the deferred one");
-    assert_eq!(fixture.row(&wished).ready_at, Some(until), "a moment that a person chose stays");
+    assert_eq!(fixture.row(&wished).ready_at(), Some(until), "a moment that a person chose stays");
     assert_eq!(fixture.store.night(night.id).unwrap().opens, later(1));
     assert_eq!(fixture.store.reset_waits_ahead(later(3)).unwrap(), None);
 }
@@ -78,7 +78,7 @@ fn moments_that_are_caught_up_keep_their_order_when_one_is_tried_again() {
     assert_eq!(fixture.start(later(45)), runs[..1]);
     fixture.end(&runs[0], &failed(Class::Crash), later(46));
     let again = fixture.runs_of("tidy").pop().unwrap();
-    let ready = again.ready_at.unwrap();
+    let ready = again.ready_at().unwrap();
     if ready > later(47) {
         assert!(fixture.start(later(47)).is_empty(), "the older one waits");
     }

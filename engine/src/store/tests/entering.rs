@@ -172,7 +172,7 @@ fn moments_that_are_caught_up_together_wait_together() {
         .queued_of(&fixture.project)
         .unwrap()
         .into_iter()
-        .map(|run| run.ready_at)
+        .map(|run| run.ready_at())
         .collect();
     assert!(ready.iter().all(|one| *one == ready[0]), "{ready:?}");
     assert!(ready[0] > Some(at), "spread");

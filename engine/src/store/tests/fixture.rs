@@ -47,8 +47,15 @@ impl Fixture {
         self.store.run(run).unwrap()
     }
 
+    pub(super) fn deadline(&self, run: &RunId) -> u64 {
+        match self.row(run).state {
+            RunState::Running { deadline, .. } => deadline,
+            state => panic!("{state:?} has no deadline"),
+        }
+    }
+
     pub(super) fn outcome(&self, run: &RunId) -> Option<Outcome> {
-        self.row(run).outcome
+        self.row(run).outcome().cloned()
     }
 
     /// Returns the outcome of the occurrence that a run is an attempt at.

@@ -20,16 +20,16 @@ fn ended(fixture: &mut Fixture, outcome: &Outcome) -> [String; 3] {
     fixture.check();
     ["use", "tell", "last"].map(|job| {
         let runs = fixture.runs_of(job);
-        runs.last().map_or("nothing".to_owned(), |run| match &run.outcome {
+        runs.last().map_or("nothing".to_owned(), |run| match run.outcome() {
             Some(outcome) => outcome.to_string(),
-            None => format!("{:?}", run.state),
+            None => run.state.name().to_owned(),
         })
     })
 }
 
 #[test]
 fn each_end_of_the_first_has_its_followers() {
-    let queued = || "Queued".to_owned();
+    let queued = || "queued".to_owned();
     let skip = |job: &str, what: &str| format!("skipped: {job} ended as {what}");
     let mut fixture = chained();
     assert_eq!(
@@ -114,6 +114,6 @@ fn followers_get_their_second_chance_with_a_retry() {
     fixture.start(later(5));
     fixture.end(&again, &Outcome::Succeeded, later(6));
     assert_eq!(fixture.runs_of("use").len(), 2);
-    assert_eq!(fixture.runs_of("use")[1].outcome, None);
+    assert_eq!(fixture.runs_of("use")[1].outcome(), None);
     fixture.check();
 }

@@ -57,10 +57,10 @@ fn the_daily_care_is_one_callers_and_comes_again_when_it_was_not_finished() {
     assert!(!other.claim_maintenance(now()).unwrap());
     assert!(!other.claim_maintenance(later(59)).unwrap());
     assert!(other.claim_maintenance(later(60)).unwrap(), "the first one died");
-    other.record_maintenance("daily", "", later(61)).unwrap();
+    other.record_maintenance(Task::Daily, "", later(61)).unwrap();
     assert!(!fixture.store.claim_maintenance(later(60 * 24)).unwrap());
     assert!(fixture.store.claim_maintenance(later(60 * 24 + 61)).unwrap());
     // A clock that ran ahead does not put care off for ever.
-    other.record_maintenance("daily", "", later(60 * 24 * 900)).unwrap();
+    other.record_maintenance(Task::Daily, "", later(60 * 24 * 900)).unwrap();
     assert!(fixture.store.claim_maintenance(later(60 * 24 * 2)).unwrap());
 }

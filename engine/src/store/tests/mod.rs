@@ -24,8 +24,9 @@ mod usage;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
+use super::columns::millis;
 use super::*;
 use crate::admission::AdmissionFacts;
 use crate::ids::{Fence, OccurrenceId, ProjectId, RunId};

@@ -76,7 +76,7 @@ fn replace_ends_the_earlier_ones_and_waits_for_those_that_run() {
     fixture.admit(&second, Budget::default(), &[]).unwrap();
     let third = fixture.due("tidy", later(45)).remove(0);
     assert_eq!(fixture.stands(&second), None);
-    assert!(fixture.row(&second).cancel.is_some());
+    assert!(fixture.row(&second).cancel().is_some());
     assert!(fixture.start(later(45)).is_empty(), "one job runs once at a time");
     let gone = Outcome::Cancelled { why: "signal 15".to_owned() };
     fixture.end(&second, &gone, later(46));
@@ -101,6 +101,6 @@ fn what_is_replaced_is_asked_to_end_by_the_same_tick() {
     let ticked = crate::tick::tick(&mut fixture.store, &driver, now).unwrap();
     assert_eq!(ticked.end, std::slice::from_ref(&first));
     assert!(ticked.start.is_empty());
-    let deadline = fixture.row(&first).deadline.unwrap();
+    let deadline = fixture.deadline(&first);
     assert!(deadline < 100_000, "brought forward: {deadline}");
 }

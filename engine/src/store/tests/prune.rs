@@ -211,7 +211,7 @@ fn an_acknowledged_run_stays_whatever_it_came_to() {
         store.settle(run, None, &skipped(why), &RunSummary::default(), now()).unwrap();
     };
     settle(&mut fixture, &skip, "stopped");
-    let sql = "INSERT INTO acks (job, run, at, who) VALUES (?1, ?2, 0, 'me')";
+    let sql = "INSERT INTO breaker_resets (job, run, at, who) VALUES (?1, ?2, 0, 'me')";
     let named = rusqlite::params![job.0, skip.as_str()];
     fixture.store.db.execute(sql, named).unwrap();
     let newest = fixture.requested("dream", "c");
@@ -242,13 +242,13 @@ fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
             who: "w".to_owned(),
         };
         fixture.store.grant(&grant).unwrap();
-        let sql = "INSERT INTO accounts (level, key, calls) VALUES (?1, ?2, 1)";
+        let sql = "INSERT INTO budget_usage (level, key, calls) VALUES (?1, ?2, 1)";
         let named = rusqlite::params![level, key];
         fixture.store.db.execute(sql, named).unwrap();
     }
     let plan = fixture.store.forgetting(&project).unwrap();
     fixture.store.forget(&plan).unwrap();
-    for table in ["grants", "accounts"] {
+    for table in ["grants", "budget_usage"] {
         let sql = format!("SELECT count(*) FROM {table}");
         let left: i64 = fixture.store.db.query_row(&sql, [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0, "{table}");
@@ -288,8 +288,11 @@ fn accounts_of_pools_and_unused_grants_go_with_their_time_and_what_is_drawn_on_s
     let db = &fixture.store.db;
     for (level, key) in &old {
         let named = rusqlite::params![level, key];
-        db.execute("INSERT OR IGNORE INTO accounts (level, key, calls) VALUES (?1, ?2, 1)", named)
-            .unwrap();
+        db.execute(
+            "INSERT OR IGNORE INTO budget_usage (level, key, calls) VALUES (?1, ?2, 1)",
+            named,
+        )
+        .unwrap();
         db.execute(
             "INSERT INTO grants (level, key, made, calls, tokens, micros, seconds, ideas, reason, who)
                VALUES (?1, ?2 || 'x', 0, 9, 0, 0, 0, 0, 'r', 'w'), (?1, ?2, 0, 9, 0, 0, 0, 0, 'r', 'w')",
@@ -298,7 +301,7 @@ fn accounts_of_pools_and_unused_grants_go_with_their_time_and_what_is_drawn_on_s
         .unwrap();
     }
     // Only granted to, never drawn on.
-    db.execute("DELETE FROM accounts WHERE level = 'pool-day' AND key = 'max 2026-11-21'", [])
+    db.execute("DELETE FROM budget_usage WHERE level = 'pool-day' AND key = 'max 2026-11-21'", [])
         .unwrap();
     // The window that was open last may be asked about.
     db.execute("INSERT INTO windows VALUES ('max', ?1, ?1)", [millis(now())]).unwrap();
@@ -306,10 +309,10 @@ fn accounts_of_pools_and_unused_grants_go_with_their_time_and_what_is_drawn_on_s
         let sql = format!("SELECT count(*) FROM {table} WHERE key NOT LIKE '%x'");
         fixture.store.db.query_row(&sql, [], |row| row.get(0)).unwrap()
     };
-    assert!(prune(&mut fixture, days(80)).rows.accounts.is_empty());
+    assert!(prune(&mut fixture, days(80)).rows.budget_usage.is_empty());
     let facts = fixture.store.old_rows(&retention(), days(120)).unwrap();
     let plan = retention().plan(facts, days(120));
-    assert_eq!(plan.rows.accounts.len(), 4, "{:?}", plan.rows.accounts);
+    assert_eq!(plan.rows.budget_usage.len(), 4, "{:?}", plan.rows.budget_usage);
     // Somebody draws on one of them between the plan and its doing.
     let run = fixture.requested("dream", "late");
     let sql =
@@ -317,13 +320,13 @@ fn accounts_of_pools_and_unused_grants_go_with_their_time_and_what_is_drawn_on_s
                VALUES (?1, 'pool-week', 'max 2026-W47', 0, 0, 0, 0, 0, 0)";
     fixture.store.db.execute(sql, [run.as_str()]).unwrap();
     fixture.store.prune_rows(&plan, &mut CrashPoints::default()).unwrap();
-    assert_eq!((left(&fixture, "accounts"), left(&fixture, "grants")), (3, 3));
+    assert_eq!((left(&fixture, "budget_usage"), left(&fixture, "grants")), (3, 3));
     let sql = "DELETE FROM reservations WHERE level = 'pool-week'; UPDATE windows SET opened = 1";
     fixture.store.db.execute_batch(sql).unwrap();
     let plan = prune(&mut fixture, days(120));
-    assert_eq!(plan.rows.accounts.len(), 2, "{:?}", plan.rows.accounts);
+    assert_eq!(plan.rows.budget_usage.len(), 2, "{:?}", plan.rows.budget_usage);
     assert_eq!(
-        (left(&fixture, "accounts"), left(&fixture, "grants")),
+        (left(&fixture, "budget_usage"), left(&fixture, "grants")),
         (1, 1),
         "what names no time"
     );

@@ -48,7 +48,7 @@ fn slots_hold_over_all_projects_and_count_what_a_person_runs() {
     };
     fixture.store.register(&row, now()).unwrap();
     fixture.store.project_jobs(&other, "s", "", &[grouped("a", 2)], now()).unwrap();
-    let by_hand = fixture.requested("a", "k");
+    let manual = fixture.requested("a", "k");
     let job = fixture.store.job(&other, "a").unwrap().id;
     let elsewhere = NewOccurrence {
         origin: Origin::Queue,
@@ -58,7 +58,7 @@ fn slots_hold_over_all_projects_and_count_what_a_person_runs() {
     fixture.enqueue("b");
     assert_eq!(fixture.start(later(1)).len(), 1);
     assert!(fixture.start(later(1)).is_empty());
-    fixture.end(&by_hand, &Outcome::Succeeded, later(1));
+    fixture.end(&manual, &Outcome::Succeeded, later(1));
     assert_eq!(fixture.start(later(1)).len(), 1);
 }
 
@@ -115,9 +115,9 @@ fn a_moment_a_priority_and_settings_of_its_own_are_kept() {
         panic!()
     };
     let row = fixture.row(&run);
-    assert_eq!((row.priority, row.ready_at), (-2, Some(later(30))));
+    assert_eq!((row.priority, row.ready_at()), (-2, Some(later(30))));
     assert_eq!(row.settings, wish.settings);
-    assert!(!row.by_hand && row.starter.is_none());
+    assert!(!row.manual());
     fixture.start(now());
     fixture.end(&plain, &Outcome::Succeeded, later(1));
     assert!(fixture.start(later(29)).is_empty());
@@ -162,5 +162,5 @@ fn what_waits_is_listed_the_next_first() {
     let ids: Vec<&RunId> = queued.iter().map(|run| &run.id).collect();
     assert_eq!((ids[0], ids[2], ids.len()), (&first, &behind, 3));
     let waits_for = (first, "dream".to_owned());
-    assert_eq!(queued[2].waits_for_run, Some(waits_for));
+    assert_eq!(queued[2].waits_for(), Some(&waits_for));
 }

@@ -32,11 +32,11 @@ fn what_lived_in_a_backup_is_ended_and_never_tried_again() {
     let store = Store::open(&path).unwrap();
     assert!(store.examine().unwrap().findings.is_empty());
     let row = store.run(&running).unwrap();
-    assert!(row.cancel.unwrap().contains("was restored from a backup"));
+    assert!(row.cancel().unwrap().contains("was restored from a backup"));
     let row = store.run(&requested).unwrap();
-    assert!(why(row.outcome).contains("whether it ran since is not known"));
+    assert!(why(row.outcome().cloned()).contains("whether it ran since is not known"));
     let row = store.run(&ahead).unwrap();
-    assert_eq!(row.state, RunState::Queued, "its moment lies ahead");
+    assert!(row.ready_at().is_some(), "its moment lies ahead");
     let tidy = store.job(&fixture.project, "tidy").unwrap();
     assert!(tidy.next_due.unwrap() > later(120));
     assert!(store.due_jobs(later(120)).unwrap().is_empty());
@@ -109,7 +109,7 @@ fn what_was_decided_since_a_copy_is_counted_and_pauses_are_carried_over() {
     let dying = &mut CrashPoints::default();
     fixture.store.backup(&copy, now(), dying).unwrap();
     let none = plan_restore(&path, &copy, later(1)).unwrap().since.unwrap();
-    let counts = |it: &RestoreLoss| (it.runs, it.acks, it.grants, it.limits, it.pauses);
+    let counts = |it: &RestoreLoss| (it.runs, it.breaker_resets, it.grants, it.limits, it.pauses);
     assert_eq!(counts(&none), (0, 0, 0, 0, 1));
     fixture.store.resume(Some(tidy), later(2)).unwrap();
     fixture.store.pause(Some(dream), later(900)).unwrap();

@@ -47,8 +47,8 @@ fn a_failure_is_tried_again_as_often_as_the_job_says_within_its_backoff() {
 #[test]
 fn nothing_is_tried_again_for_a_person_or_where_somebody_must_act() {
     let mut fixture = quick_house();
-    let by_hand = fixture.requested("dream", "k");
-    assert!(attempts(&mut fixture, by_hand, &failed(Class::Crash)).is_empty());
+    let manual = fixture.requested("dream", "k");
+    assert!(attempts(&mut fixture, manual, &failed(Class::Crash)).is_empty());
     for class in [Class::Auth, Class::NotInstalled, Class::OverBudget, Class::Guard] {
         let run = fixture.enqueue("dream");
         fixture.start(now());
@@ -105,11 +105,11 @@ fn a_wish_reopens_what_is_over_once() {
         StoreError::NotFound { .. }
     ));
     let row = fixture.row(&again);
-    assert_eq!((row.attempt, row.state), (2, RunState::Queued));
+    assert_eq!((row.attempt, row.state.name()), (2, "queued"));
     assert_eq!(fixture.stands(&run), None);
     // Nobody waits for it: it is the queue's, comes back when it is put off, and needs no starter
     // that lives on.
-    assert_eq!((row.origin, row.by_hand), (Origin::Queue, false));
+    assert_eq!((row.origin, row.manual()), (Origin::Queue, false));
     assert_eq!(fixture.start(later(1)), std::slice::from_ref(&again));
     let put_off = Outcome::Deferred { until: later(9), why: "dirty".to_owned() };
     fixture.end(&again, &put_off, later(2));

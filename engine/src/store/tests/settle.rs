@@ -20,7 +20,7 @@ fn a_stale_fence_is_refused_everywhere() {
     log.commit_manifest(old.run(), fence, &manifest).unwrap();
     log.commit_outcome(old.run(), fence).unwrap();
     assert!(matches!(log.commit_outcome(old.run(), fence), Err(LogError::Settled { .. })));
-    assert_eq!(fixture.store.run(old.run()).unwrap().outcome, Some(Outcome::Succeeded));
+    assert_eq!(fixture.store.run(old.run()).unwrap().outcome(), Some(&Outcome::Succeeded));
 }
 
 fn manifest(run: &RunId, fence: Fence) -> Manifest {
@@ -59,7 +59,7 @@ fn settled_means_settled() {
     };
     settle(&mut fixture.store, &Outcome::Succeeded).unwrap();
     assert!(settle(&mut fixture.store, &Outcome::Lost { why: "late".into() }).is_err());
-    assert_eq!(fixture.store.run(admitted.run()).unwrap().outcome, Some(Outcome::Succeeded));
+    assert_eq!(fixture.store.run(admitted.run()).unwrap().outcome(), Some(&Outcome::Succeeded));
 }
 
 #[test]
@@ -164,11 +164,11 @@ fn what_falls_short_after_its_end_is_degraded_and_nothing_else_changes() {
     let before = fixture.store.run(&run).unwrap();
     fixture.store.degrade(&run, &degraded, &summary).unwrap();
     let after = fixture.store.run(&run).unwrap();
-    assert_eq!(after.outcome, Some(degraded.clone()));
-    assert_eq!((after.state, after.finished), (before.state, before.finished));
+    assert_eq!(after.outcome(), Some(&degraded));
+    assert_eq!(after.finished(), before.finished());
     let failed = fixture.admitted("b");
     let why = Outcome::TimedOut { why: "late".to_owned() };
     fixture.store.settle(failed.run(), Some(failed.fence()), &why, &summary, later(1)).unwrap();
     assert!(fixture.store.degrade(failed.run(), &degraded, &summary).is_err());
-    assert_eq!(fixture.store.run(failed.run()).unwrap().outcome, Some(why));
+    assert_eq!(fixture.store.run(failed.run()).unwrap().outcome(), Some(&why));
 }

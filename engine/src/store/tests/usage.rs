@@ -1,4 +1,4 @@
-//! Pools, windows, grants, escalations, limits, acknowledgements, and the step from format 1.
+//! Pools, windows, grants, escalations, limits, acknowledgements, and live reservations of a frozen database.
 
 use super::*;
 

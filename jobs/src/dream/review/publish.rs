@@ -70,10 +70,10 @@ impl Decider<'_> {
         };
         for row in self.store.live()? {
             let a_pass = row.project == *self.project && row.job_name != JOB;
-            if !a_pass || row.state != RunState::Running {
+            if !a_pass || !matches!(row.state, RunState::Running { .. }) {
                 continue;
             }
-            let dead = row.owner.as_ref().is_none_or(|owner| !owner.is_alive());
+            let dead = row.owner().is_none_or(|owner| !owner.is_alive());
             let recorded = self.store.publish_log(None, now.wall).manifest(&row.id);
             if dead && matches!(recorded, Ok(Some(recorded)) if !recorded.settled) {
                 recover(self.store, &driver, &row, now)?;

@@ -28,7 +28,7 @@ pub(super) fn gates(
         max_load: policy.max_load,
         ..AdmissionFacts::default()
     };
-    if row.by_hand {
+    if row.manual() {
         return Ok(facts);
     }
     if let Some(ui) = &policy.quiet {

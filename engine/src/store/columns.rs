@@ -1,0 +1,224 @@
+//! How values are stored in columns, and the queries that map rows.
+//!
+//! Each type has one form in all tables: ids as their text or number, times as milliseconds, states
+//! as their names, and structures as JSON. A value that this program cannot have written is
+//! reported with its table, its column and its row.
+
+use jiff::Timestamp;
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Error, Params, Row};
+use serde::de::DeserializeOwned;
+
+use super::{Fault, JobId, MessageState, NightId, Origin};
+use crate::alerts::AlertKind;
+use crate::ids::{AlertId, Fence, MessageId, OccurrenceId, ProjectId, RunId};
+
+/// Statements on a connection. All of them stay prepared.
+pub(super) trait Query {
+    /// Changes rows and returns their number.
+    fn change(&self, sql: &str, params: impl Params) -> Result<usize, Fault>;
+    /// Returns all rows of a query.
+    fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, Fault>;
+    /// Returns the first row of a query.
+    fn first<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, Fault>;
+    /// Returns the first column of the first row, which must exist.
+    fn value<T: FromSql>(&self, sql: &str, params: impl Params) -> Result<T, Fault>;
+    /// Returns the first column of all rows.
+    fn values<T: FromSql>(&self, sql: &str, params: impl Params) -> Result<Vec<T>, Fault> {
+        self.all(sql, params, |row| row.get(0))
+    }
+    /// Returns whether the query has a row.
+    fn exists(&self, sql: &str, params: impl Params) -> Result<bool, Fault> {
+        Ok(self.first(sql, params, |_| Ok(()))?.is_some())
+    }
+}
+
+impl Query for Connection {
+    fn change(&self, sql: &str, params: impl Params) -> Result<usize, Fault> {
+        Ok(self.prepare_cached(sql)?.execute(params)?)
+    }
+
+    fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        mut map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, Fault> {
+        let mut statement = self.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(map(row).map_err(|error| of_row(row, error))?);
+        }
+        Ok(found)
+    }
+
+    fn first<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        mut map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, Fault> {
+        let mut statement = self.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        map(row).map(Some).map_err(|error| of_row(row, error))
+    }
+
+    fn value<T: FromSql>(&self, sql: &str, params: impl Params) -> Result<T, Fault> {
+        let found = self.first(sql, params, |row| row.get(0))?;
+        found.ok_or(Fault::Sql(Error::QueryReturnedNoRows))
+    }
+}
+
+/// Adds the place of the value to an error about a value of this row.
+fn of_row(row: &Row<'_>, error: Error) -> Fault {
+    let (at, why) = match error {
+        Error::FromSqlConversionFailure(at, _, why) => (at, why.to_string()),
+        Error::InvalidColumnType(at, _, found) => (at, format!("it is of type {found}")),
+        Error::IntegralValueOutOfRange(at, value) => (at, format!("{value} is out of range")),
+        other => return Fault::Sql(other),
+    };
+    let columns = row.as_ref().columns_with_metadata();
+    let name = |at: usize| match columns.get(at).map(|it| (it.table_name(), it.origin_name())) {
+        Some((Some(table), Some(column))) => format!("{table}.{column}"),
+        _ => row.as_ref().column_name(at).unwrap_or("a value").to_owned(),
+    };
+    let key = match row.get_ref(0) {
+        Ok(ValueRef::Text(key)) if at > 0 => String::from_utf8_lossy(key).into_owned(),
+        Ok(ValueRef::Integer(key)) if at > 0 => key.to_string(),
+        _ => return Fault::Nonsense(format!("{}: {why}", name(at))),
+    };
+    Fault::Nonsense(format!("{} in the row whose {} is {key}: {why}", name(at), name(0)))
+}
+
+fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> FromSqlError {
+    FromSqlError::Other(why.into())
+}
+
+/// Returns the milliseconds since the epoch that the tables store for a time.
+pub(super) fn millis(at: Timestamp) -> i64 {
+    at.as_millisecond()
+}
+
+/// A column of milliseconds since the epoch.
+pub(super) struct Millis(pub Timestamp);
+
+impl FromSql for Millis {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Timestamp::from_millisecond(value.as_i64()?).map(Self).map_err(invalid)
+    }
+}
+
+/// Returns the time in a column of milliseconds.
+pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    row.get(column).map(|Millis(at)| at)
+}
+
+/// Returns the time in a column of milliseconds that may be null.
+pub(super) fn time_opt(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    Ok(row.get::<_, Option<Millis>>(column)?.map(|Millis(at)| at))
+}
+
+/// A column of JSON.
+pub(super) struct Json<T>(pub T);
+
+impl<T: DeserializeOwned> FromSql for Json<T> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let text = value.as_str()?;
+        let parsed = serde_json::from_str(text);
+        parsed.map(Self).map_err(|error| invalid(format!("{error} in {text:?}")))
+    }
+}
+
+/// Returns the value in a column of JSON.
+pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    row.get(column).map(|Json(value)| value)
+}
+
+/// Returns the value in a column of JSON that may be null.
+pub(super) fn json_opt<T: DeserializeOwned>(
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<Option<T>> {
+    Ok(row.get::<_, Option<Json<T>>>(column)?.map(|Json(value)| value))
+}
+
+/// Returns the JSON that the tables store for a value.
+pub(super) fn to_json<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("the database's own types have string keys only")
+}
+
+/// A column of a count or an amount, which is never negative.
+pub(super) struct Count(pub u64);
+
+impl FromSql for Count {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Ok(Self(value.as_i64()?.max(0).cast_unsigned()))
+    }
+}
+
+/// Ids that are stored as their text.
+macro_rules! text_ids {
+    ($($name:ident)*) => {$(
+        impl FromSql for $name {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                value.as_str()?.parse().map_err(invalid)
+            }
+        }
+
+        impl ToSql for $name {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                Ok(self.as_str().into())
+            }
+        }
+    )*};
+}
+text_ids!(ProjectId OccurrenceId RunId AlertId MessageId);
+
+/// Ids that are stored as their number.
+macro_rules! number_ids {
+    ($($name:ident)*) => {$(
+        impl FromSql for $name {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                value.as_i64().map(Self)
+            }
+        }
+
+        impl ToSql for $name {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                Ok(self.0.into())
+            }
+        }
+    )*};
+}
+number_ids!(JobId NightId Fence);
+
+/// States that are stored as their name.
+macro_rules! names {
+    ($($name:ident)*) => {$(
+        impl FromSql for $name {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                let name = value.as_str()?;
+                Self::read(name).ok_or_else(|| invalid(format!("the name {name:?} is unknown")))
+            }
+        }
+
+        impl ToSql for $name {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                Ok(self.as_str().into())
+            }
+        }
+    )*};
+}
+names!(AlertKind MessageState Origin);

@@ -1,0 +1,80 @@
+//! The database as files: its lock, the files beside it, complete copies, and the checks of SQLite.
+//! This module must never change a row.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use super::{Result, StoreError, cannot_write, sql_error};
+use crate::files::{open_host, open_with, sync_folder};
+
+/// Returns the path of one of SQLite's files beside the database: `-wal`, `-shm`.
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Opens the file by whose lock processes show each other that they have the database open.
+pub(super) fn lock_file(path: &Path) -> Result<File> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(cannot_write(path))?;
+    let mut options = File::options();
+    options.create(true).truncate(false).read(true).write(true);
+    open_with(&mut options, folder.join("database.lock")).map_err(cannot_write(path))
+}
+
+/// Removes a file, if it exists.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the names in a file's folder durable.
+pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
+    sync_folder(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Makes a file readable by its owner only, because other users must not read the database's
+/// content.
+pub(super) fn make_private(path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+}
+
+/// Writes a copy of an open database to `target`, which must not exist, and makes its content
+/// durable. Its name is durable after [`sync_folder_of`].
+pub(super) fn copy_into(db: &Connection, path: &Path, target: &Path) -> Result<()> {
+    let cannot = |why: String| StoreError::CannotWrite { path: target.to_owned(), why };
+    let name = target.to_str().ok_or_else(|| cannot("the path is not UTF-8".to_owned()))?;
+    // The copy holds whole pages of a consistent view, so writers go on.
+    db.execute("VACUUM INTO ?1", [name]).map_err(|error| match sql_error(path)(error) {
+        StoreError::CannotWrite { why, .. } => cannot(why),
+        other => other,
+    })?;
+    make_private(target)
+        .and_then(|()| open_host(target)?.sync_all())
+        .map_err(|error| cannot(error.to_string()))
+}
+
+/// Runs SQLite's quick check of the whole file.
+pub(super) fn quick_check(db: &Connection, path: &Path) -> Result<()> {
+    run_check(db, path, "PRAGMA quick_check(1)")
+}
+
+/// Runs SQLite's full check of every page, index and reference.
+pub(super) fn full_check(db: &Connection, path: &Path) -> Result<()> {
+    run_check(db, path, "PRAGMA integrity_check(1)")
+}
+
+fn run_check(db: &Connection, path: &Path, pragma: &str) -> Result<()> {
+    let finding: String = db.query_row(pragma, [], |row| row.get(0)).map_err(sql_error(path))?;
+    if finding == "ok" {
+        return Ok(());
+    }
+    Err(StoreError::Damaged { path: path.to_owned(), why: finding })
+}
