@@ -15,7 +15,7 @@ use crate::budget::{self, BudgetAccount, UNITS};
 use crate::cli::Failure;
 use crate::cli::args::{BudgetCommand, Listing};
 use crate::cli::{show, when};
-use crate::config::units;
+use crate::config::values;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 
@@ -438,7 +438,7 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
                 .filter(|dollars| dollars.is_finite() && *dollars > 0.0 && *dollars <= 1e6)
                 .map(|dollars| (dollars * 1e6).round() as u64)
                 .ok_or_else(|| wrong("dollars, more than none and at most a million"))?,
-            3 => units::duration(value).map_err(|why| wrong(&why))?.as_secs().unsigned_abs(),
+            3 => values::duration(value).map_err(|why| wrong(&why))?.as_secs().unsigned_abs(),
             _ => value
                 .parse::<u64>()
                 .ok()

@@ -14,7 +14,7 @@ fn every_mistyped_key_is_named_with_its_place() {
     let keys = all();
     let names: BTreeSet<&str> = keys.iter().map(last).collect();
     let (mut count, mut hinted) = (0, 0);
-    for key in &keys {
+    for key in keys {
         let name = last(key);
         let letters: Vec<char> = name.chars().collect();
         for at in 0..letters.len() {

@@ -11,7 +11,7 @@ use std::ffi::{OsStr, OsString};
 use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
-use super::keys;
+use super::reference;
 use super::sources::{InlineSetting, Sources};
 use crate::cli::Failure;
 
@@ -188,7 +188,7 @@ impl Overrides {
             ["night", key, ..] => *key != "budget",
             // Alerts are delivered by another process, later.
             ["groups" | "defaults" | "notify" | "channels", ..] => true,
-            ["jobs", _, key, ..] => SCHEDULES.contains(key) || keys::is_policy(key),
+            ["jobs", _, key, ..] => SCHEDULES.contains(key) || reference::is_policy(key),
             _ => false,
         };
         if lasting && self.reach == OverrideScope::Run {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use toml::{Table, Value};
 
 use super::sources::lines;
-use super::{Failure, Stack, dream, keys, layers, resolve};
+use super::{Failure, Stack, dream, first, layers, reference, resolve};
 
 /// Where a value is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl View {
     /// The first mistake in them.
     pub fn of(stack: &Stack<'_>) -> Result<Self, Failure> {
         let (table, sources) = layers(stack)?;
-        resolve(&mut table.clone(), &sources)?;
+        resolve(&table, &sources).map_err(first)?;
         let mut origins: BTreeMap<Vec<String>, SettingOrigin> = BTreeMap::new();
         for layer in &sources.layers {
             for (path, line) in lines(layer) {
@@ -125,7 +125,7 @@ impl View {
                 None => failure.hint("runner config show"),
             }
         };
-        keys::known(&path).map_err(unknown)?;
+        reference::known(&path).map_err(unknown)?;
         if let [
             group @ ("jobs" | "backends" | "groups" | "pools" | "prices" | "channels"),
             name,
@@ -143,7 +143,7 @@ impl View {
             return Err(unknown(near));
         }
         Ok(match path.as_slice() {
-            [jobs, _, key] if jobs == "jobs" && keys::is_shared(key) => {
+            [jobs, _, key] if jobs == "jobs" && reference::is_shared(key) => {
                 at(&["defaults".to_owned(), key.clone()])
             }
             _ => None,
