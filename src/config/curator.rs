@@ -4,12 +4,8 @@
 //! writes them, must not keep anything else from working.
 
 use jiff::SignedDuration;
-use runner_engine::publish::RelPath;
 use runner_jobs::curator::CuratorSpec;
 use runner_jobs::curator::job::CuratorJobKind;
-use runner_jobs::reserved::{NEVER, reserved};
-use runner_text::grammar;
-use runner_text::values::folder;
 
 use super::reader::{Reader, did_you_mean};
 use super::settings::CuratorTable;
@@ -59,18 +55,4 @@ pub fn kind(word: &str) -> Result<CuratorJobKind, String> {
         let near = did_you_mean(word, words);
         format!("there is no kind {word:?} ({}){near}", words.join(", "))
     })
-}
-
-grammar! {
-    /// A folder of the project that the curator may add files to.
-    Target: String, "", "", target;
-}
-
-fn target(text: &str) -> Result<String, String> {
-    let text = folder(text);
-    RelPath::new(text).map_err(|error| error.to_string())?;
-    match reserved(text, &NEVER) {
-        Some(never) => Err(format!("{text:?}: the curator places nothing in {never}")),
-        None => Ok(text.to_owned()),
-    }
 }

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
+use super::inline::inline;
 use super::overrides::{Overrides, value};
 use super::sources::{ConfigMistake, Layer, Sources, syntax_mistakes};
-use super::view::inline;
 use super::{Stack, merged, reference, resolve, texts};
 use crate::cli::Failure;
 

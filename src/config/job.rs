@@ -12,12 +12,15 @@ use runner_jobs::{JobSpec, Kind};
 use toml::Value;
 
 use super::curator::Curator;
+use super::finding::Fix;
 use super::policy::{self, Defaults, Groups, SandboxSettings};
 use super::reader::Reader;
 use super::settings::{JobTable, SandboxTable};
-use super::sources::Fix;
 use super::trigger::TriggerSpec;
-use super::{Night, paths, reference};
+use super::{Night, reference};
+
+/// The setting with a night's output folder.
+pub(super) const OUTPUT: &str = "output_dir";
 
 /// A configured job.
 #[derive(Clone, Debug)]
@@ -131,7 +134,7 @@ fn kind(
         };
         let key = [path, &[own]].concat();
         match own {
-            paths::OUTPUT => reader.forbidden(&key.join("."), why, Fix::OutputFolder),
+            OUTPUT => reader.forbidden(&key.join("."), why, Fix::OutputFolder),
             _ => reader.wrong(&key.join("."), why),
         }
         let key: Vec<String> = key.into_iter().map(str::to_owned).collect();

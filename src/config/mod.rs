@@ -5,13 +5,16 @@
 //! errors that name the place and the nearest known key. Must never guess a value that was given
 //! wrongly; only `edit` makes new text, and nothing here writes it.
 
+pub mod addresses;
 mod budget;
 mod ctxrc;
 pub mod curator;
 mod cycle;
 mod dream;
 mod edit;
+mod finding;
 mod followers;
+mod inline;
 mod job;
 pub mod notify;
 mod overrides;
@@ -55,6 +58,7 @@ use sources::{
 
 pub use ctxrc::FILE as FOREIGN_FILE;
 pub use edit::{Edit, edit, edit_text};
+pub use inline::inline;
 pub use job::Job;
 pub use notify::Notify;
 pub use overrides::{OverrideScope, Overrides};
@@ -62,7 +66,7 @@ pub use policy::SandboxSettings;
 pub use pools::Pool;
 pub use reference::schema;
 pub use trigger::TriggerSpec;
-pub use view::{View, ViewEntry, inline};
+pub use view::{View, ViewEntry};
 
 const DEFAULT: &str = include_str!("../../config/default.toml");
 

@@ -21,12 +21,9 @@ use runner_jobs::lifecycle::Files;
 use runner_jobs::overnight::{OvernightSpec, ownership};
 
 use super::curator::Curator;
-use super::job::Job;
+use super::finding::Fix;
+use super::job::{Job, OUTPUT};
 use super::reader::Reader;
-use super::sources::Fix;
-
-/// The setting with a night's output folder.
-pub(super) const OUTPUT: &str = "output_dir";
 
 /// Refuses an output folder that overlaps what another setting names: it would be moved away with
 /// the folder.

@@ -10,32 +10,9 @@ use serde_path_to_error::Segment;
 use toml::{Table, Value};
 
 use super::DEFAULT;
+use super::finding::{Finding, Fix, Part};
 use super::shape::{MOST, misfits};
-use super::sources::{ConfigMistake, Fix, Sources, locate};
-
-/// The part of a setting that a mistake is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
-    /// Its name, which must not be there.
-    Key,
-    /// Its value, or the name of a table.
-    Value,
-    /// A part of a table that is not there.
-    Missing,
-}
-
-/// A mistake before it is looked up where it stands.
-#[derive(Clone, Debug)]
-pub(super) struct Finding {
-    /// The setting, by its whole name.
-    pub(super) key: String,
-    /// The reason.
-    pub(super) why: String,
-    /// The part of the setting.
-    pub(super) part: Part,
-    /// The fix, if it is more than another value. Such a mistake has exit code 78 in every layer.
-    pub(super) fix: Option<Fix>,
-}
+use super::sources::{ConfigMistake, Sources, locate, within};
 
 /// A configuration while it is read.
 pub(super) struct Reader<'a> {
@@ -84,7 +61,7 @@ impl<'a> Reader<'a> {
 
     /// Reports whether no mistake was found in this setting or table.
     pub(super) fn is_good(&self, key: &str) -> bool {
-        !self.found.iter().any(|it| super::sources::within(&it.key, key))
+        !self.found.iter().any(|it| within(&it.key, key))
     }
 
     /// Returns the names of the entries of a table, with and without mistakes.

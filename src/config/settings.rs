@@ -19,11 +19,10 @@ use runner_jobs::lifecycle::Files;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::curator::Target;
-use super::notify::{MailAddress, Recipient, SecretName, Url};
+use super::addresses::{MailAddress, Recipient, SecretName, Url};
 use super::trigger::TriggerText;
 use super::values::{
-    Age, Cap, Dollars, Hours, Id, OrNone, OrUnlimited, RowsAge, Size, Span, Switch, Text,
+    Age, Cap, Dollars, Hours, Id, OrNone, OrUnlimited, RowsAge, Size, Span, Switch, Target, Text,
     TimeOfDay, Wait, Zone,
 };
 use runner_backends::registry::OwnPath;

@@ -6,9 +6,9 @@ use runner_text::nearest::nearest;
 use serde_json::Value as Node;
 use toml::{Table, Value};
 
-use super::reader::Part;
+use super::finding::Part;
+use super::inline::inline;
 use super::reference::{self, describe, entry, properties};
-use super::view::inline;
 
 /// More mistakes than these help nobody.
 pub(super) const MOST: usize = 100;

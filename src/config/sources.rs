@@ -12,13 +12,12 @@ use std::path::{Path, PathBuf};
 
 use runner_engine::files::{DOCUMENT, read_host, read_no_link};
 use runner_engine::outcome::Exit;
-use runner_jobs::overnight::OvernightSpec;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
 use serde::Serialize;
 
-use super::reader::{Finding, Part};
+use super::finding::{Finding, Fix, Part};
 use super::source_location::SourceLocation;
 use super::{ctxrc, dream};
 use crate::cli::Failure;
@@ -42,24 +41,6 @@ pub(super) struct ConfigMistake {
     drawing: Option<String>,
     fix: Option<Fix>,
     exit: Exit,
-}
-
-/// The fix of a mistake, if it needs more than a valid value.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Fix {
-    /// Another output folder of a night.
-    OutputFolder,
-}
-
-impl Fix {
-    fn text(self) -> String {
-        match self {
-            Self::OutputFolder => format!(
-                "name a folder that only nights use, such as {}",
-                OvernightSpec::default().output_dir
-            ),
-        }
-    }
 }
 
 /// A file, and the line and column in it.

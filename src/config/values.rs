@@ -7,8 +7,10 @@ use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use runner_engine::ids::ProjectId;
 use runner_engine::policy::Quiet;
+use runner_engine::publish::RelPath;
+use runner_jobs::reserved::{NEVER, reserved};
 use runner_text::grammar;
-use runner_text::values::{Grammar, LONGEST};
+use runner_text::values::{Grammar, LONGEST, folder};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -30,6 +32,8 @@ grammar! {
     Hours: Quiet, "22:00-06:00", format!("{TIME} ?- ?{TIME}"), quiet;
     /// An IANA time zone, or "system" for the host's zone.
     Zone: String, "Europe/Berlin", "system|[A-Za-z][A-Za-z0-9_+/-]*", zone;
+    /// A folder of the project that the curator may add files to.
+    Target: String, "", "", target;
     /// The id of a project.
     Id: ProjectId, "", "[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}", id;
 }
@@ -189,6 +193,15 @@ fn quiet(text: &str) -> Result<Quiet, String> {
 
 fn id(text: &str) -> Result<ProjectId, String> {
     text.parse().map_err(|error| format!("{error}"))
+}
+
+fn target(text: &str) -> Result<String, String> {
+    let text = folder(text);
+    RelPath::new(text).map_err(|error| error.to_string())?;
+    match reserved(text, &NEVER) {
+        Some(never) => Err(format!("{text:?}: the curator places nothing in {never}")),
+        None => Ok(text.to_owned()),
+    }
 }
 
 #[cfg(test)]
