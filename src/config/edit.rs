@@ -112,31 +112,22 @@ fn unplaced(said: &str) -> String {
 fn allowed(path: &[String], edit: &Edit<'_>) -> Result<(), Failure> {
     let key = edit.key;
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
-    match parts.as_slice() {
-        ["project", ..] => Err(Failure::configuration(
-            "project.id ties this folder to its history and is never set manually".to_owned(),
-        )
-        .hint("runner init")),
-        ["daemon" | "retention", ..] if !edit.user => Err(Failure::configuration(format!(
-            "{key}: there is one daemon and one database a user, so only the user's file is asked for it"
-        ))
-        .hint(format!("runner config set --user {key} {}", edit.value))),
-        ["notify", "heartbeat"] if !edit.user => Err(Failure::configuration(format!(
-            "{key}: a tick is of all projects, so only the user's file is asked for it"
-        ))
-        .hint(format!("runner config set --user {key} {}", edit.value))),
-        ["pools" | "prices", ..] if !edit.user => Err(Failure::configuration(format!(
-            "{key}: all projects share it, so only the user's file is asked for it"
-        ))
-        .hint(format!("runner config set --user {key} {}", edit.value))),
-        _ => reference::known(path).map_err(|near| {
-            let failure = Failure::configuration(format!("there is no setting {key:?}"));
-            match near {
-                Some(near) => failure.hint(format!("runner config set {near} {}", edit.value)),
-                None => failure.hint("runner config schema"),
-            }
-        }),
+    if parts[0] == "project" {
+        let why = "project.id ties this folder to its history and is never set manually";
+        return Err(Failure::configuration(why.to_owned()).hint("runner init"));
     }
+    if let Some(why) = reference::users_only(&parts).filter(|_| !edit.user) {
+        let why = format!("{key}: {why}, so only the user's file is asked for it");
+        let hint = format!("runner config set --user {key} {}", edit.value);
+        return Err(Failure::configuration(why).hint(hint));
+    }
+    reference::known(path).map_err(|near| {
+        let failure = Failure::configuration(format!("there is no setting {key:?}"));
+        match near {
+            Some(near) => failure.hint(format!("runner config set {near} {}", edit.value)),
+            None => failure.hint("runner config schema"),
+        }
+    })
 }
 
 /// Returns the text with the setting changed.

@@ -6,6 +6,8 @@ use std::fs;
 
 use runner_engine::outcome::Exit;
 
+use toml::Value;
+
 use super::reference::{Setting as Key, is_shared, settings as all};
 use super::*;
 
@@ -481,7 +483,7 @@ fn a_run_is_never_given_what_the_database_keeps() {
             .replace("channels.*", "channels.a");
         for reach in [OverrideScope::Run, OverrideScope::Look] {
             let mut overrides = Overrides::default();
-            overrides.add_flags(&[format!("{name}={}", values(&key).0)]).unwrap();
+            overrides.add_flags(&[format!("{name}={}", values(key).0)]).unwrap();
             overrides.reach = reach;
             let stack = Stack {
                 user: &folder.path().join("none"),

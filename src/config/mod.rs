@@ -46,7 +46,7 @@ use runner_engine::tick::report_job;
 use runner_jobs::lifecycle::Files;
 use runner_jobs::prices::Prices;
 use runner_text::nearest::nearest;
-use toml::{Table, Value};
+use toml::Table;
 
 use crate::cli::Failure;
 use reader::Reader;
@@ -274,35 +274,27 @@ fn merged(sources: Sources) -> Result<(Table, Sources), ConfigMistake> {
     let mut merged = Table::new();
     for layer in &sources.layers {
         let table = parse(layer)?;
-        if layer.name == "project" && table.contains_key("retention") {
-            let why = "there is one database a user: this table belongs into the user's own config.toml \
-                       (runner config set --user retention.rows ...)";
-            return Err(wrong(&sources, "retention", why));
-        }
-        if layer.name == "project" && table.contains_key("daemon") {
-            let why = "there is one daemon a user: this table belongs into the user's own config.toml \
-                       (runner config set --user daemon.drain ...)";
-            return Err(wrong(&sources, "daemon", why));
-        }
         if layer.name == "project"
-            && let Some(Value::Table(notify)) = table.get("notify")
-            && notify.contains_key("heartbeat")
+            && let Some((key, why)) = users_own(&table)
         {
-            let why = "a tick is of all projects: this key belongs into the user's own config.toml \
-                       (runner config set --user notify.heartbeat ...)";
-            return Err(wrong(&sources, "notify.heartbeat", why));
-        }
-        for name in ["pools", "prices"] {
-            if layer.name == "project" && table.contains_key(name) {
-                let why = "all projects of a user share it: this table belongs into the user's own \
-                           config.toml";
-                return Err(wrong(&sources, name, why));
-            }
+            let why = format!(
+                "{why}: it belongs into the user's own config.toml (runner config set --user {key} ...)"
+            );
+            return Err(wrong(&sources, &key, &why));
         }
         merge(&mut merged, dream::under_our_names(table));
     }
     dream::complete(&mut merged);
     Ok((merged, sources))
+}
+
+/// Returns the first setting of a project's file that only the user's file is asked for, and why.
+fn users_own(table: &Table) -> Option<(String, &'static str)> {
+    table.iter().find_map(|(key, value)| {
+        let inner = value.as_table().into_iter().flat_map(Table::keys);
+        let paths = inner.map(|inner| vec![key.as_str(), inner]).chain([vec![key.as_str()]]);
+        paths.into_iter().find_map(|path| Some((path.join("."), reference::users_only(&path)?)))
+    })
 }
 
 /// Resolves the merged layers, or returns all mistakes in them.
@@ -444,5 +436,7 @@ pub mod fuzzed;
 mod fuzzed_tests;
 #[cfg(test)]
 mod keys_tests;
+#[cfg(test)]
+mod reference_tests;
 #[cfg(test)]
 mod tests;

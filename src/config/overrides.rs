@@ -175,14 +175,9 @@ impl Overrides {
                     .refuse("only the user's file is asked for it")
                     .hint("runner daemon --drain DURATION"));
             }
-            ["retention", ..] => {
+            ["retention" | "pools" | "prices", ..] => {
                 return Err(one
                     .refuse("only the user's file is asked for it")
-                    .hint(format!("runner config set --user {} VALUE", path.join("."))));
-            }
-            ["pools" | "prices", ..] => {
-                return Err(one
-                    .refuse("all projects share it, so only the user's file is asked for it")
                     .hint(format!("runner config set --user {} VALUE", path.join("."))));
             }
             ["night", key, ..] => *key != "budget",

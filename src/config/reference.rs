@@ -249,17 +249,19 @@ fn tidy(node: &mut Value) {
 
 /// Describes a good value, as in "it must be …".
 pub(super) fn describe(node: &Value) -> String {
-    let like = |text: &str| match &node["examples"][0] {
-        Value::String(example) => format!("{text}, like {example:?}"),
-        _ => text.to_owned(),
+    let like = |text: &str| match node["examples"].as_array() {
+        Some(examples) => format!("{text}, like {}", joined(examples, " or ")),
+        None => text.to_owned(),
     };
     if let Some(words) = node["enum"].as_array() {
-        let words: Vec<String> = words.iter().map(Value::to_string).collect();
-        return format!("one of {}", words.join(", "));
+        return match words.as_slice() {
+            [one] => one.to_string(),
+            words => format!("one of {}", joined(words, ", ")),
+        };
     }
     if let Some(options) = node["anyOf"].as_array() {
         let options: Vec<String> = options.iter().map(describe).collect();
-        return options.join(" or ").replace("one of \"unlimited\"", "\"unlimited\"");
+        return options.join(" or ");
     }
     if node["type"].is_array() {
         return like("a number or text");
@@ -273,10 +275,17 @@ pub(super) fn describe(node: &Value) -> String {
             let fields: Vec<String> = names.iter().map(|name| format!("{name} = \"…\"")).collect();
             format!("a list like [{{ {} }}]", fields.join(", "))
         }
-        Some("array") => "a list like [\"a\", \"b\"]".to_owned(),
+        Some("array") => match node["items"]["enum"].as_array() {
+            Some(words) => format!("a list of {}", joined(words, ", ")),
+            None => format!("a list of {}", describe(&node["items"])),
+        },
         Some("object") => "a table".to_owned(),
         _ => like("text in quotes"),
     }
+}
+
+fn joined(values: &[Value], between: &str) -> String {
+    values.iter().map(Value::to_string).collect::<Vec<_>>().join(between)
 }
 
 fn limits(node: &Value) -> String {
@@ -306,6 +315,17 @@ pub(super) fn known(path: &[String]) -> Result<(), Option<String>> {
     };
     let names: Vec<String> = settings().iter().map(named).collect();
     Err(nearest(&path.join("."), names.iter().map(String::as_str)).map(str::to_owned))
+}
+
+/// Returns why only the user's file is asked for a setting; `None` for all others.
+pub(super) fn users_only(path: &[&str]) -> Option<&'static str> {
+    match path {
+        ["daemon", ..] => Some("there is one daemon a user"),
+        ["retention", ..] => Some("there is one database a user"),
+        ["notify", "heartbeat", ..] => Some("a tick is of all projects"),
+        ["pools" | "prices", ..] => Some("all projects of a user share it"),
+        _ => None,
+    }
 }
 
 /// Reports whether a job's key decides how the job is started. The database keeps such keys.

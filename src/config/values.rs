@@ -46,31 +46,27 @@ pub struct OrNone<G>(PhantomData<G>);
 #[derive(Debug)]
 pub struct OrUnlimited<G>(PhantomData<G>);
 
-impl<G: Grammar> Grammar for OrNone<G> {
-    type Value = Option<G::Value>;
-    const EXAMPLE: &'static str = G::EXAMPLE;
+/// Declares a form that is another one or a word.
+macro_rules! or_word {
+    ($name:ident, $word:literal) => {
+        impl<G: Grammar> Grammar for $name<G> {
+            type Value = Option<G::Value>;
+            const EXAMPLE: &'static str = G::EXAMPLE;
+            const WORD: &'static str = $word;
 
-    fn pattern() -> String {
-        format!("none|{}", G::pattern())
-    }
+            fn pattern() -> String {
+                format!("{}|{}", $word, G::pattern())
+            }
 
-    fn read(text: &str) -> Result<Self::Value, String> {
-        if text == "none" { Ok(None) } else { G::read(text).map(Some) }
-    }
+            fn read(text: &str) -> Result<Self::Value, String> {
+                if text == $word { Ok(None) } else { G::read(text).map(Some) }
+            }
+        }
+    };
 }
 
-impl<G: Grammar> Grammar for OrUnlimited<G> {
-    type Value = Option<G::Value>;
-    const EXAMPLE: &'static str = G::EXAMPLE;
-
-    fn pattern() -> String {
-        format!("unlimited|{}", G::pattern())
-    }
-
-    fn read(text: &str) -> Result<Self::Value, String> {
-        if text == "unlimited" { Ok(None) } else { G::read(text).map(Some) }
-    }
-}
+or_word!(OrNone, "none");
+or_word!(OrUnlimited, "unlimited");
 
 /// A number, or "unlimited", which removes the cap of a lower layer.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]

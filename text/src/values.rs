@@ -26,6 +26,9 @@ pub trait Grammar {
     /// An example; empty where any text may do.
     const EXAMPLE: &'static str;
 
+    /// A word that stands for no value; empty if there is none.
+    const WORD: &'static str = "";
+
     /// Returns the regular expression that every good text matches.
     fn pattern() -> String;
 
@@ -90,8 +93,10 @@ impl<G: Grammar> JsonSchema for Text<G> {
         if !G::pattern().is_empty() {
             schema.insert("pattern".to_owned(), format!("^({})$", G::pattern()).into());
         }
-        if !G::EXAMPLE.is_empty() {
-            schema.insert("examples".to_owned(), vec![G::EXAMPLE].into());
+        let examples = [G::EXAMPLE, G::WORD].into_iter().filter(|it| !it.is_empty());
+        let examples: Vec<&str> = examples.collect();
+        if !examples.is_empty() {
+            schema.insert("examples".to_owned(), examples.into());
         }
         schema
     }
