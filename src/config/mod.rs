@@ -1,9 +1,10 @@
 //! Configuration: layers of TOML resolved to what the program works with.
 //!
 //! Layers: the embedded `config/default.toml`, the user's file, the project's `.ctxrc`, which is not
-//! ours (`foreign.rs`), its `runner.toml`, the environment, the command line. A later layer overrides key by key, tables merge. Unknown keys are
-//! errors that name the place and the nearest known key. Must never guess a value that was given
-//! wrongly; only `edit` makes new text, and nothing here writes it.
+//! ours (`ctxrc.rs`), its `runner.toml`, the environment, the command line. A later layer overrides key
+//! by key, tables merge. Each setting is declared once, in `settings.rs` or in the type of a backend or a
+//! kind of job; all mistakes are collected, and name their place and the nearest known key. Must never
+//! guess a value that was given wrongly; only `edit` makes new text, and nothing here writes it.
 
 pub mod addresses;
 mod budget;

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 use toml::{Table, Value};
 
-use super::DEFAULT;
 use super::finding::{Finding, Fix, Part};
+use super::reference;
 use super::shape::{MOST, misfits};
 use super::sources::{ConfigMistake, Sources, locate, within};
 
@@ -20,15 +20,13 @@ pub(super) struct Reader<'a> {
     written: &'a Table,
     /// The settings without the mistakes that were found.
     table: Table,
-    default: Table,
     found: Vec<Finding>,
 }
 
 impl<'a> Reader<'a> {
     /// Checks the shape of all settings.
     pub(super) fn new(written: &'a Table) -> Self {
-        let default = toml::from_str(DEFAULT).expect("the embedded default parses");
-        let mut reader = Self { written, table: written.clone(), default, found: Vec::new() };
+        let mut reader = Self { written, table: written.clone(), found: Vec::new() };
         for misfit in misfits(written) {
             match misfit.path.as_slice() {
                 _ if misfit.part == Part::Missing => false,
@@ -139,7 +137,7 @@ impl<'a> Reader<'a> {
             return false;
         };
         let inner = |table, part: &String| Table::get(table, part)?.as_table();
-        let stated = outer.iter().try_fold(&self.default, inner);
+        let stated = outer.iter().try_fold(reference::default(), inner);
         let stated = stated.and_then(|table| table.get(last)).cloned();
         let table = outer
             .iter()

@@ -40,6 +40,13 @@ struct Reference {
 }
 
 static REFERENCE: LazyLock<Reference> = LazyLock::new(build);
+static DEFAULTS: LazyLock<Table> =
+    LazyLock::new(|| toml::from_str(DEFAULT).expect("the embedded default parses"));
+
+/// Returns the embedded default.
+pub(super) fn default() -> &'static Table {
+    &DEFAULTS
+}
 
 /// Returns the schema of a whole file.
 pub(super) fn whole() -> &'static Value {
@@ -74,8 +81,7 @@ pub fn schema() -> Value {
 }
 
 fn build() -> Reference {
-    let default: Table = toml::from_str(DEFAULT).expect("the embedded default parses");
-    let default = serde_json::to_value(default).expect("settings are text, numbers and lists");
+    let default = serde_json::to_value(default()).expect("settings are text, numbers and lists");
     let mut generator =
         SchemaSettings::draft2020_12().with(|it| it.inline_subschemas = true).into_generator();
     let mut whole = generator.root_schema_for::<Settings>().to_value();
