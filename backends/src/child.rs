@@ -11,7 +11,9 @@ use runner_engine::process::{
 };
 
 use runner_engine::sandbox::AppliedSandbox;
-use serde::{Deserialize, Serialize};
+use runner_text::values::{Span, Text, read_text};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
 
 use crate::error::{BackendError, Phase};
 use crate::redact::Secrets;
@@ -43,17 +45,29 @@ pub(crate) fn limits(
 }
 
 /// How long one instance is waited for, where that is not as usual.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Patience {
-    /// Until the other side is there; an endpoint's only.
+    /// How long it may take to reach an API; without it 10 seconds.
+    #[serde(deserialize_with = "read_span")]
+    #[schemars(with = "Option<Text<Span>>")]
     pub connect: Option<Duration>,
-    /// The time until the backend sends anything.
+    /// How long it may take until it sends anything; without it 2 minutes.
+    #[serde(deserialize_with = "read_span")]
+    #[schemars(with = "Option<Text<Span>>")]
     pub first_byte: Option<Duration>,
-    /// Between two signs of life.
+    /// How long it may be silent between two signs of life; without it 5 minutes.
+    #[serde(deserialize_with = "read_span")]
+    #[schemars(with = "Option<Text<Span>>")]
     pub idle: Option<Duration>,
-    /// From its answer to its end, and from being asked to end until it is killed.
+    /// How long it may take to end, after its answer or when it is asked to; without it 10 seconds.
+    #[serde(deserialize_with = "read_span")]
+    #[schemars(with = "Option<Text<Span>>")]
     pub grace: Option<Duration>,
+}
+
+fn read_span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    read_text::<Span, D>(from).map(|span| Some(span.unsigned_abs()))
 }
 
 /// Runs a child to its end, on this thread: only from `spawn_blocking`. Returns it if it ended by

@@ -10,8 +10,11 @@ use std::sync::Arc;
 use runner_engine::digest::Digest;
 use runner_engine::sandbox::SandboxedStart;
 use runner_engine::time::Clock;
+use runner_text::grammar;
 use runner_text::nearest::nearest;
-use serde::{Deserialize, Serialize};
+use runner_text::values::{Size, Text, Wait, read_text};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
 
 use crate::child::Patience;
 use crate::claude::Claude;
@@ -29,70 +32,119 @@ pub const KINDS: [&str; 8] =
 const OUTPUT_CAP: usize = 64 * 1024 * 1024;
 
 /// One `[backends.NAME]` of the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct BackendSpec {
     /// The name that jobs refer to.
+    #[serde(skip)]
     pub name: String,
-    /// One of [`KINDS`].
+    /// The kind of backend: "builtin" answers by rule, "command" runs a program, "claude" and "codex"
+    /// those agents, "anthropic", "openai" and "ollama" ask a model's API, "replay" answers from a
+    /// recording.
+    #[serde(rename = "type")]
+    #[schemars(required, extend("enum" = KINDS))]
     pub kind: String,
-    /// `command`: a name to look for in `PATH`, or an absolute path.
-    pub program: Option<String>,
-    /// `command`: its arguments. Never a secret: every user can read them.
-    pub args: Vec<String>,
-    /// The model, where the kind has a choice; shown in reports.
+    /// The model that an agent is told to use; of a command a name for reports.
     pub model: Option<String>,
-    /// `command`: names of variables that it needs besides the ordinary ones.
+    /// The program: a name to look for in PATH, or a path. Agents have their own name by default.
+    pub program: Option<String>,
+    /// The program's arguments. Never a secret: every user can read them.
+    pub args: Vec<String>,
+    /// Names of variables that the program may see besides the ordinary ones.
     pub env: Vec<String>,
-    /// `command`: the file in the run folder that it may answer with. Default: `proposals.json`.
-    pub artifact: Option<String>,
-    /// For `command`: the program prints nothing before its answer, as `claude -p --output-format
-    /// json` does, so that only the total deadline applies. Default: no.
-    pub quiet: bool,
-    /// How long it is waited for, where that is not as usual.
-    pub patience: Patience,
-    /// How many bytes of each stream, and of the artifact, are taken. Default: 64 MiB.
-    pub output_cap: Option<usize>,
-    /// `claude`, `codex`: only the variables of `env` are handed on, and not those that the program
-    /// usually finds its key in.
+    /// Whether an agent sees only the variables of `env`, and not those that it usually finds its
+    /// key in.
+    #[serde(skip)]
     pub only_env: bool,
-    /// A file of further variables, `NAME=VALUE`, that only its owner may read.
+    /// The file in its run folder that has the answer; without it, standard output.
+    pub artifact: Option<String>,
+    /// Whether it prints nothing before its answer, so that silence is no sign of trouble.
+    pub quiet: bool,
+    /// How long it is waited for: the settings of [`Patience`], which stand in the same table.
+    #[serde(skip)]
+    pub patience: Patience,
+    /// The most that it may print on each of its outputs; without it 64MB.
+    #[serde(deserialize_with = "read_cap")]
+    #[schemars(with = "Option<Size>")]
+    pub output_cap: Option<usize>,
+    /// A file of further variables, NAME=VALUE, that only its owner may read.
+    #[serde(deserialize_with = "read_own_path")]
+    #[schemars(with = "Option<Text<OwnPath>>")]
     pub env_file: Option<PathBuf>,
-    /// `claude`, `codex`: the program's own folder, where it has its login.
+    /// An agent's own folder with its login (CLAUDE_CONFIG_DIR, CODEX_HOME).
+    #[serde(deserialize_with = "read_own_path")]
+    #[schemars(with = "Option<Text<OwnPath>>")]
     pub state: Option<PathBuf>,
-    /// `claude`, `codex`: the program keeps its own records of what was asked. Default: no.
+    /// Whether an agent keeps its own records of what was asked.
     pub sessions: bool,
-    /// `claude`: tools that it may use; `codex`: any name gives it its shell. Default: none.
+    /// Tools that an agent may use; none unless they are named.
     pub tools: Vec<String>,
-    /// `claude`: turns of one request. Default: 1 without tools, 20 with.
+    /// The most turns of one request of claude. Default: 1 without tools, 20 with.
+    #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
-    /// `claude`: the model that answers when the first is overloaded.
+    /// The model that claude uses while its first one is overloaded.
     pub fallback_model: Option<String>,
-    /// How many requests of the same login at once. Default: 1 for `claude` and `codex`, no limit
-    /// for endpoints.
+    /// The most requests of the same login at once. Default: 1 for agents, no limit for APIs.
+    #[schemars(range(min = 1))]
     pub slots: Option<u32>,
-    /// `replay`: the file with the answers.
+    /// The file with the answers of a replay, from `runner replay RUN --export FILE`; below the project,
+    /// or / or ~/ first.
     pub recording: Option<PathBuf>,
-    /// Backends that are asked, in this order, if this one is missing, is not allowed, or has no
+    /// The `[backends.NAME]` that are asked in this order if it is missing, is not allowed, or has no
     /// capacity now.
     pub fallback: Vec<String>,
-    /// Endpoints: the address of the API. Default: the provider's own, Ollama's on this host.
+    /// The `[pools.NAME]` of the user's own file that it spends from.
+    pub pool: Option<String>,
+    /// The address of a model's API; without it that of its maker, and of Ollama on this host.
     pub base_url: Option<String>,
-    /// `openai`: which of its APIs, `chat` or `responses`. Default: `chat`.
+    /// The API of openai: Chat Completions, which others have too, or Responses. Default: "chat".
+    #[schemars(extend("enum" = ["chat", "responses"]))]
     pub api: Option<String>,
-    /// Endpoints: the name of the variable that has the key. Default: the usual one where
-    /// `base_url` is not set, else none.
+    /// The name of the variable that has an API's key, or keyring:NAME; never the key. Default: the usual
+    /// one where base_url is not set, else none.
     pub key: Option<String>,
-    /// Endpoints: how an answer is held to its schema: `schema`, `tool` or `prompt`.
+    /// How an API's answer is held to its schema: by the "schema" itself, by a "tool" (anthropic's
+    /// default), or only by words in the "prompt".
+    #[schemars(extend("enum" = ["schema", "tool", "prompt"]))]
     pub structured: Option<String>,
-    /// Endpoints: the longest answer, in tokens, where that is less than a job asks for.
+    /// The longest answer of an API, in tokens, where that is less than a job asks for.
+    #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pub max_output_tokens: Option<u64>,
-    /// Endpoints: further certificates to trust, as PEM.
+    /// Certificates that an API is trusted with besides the host's own, as PEM.
+    #[serde(deserialize_with = "read_own_path")]
+    #[schemars(with = "Option<Text<OwnPath>>")]
     pub ca_file: Option<PathBuf>,
-    /// `ollama`: the window in tokens. Default: the smallest usual one that holds the question.
+    /// The window of an ollama model in tokens. Default: 4096 to 32768, as the question needs.
+    #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pub num_ctx: Option<u64>,
-    /// `ollama`: how long the model stays loaded afterwards, as `5m`.
+    /// How long an ollama model stays loaded after its answer; without it as Ollama does.
+    #[serde(deserialize_with = "read_seconds")]
+    #[schemars(with = "Option<Text<Wait>>")]
     pub keep_alive: Option<String>,
+}
+
+grammar! {
+    /// A path that means the same in every folder.
+    OwnPath: PathBuf, "~/x", "(/|~/).*", own_path;
+}
+
+pub fn own_path(text: &str) -> Result<PathBuf, String> {
+    match text.starts_with('/') || text.starts_with("~/") {
+        true => Ok(text.into()),
+        false => Err(format!("it must begin with / or ~/, it is {text:?}")),
+    }
+}
+
+fn read_own_path<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+    read_text::<OwnPath, D>(from).map(Some)
+}
+
+fn read_cap<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    Size::bytes(from).map(|bytes| Some(usize::try_from(bytes).unwrap_or(usize::MAX)))
+}
+
+fn read_seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    read_text::<Wait, D>(from).map(|span| Some(format!("{}s", span.as_secs())))
 }
 
 impl BackendSpec {

@@ -20,6 +20,8 @@ use runner_engine::recording::{InputRecording, UnrecordedInput};
 use runner_engine::scope::Expect;
 use runner_engine::time::boot_time;
 use runner_text::counted;
+use runner_text::values::read_folders;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -40,10 +42,10 @@ const LARGEST: u64 = 64 * 1024 * 1024;
 const LAST_WORDS: usize = 400;
 
 /// The program to run and the artifacts that it must leave.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandSpec {
-    /// A name to look for in `PATH`, or a path.
+    /// A name to look for in PATH, or a path.
     pub program: String,
     /// Its arguments. Never a secret: every user can read them.
     #[serde(default)]
@@ -51,22 +53,23 @@ pub struct CommandSpec {
     /// Names of variables that it may see besides the ordinary ones.
     #[serde(default)]
     pub env: Vec<String>,
-    /// The artifacts that the program must leave.
+    /// The files that the program must leave.
     #[serde(default)]
     pub artifacts: Vec<Artifact>,
-    /// The paths of the project that the program may also write itself; `.` is nearly the whole
-    /// project.
-    #[serde(default)]
+    /// The paths of the project that it may write itself; "." is all but what only runner, git and
+    /// agents write. Default: ["."].
+    #[serde(default, deserialize_with = "read_folders")]
+    #[schemars(with = "Option<Vec<String>>")]
     pub writes: Option<Vec<String>>,
 }
 
 /// One file that a run must produce.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Artifact {
-    /// Where the program leaves it, below `RUNNER_OUT`.
+    /// The path below RUNNER_OUT at which the program leaves it.
     pub from: String,
-    /// The path at which the artifact is published, relative to the project.
+    /// The path below the project at which it is published.
     pub to: String,
 }
 

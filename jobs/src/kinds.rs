@@ -3,6 +3,7 @@
 //! A new kind adds its folder and one row here. Must never hold anything else about a kind: the rest
 //! is its implementation of [`Kind`].
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
 use crate::command::CommandSpec;
@@ -19,6 +20,9 @@ use crate::prompt::PromptSpec;
 use crate::report::kind::ReportSpec;
 use crate::{curator, dream, overnight};
 
+/// Why a setting is refused, with its path.
+pub type BadValue = serde_path_to_error::Error<toml::de::Error>;
+
 /// One kind of job.
 #[derive(Clone, Copy, Debug)]
 pub struct KindRow {
@@ -30,18 +34,21 @@ pub struct KindRow {
     /// Why runs are not recorded and cannot be replayed; `None` where they are recorded.
     pub unrecorded: Option<&'static str>,
     /// Reads the settings of a job from the configuration.
-    pub read: fn(toml::Value) -> Result<Box<dyn Kind>, toml::de::Error>,
+    pub read: fn(toml::Value) -> Result<Box<dyn Kind>, BadValue>,
+    /// Returns the schema of the settings.
+    pub schema: fn(&mut SchemaGenerator) -> Schema,
     /// Reads the settings of a job from a recording.
     pub restore: fn(serde_json::Value) -> serde_json::Result<Box<dyn Kind>>,
 }
 
 impl KindRow {
-    const fn new<T: Kind + DeserializeOwned>(name: &'static str) -> Self {
+    const fn new<T: Kind + DeserializeOwned + JsonSchema>(name: &'static str) -> Self {
         Self {
             name,
             retries_lost: true,
             unrecorded: None,
-            read: |value| Ok(Box::new(value.try_into::<T>()?)),
+            read: |value| Ok(Box::new(serde_path_to_error::deserialize::<_, T>(value)?)),
+            schema: |generator| T::json_schema(generator),
             restore: |value| Ok(Box::new(serde_json::from_value::<T>(value)?)),
         }
     }
@@ -60,7 +67,7 @@ macro_rules! work {
     ($kind:ident) => {
         KindRow {
             read: |value| {
-                let spec = value.try_into::<WorkSpec>()?;
+                let spec: WorkSpec = serde_path_to_error::deserialize(value)?;
                 Ok(Box::new(spec.with_kind(StateKind::$kind)))
             },
             restore: |value| {

@@ -10,6 +10,7 @@ use runner_engine::scope::Expect;
 use runner_text::counted;
 use runner_text::fence::Fence;
 use runner_text::markdown;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ use crate::{Context, Finished, JobError};
 const LARGEST: u64 = 256 * 1024;
 
 /// The question, the files that are shown with it, and the file that gets the answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PromptSpec {
     /// The question.
@@ -30,7 +31,7 @@ pub struct PromptSpec {
     /// Files of the project that are shown with it.
     #[serde(default)]
     pub sources: Vec<String>,
-    /// The file that gets the answer; the program has put the night's date for `{date}`.
+    /// The file that gets the answer; {date} is the night's date.
     pub to: String,
 }
 

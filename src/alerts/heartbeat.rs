@@ -11,7 +11,7 @@ use serde_json::json;
 use super::deliver::expanded;
 use super::webhook;
 use crate::config;
-use crate::config::notify::Heartbeat;
+use crate::config::addresses::Heartbeat;
 use crate::env::Env;
 
 /// At most so often.

@@ -17,7 +17,7 @@ use sha2::Sha256;
 
 use super::deliver::{expanded, resolved};
 use super::message::Message;
-use crate::config::notify::{Address, Secret, checked_url, is_loopback};
+use crate::config::addresses::{Address, Secret, checked_url, is_loopback};
 use crate::env::{self, Env};
 use crate::keyring;
 

@@ -15,7 +15,7 @@ use crate::budget::{self, BudgetAccount, UNITS};
 use crate::cli::Failure;
 use crate::cli::args::{BudgetCommand, Listing};
 use crate::cli::{Ui, show, when};
-use crate::config::units;
+use crate::config::values;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 
@@ -437,7 +437,7 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
                 .ok_or_else(|| {
                     wrong("it must be an amount in dollars, more than zero and at most a million")
                 })?,
-            3 => units::duration(value).map_err(|why| wrong(&why))?.as_secs().unsigned_abs(),
+            3 => values::duration(value).map_err(|why| wrong(&why))?.as_secs().unsigned_abs(),
             _ => value
                 .parse::<u64>()
                 .ok()

@@ -29,7 +29,7 @@ use serde_json::Value;
 use crate::cli::args::Listing;
 use crate::cli::corpus::CorpusCommand;
 use crate::cli::{Failure, Ui, safe, show};
-use crate::config::units::duration;
+use crate::config::values::duration;
 use crate::env::{self, Env};
 
 /// Carries out one of its commands.

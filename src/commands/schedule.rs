@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::cli::Failure;
 use crate::cli::args::{Listing, ScheduleCommand, ScheduleTarget};
 use crate::cli::{show, when};
-use crate::config::{Config, units};
+use crate::config::{Config, values};
 use crate::env::Env;
 use crate::project::{self, LoadedProject};
 
@@ -155,7 +155,7 @@ fn schedule(home: &Env, here: &Path, what: &ScheduleTarget) -> Result<Schedule, 
     } else if let Some(text) = &what.every {
         Trigger::Every(duration("--every", text)?)
     } else if let Some(text) = &what.daily {
-        let time = units::time(text).map_err(|why| Failure::usage(format!("--daily: {why}")))?;
+        let time = values::time(text).map_err(|why| Failure::usage(format!("--daily: {why}")))?;
         Trigger::Daily(time)
     } else {
         let name = what.job.as_deref().unwrap_or_default();
@@ -299,7 +299,7 @@ fn zone(name: &str) -> Result<TimeZone, Failure> {
 }
 
 fn duration(flag: &str, text: &str) -> Result<SignedDuration, Failure> {
-    units::duration(text).map_err(|why| Failure::usage(format!("{flag}: {why}")))
+    values::duration(text).map_err(|why| Failure::usage(format!("{flag}: {why}")))
 }
 
 fn parse_time(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, Failure> {

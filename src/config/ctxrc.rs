@@ -20,7 +20,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 use toml::{Table, Value};
 
 use super::overrides::insert;
-use super::section::no_such;
+use super::shape::no_such;
 use super::sources::{ConfigMistake, Layer, within};
 
 /// The layer's name.

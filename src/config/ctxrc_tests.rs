@@ -108,7 +108,7 @@ fn its_mistakes_name_the_place() {
         ),
         ("dream:\n  max: many\n", ".ctxrc:2:8: dream.max (jobs.dream.max_ideas)", "a whole number"),
         ("dream:\n  max: \"3\"\n", ".ctxrc:2:8", "it is \"3\""),
-        ("dream:\n  max: 0\n", ".ctxrc:2:8", "1 at least"),
+        ("dream:\n  max: 0\n", ".ctxrc:2:8", "of at least 1"),
         ("dream:\n  max: [[1]]\n", ".ctxrc:2:9", "too deep"),
         ("dream:\n  max: !!int 3\n", ".ctxrc:2:", "a tag"),
         ("a: &x 3\ndream:\n  max: *x\n", ".ctxrc:3:8", "an alias"),

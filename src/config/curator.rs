@@ -4,17 +4,11 @@
 //! writes them, must not keep anything else from working.
 
 use jiff::SignedDuration;
-use runner_engine::publish::RelPath;
 use runner_jobs::curator::CuratorSpec;
 use runner_jobs::curator::job::CuratorJobKind;
-use runner_jobs::reserved::{NEVER, reserved};
-use runner_text::nearest::nearest;
-use toml::Table;
 
-use super::job::folder;
-use super::section::Section;
-use super::sources::{ConfigMistake, Sources};
-use super::units;
+use super::reader::{Reader, did_you_mean};
+use super::settings::CuratorTable;
 
 /// The local curator.
 #[derive(Clone, Debug)]
@@ -32,48 +26,21 @@ pub struct Curator {
 }
 
 /// Reads the table, whose every key the embedded default states.
-pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Curator, ConfigMistake> {
-    let mut section = Section::of("curator", &mut table, sources);
-    let usual = CuratorSpec::default();
-    let engine = section.text("engine")?.unwrap_or_else(|| "ollama".to_owned());
-    let model = section.text("model")?.unwrap_or_default();
-    let endpoint = section.text("endpoint")?.unwrap_or_default();
-    let worker_dir =
-        section.text("worker_dir")?.map_or(usual.worker_dir, |text| folder(&text).to_owned());
-    let vault_dir = section.text("vault_dir")?.unwrap_or(usual.vault_dir);
-    let hourly_cap = section.count("hourly_cap")?.unwrap_or(usual.hourly_cap.into());
-    let hourly_cap = u32::try_from(hourly_cap).ok().filter(|cap| *cap > 0);
-    let hourly_cap = hourly_cap.ok_or_else(|| {
-        section.wrong("curator.hourly_cap", "it must be a whole number of at least 1")
-    })?;
-    let kinds = match section.texts("kinds")? {
-        None => usual.kinds,
-        Some(words) => words
-            .iter()
-            .map(|word| kind(word).map_err(|why| section.wrong("curator.kinds", &why)))
-            .collect::<Result<_, _>>()?,
-    };
-    let ideas = section.parsed("ideas", target)?.unwrap_or(usual.ideas);
-    let learnings = section.parsed("learnings", target)?.unwrap_or(usual.learnings);
-    let keep = section.parsed("keep", |text| match text {
-        "none" => Ok(None),
-        text => units::age(text, 1).map(Some),
-    })?;
-    section.finish()?;
-    Ok(Curator {
-        engine,
-        model,
-        endpoint,
-        keep: keep.flatten(),
+pub(super) fn read(reader: &mut Reader<'_>) -> Option<Curator> {
+    let table = reader.read::<CuratorTable>(&["curator"])?;
+    Some(Curator {
+        engine: table.engine,
+        model: table.model,
+        endpoint: table.endpoint,
+        keep: table.keep.0,
         spec: CuratorSpec {
-            worker_dir,
-            vault_dir,
-            ideas,
-            learnings,
-            hourly_cap,
-            kinds,
-            batch: usual.batch,
-            event: None,
+            worker_dir: table.worker_dir,
+            vault_dir: table.vault_dir,
+            ideas: table.ideas.0,
+            learnings: table.learnings.0,
+            hourly_cap: table.hourly_cap,
+            kinds: table.kinds,
+            ..CuratorSpec::default()
         },
     })
 }
@@ -85,17 +52,7 @@ pub(super) fn read(mut table: Table, sources: &Sources) -> Result<Curator, Confi
 pub fn kind(word: &str) -> Result<CuratorJobKind, String> {
     let words = CuratorJobKind::ALL.map(CuratorJobKind::as_str);
     CuratorJobKind::of(word).ok_or_else(|| {
-        let near = nearest(word, words)
-            .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        let near = did_you_mean(word, words);
         format!("there is no kind {word:?} ({}){near}", words.join(", "))
     })
-}
-
-fn target(text: &str) -> Result<String, String> {
-    let text = folder(text);
-    RelPath::new(text).map_err(|error| error.to_string())?;
-    match reserved(text, &NEVER) {
-        Some(never) => Err(format!("{text:?}: the curator places nothing in {never}")),
-        None => Ok(text.to_owned()),
-    }
 }

@@ -10,7 +10,8 @@ use runner_jobs::lifecycle::spec::StateKind;
 use runner_jobs::lifecycle::work::WorkSpec;
 
 use super::job::{self, Job, JobContext};
-use super::sources::{ConfigMistake, Sources, wrong};
+use super::reader::Reader;
+use super::shape::good_name;
 use super::trigger::TriggerSpec;
 use toml::Table;
 
@@ -19,7 +20,8 @@ use toml::Table;
 pub(super) fn dreams_after(
     jobs: &BTreeMap<String, Job>,
     around: &JobContext<'_>,
-) -> Result<Vec<(String, Job)>, ConfigMistake> {
+    reader: &mut Reader<'_>,
+) -> Vec<(String, Job)> {
     let named = |agent: &str| Some(agent).filter(|agent| !agent.is_empty()).map(str::to_owned);
     let dreams = |agent: &str| {
         jobs.values().any(|job| {
@@ -37,7 +39,7 @@ pub(super) fn dreams_after(
         };
         let own = format!("{name}-rem");
         let alone = work.kind == StateKind::Wake && job.when != TriggerSpec::Lifecycle;
-        if !alone || dreams(&work.agent) || jobs.contains_key(&own) || !super::good_name(&own) {
+        if !alone || dreams(&work.agent) || jobs.contains_key(&own) || !good_name(&own) {
             continue;
         }
         let mut table = Table::new();
@@ -48,38 +50,38 @@ pub(super) fn dreams_after(
         if let Some(agent) = named(&work.agent) {
             put("agent", agent);
         }
-        let dream = job::job(&own, table, around)?;
-        out.push((own, dream));
+        reader.put_job(&own, table);
+        out.extend(job::job(&own, around, reader).map(|dream| (own, dream)));
     }
-    Ok(out)
+    out
 }
 
 /// Refuses what only shows when all jobs are there.
-pub(super) fn check(jobs: &BTreeMap<String, Job>, sources: &Sources) -> Result<(), ConfigMistake> {
+pub(super) fn check(jobs: &BTreeMap<String, Job>, reader: &mut Reader<'_>) {
     let mut agents: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, job) in jobs {
+        let trigger = format!("jobs.{name}.trigger");
         match job.spec.kind.of::<CycleSpec>() {
             Some(cycle) => {
                 if job.when == TriggerSpec::Lifecycle {
                     let why = "a lifecycle is what ticks: give it a clock, like \"every 10m\"";
-                    return Err(wrong(sources, &format!("jobs.{name}.trigger"), why));
+                    reader.wrong(&trigger, why);
                 }
                 if let Some(other) = agents.insert(&cycle.agent, name) {
                     let why = format!(
                         "{other} is the cycle of the same agent, and they would share its position; \
                          give this one another agent"
                     );
-                    return Err(wrong(sources, &format!("jobs.{name}"), &why));
+                    reader.wrong(&format!("jobs.{name}"), why);
                 }
             }
-            _ if job.when == TriggerSpec::Lifecycle && !in_cycle(job.spec.kind.name()) => {
+            None if job.when == TriggerSpec::Lifecycle && !in_cycle(job.spec.kind.name()) => {
                 let why = "only jobs of the kinds wake, audit, rem and plan follow a lifecycle";
-                return Err(wrong(sources, &format!("jobs.{name}.trigger"), why));
+                reader.wrong(&trigger, why);
             }
-            _ => {}
+            None => {}
         }
     }
-    Ok(())
 }
 
 fn in_cycle(word: &str) -> bool {

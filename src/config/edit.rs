@@ -8,11 +8,10 @@ use std::path::Path;
 
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
-use super::check::all;
+use super::inline::inline;
 use super::overrides::{Overrides, value};
-use super::sources::{Layer, Sources, syntax_mistakes};
-use super::view::inline;
-use super::{Stack, keys, merged, texts};
+use super::sources::{ConfigMistake, Layer, Sources, syntax_mistakes};
+use super::{Stack, merged, reference, resolve, texts};
 use crate::cli::Failure;
 
 /// A change of one setting in one file.
@@ -74,8 +73,7 @@ pub fn edit_text(
     let new = changed(&old, &path, edit)?;
     let before = known_mistakes(&sources);
     sources.layers[at].text = Cow::Owned(new.clone());
-    let (mut table, sources) = merged(sources)?;
-    let remain = all(&mut table, &sources);
+    let remain = mistakes_in(sources)?;
     let rest = remain.len();
     let fresh = remain
         .into_iter()
@@ -92,15 +90,16 @@ pub fn edit_text(
     }
 }
 
+/// Returns all mistakes of the files.
+fn mistakes_in(sources: Sources) -> Result<Vec<ConfigMistake>, ConfigMistake> {
+    let (table, sources) = merged(sources)?;
+    Ok(resolve(&table, &sources).err().unwrap_or_default())
+}
+
 /// Returns the mistakes that exist already, without their places, because the places may move.
 fn known_mistakes(sources: &Sources) -> Vec<(String, String)> {
-    let Ok((mut table, sources)) = merged(sources.clone()) else {
-        return Vec::new();
-    };
-    all(&mut table, &sources)
-        .into_iter()
-        .map(|mistake| (mistake.key.clone(), unplaced(mistake.said())))
-        .collect()
+    let known = mistakes_in(sources.clone()).unwrap_or_default().into_iter();
+    known.map(|mistake| (mistake.key.clone(), unplaced(mistake.said()))).collect()
 }
 
 /// Strips the place and the key from the text of a mistake.
@@ -113,31 +112,22 @@ fn unplaced(said: &str) -> String {
 fn allowed(path: &[String], edit: &Edit<'_>) -> Result<(), Failure> {
     let key = edit.key;
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
-    match parts.as_slice() {
-        ["project", ..] => Err(Failure::configuration(
-            "project.id ties this folder to its history and is never set manually".to_owned(),
-        )
-        .hint("runner init")),
-        ["daemon" | "retention", ..] if !edit.user => Err(Failure::configuration(format!(
-            "{key}: there is one daemon and one database a user, so only the user's file is asked for it"
-        ))
-        .hint(format!("runner config set --user {key} {}", edit.value))),
-        ["notify", "heartbeat"] if !edit.user => Err(Failure::configuration(format!(
-            "{key}: a tick is of all projects, so only the user's file is asked for it"
-        ))
-        .hint(format!("runner config set --user {key} {}", edit.value))),
-        ["pools" | "prices", ..] if !edit.user => Err(Failure::configuration(format!(
-            "{key}: all projects share it, so only the user's file is asked for it"
-        ))
-        .hint(format!("runner config set --user {key} {}", edit.value))),
-        _ => keys::known(path).map_err(|near| {
-            let failure = Failure::configuration(format!("there is no setting {key:?}"));
-            match near {
-                Some(near) => failure.hint(format!("runner config set {near} {}", edit.value)),
-                None => failure.hint("runner config schema"),
-            }
-        }),
+    if parts[0] == "project" {
+        let why = "project.id ties this folder to its history and is never set manually";
+        return Err(Failure::configuration(why.to_owned()).hint("runner init"));
     }
+    if let Some(why) = reference::users_only(&parts).filter(|_| !edit.user) {
+        let why = format!("{key}: {why}, so only the user's file is asked for it");
+        let hint = format!("runner config set --user {key} {}", edit.value);
+        return Err(Failure::configuration(why).hint(hint));
+    }
+    reference::known(path).map_err(|near| {
+        let failure = Failure::configuration(format!("there is no setting {key:?}"));
+        match near {
+            Some(near) => failure.hint(format!("runner config set {near} {}", edit.value)),
+            None => failure.hint("runner config schema"),
+        }
+    })
 }
 
 /// Returns the text with the setting changed.

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use toml::Value;
+
 use super::*;
 
 /// Sets a key in a project's file and returns the new text.

@@ -1,23 +1,91 @@
-//! The table of keys, the reader and `config/default.toml` know the same keys; and what is refused of
-//! each is refused with its place.
+//! The reader and `config/default.toml` know the settings that the types declare; and what is refused
+//! of each is refused with its place.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use runner_engine::outcome::Exit;
 
-use super::keys::{Key, Shape, all};
+use toml::Value;
+
+use super::reference::{Setting as Key, is_shared, settings as all};
 use super::*;
 
 /// A name that is near to none.
 const NONSENSE: &str = "zzzzzzzzzzzzzzzz";
+
+/// The form of a setting's values.
+enum Shape {
+    Text,
+    Flag,
+    Whole(i64),
+    Number,
+    CountCap,
+    MoneyCap,
+    TimeCap,
+    Texts,
+    Duration,
+    Wait,
+    Limit,
+    Age,
+    AgeLimit,
+    Waits,
+    Time,
+    Hours,
+    Zone,
+    Size,
+    Trigger,
+    OneOf(String),
+    Artifacts,
+    Id,
+}
+
+/// Returns the form of a setting, as its schema declares it.
+fn shape(key: &Key) -> Shape {
+    let node = &key.node;
+    let text = |node: &serde_json::Value| {
+        let or = |word: &str| {
+            node["pattern"].as_str().is_some_and(|it| it.starts_with(&format!("^({word}|")))
+        };
+        match node["examples"][0].as_str().unwrap_or_default() {
+            "8h" if or("unlimited") => Shape::TimeCap,
+            "8h" if or("none") => Shape::Limit,
+            "8h" => Shape::Duration,
+            "30s" => Shape::Wait,
+            "90d" if or("none") => Shape::AgeLimit,
+            "90d" => Shape::Age,
+            "02:30" => Shape::Time,
+            "22:00-06:00" => Shape::Hours,
+            "Europe/Berlin" => Shape::Zone,
+            "daily 02:30" => Shape::Trigger,
+            _ if last(key) == "id" => Shape::Id,
+            _ => Shape::Text,
+        }
+    };
+    if let Some(first) = node["enum"][0].as_str() {
+        return Shape::OneOf(first.to_owned());
+    }
+    match node["type"].as_str().or(node["anyOf"][0]["type"].as_str()) {
+        Some("boolean") => Shape::Flag,
+        Some("integer") if node["anyOf"].is_array() => Shape::CountCap,
+        Some("number") if node["anyOf"].is_array() => Shape::MoneyCap,
+        Some("integer") => Shape::Whole(node["minimum"].as_i64().unwrap()),
+        Some("number") => Shape::Number,
+        Some("array") if node["items"]["type"] == "object" => Shape::Artifacts,
+        Some("array") if node["items"]["pattern"].is_string() => Shape::Waits,
+        Some("array") => Shape::Texts,
+        Some("string") => text(node),
+        None => Shape::Size,
+        other => panic!("{}: {other:?}", key.path),
+    }
+}
 
 /// Returns a valid value of this shape, and some invalid ones.
 fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
     let last = key.path.rsplit('.').next().unwrap();
     let no_text = ["3", "true", "[]", "{ x = 1 }", "1979-05-27", "-0.5"];
     let with = |more: &[&'static str]| [&no_text[..], more].concat();
-    match key.shape {
+    match shape(key) {
         Shape::Text => match last {
             "state" | "env_file" | "ca_file" => ("\"/x\"", with(&["\"x\"", "\"\"", "\"~x\""])),
             "backend" => ("\"builtin\"", with(&["\"bultin\"", "\"\""])),
@@ -45,7 +113,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             _ => ("\"x\"", with(&[])),
         },
         Shape::Flag => ("true", vec!["3", "\"true\"", "[]", "{}", "\"\""]),
-        Shape::Whole(least, _) => {
+        Shape::Whole(least) => {
             let mut bad =
                 vec!["\"3\"", "0.5", "true", "[]", "{}", "inf", "nan", "9223372036854775808"];
             match last {
@@ -66,7 +134,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 bad,
             )
         }
-        Shape::Number(_) => {
+        Shape::Number => {
             let mut bad = vec!["\"3\"", "-0.5", "true", "[]", "{}", "inf", "-inf", "nan"];
             if last == "max_load" {
                 bad.push("1000.5");
@@ -143,9 +211,9 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "\"\"",
             ]),
         ),
-        Shape::OneOf(words) => (
+        Shape::OneOf(first) => (
             // In quotes, by the word.
-            match words[0] {
+            match first.as_str() {
                 "builtin" => "\"builtin\"",
                 "none" => "\"last\"",
                 "skip" => "\"queue\"",
@@ -191,35 +259,17 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
         }
     };
     let mut header = table.to_owned();
-    match (table, key.kinds) {
-        ("jobs.*", ["dream"]) => header = "jobs.dream".to_owned(),
-        ("jobs.*", ["prompt"]) => {
+    let kind = key.kinds.first().copied();
+    let quoted = kind.map(|kind| format!("{kind:?}")).unwrap_or_default();
+    match (table, kind) {
+        ("jobs.*", Some("dream")) => header = "jobs.dream".to_owned(),
+        ("jobs.*", Some("prompt")) => {
             header = "jobs.a".to_owned();
             need(&[("kind", "\"prompt\""), ("prompt", "\"x\""), ("to", "\"x\"")]);
         }
-        ("jobs.*", ["rem"]) => {
+        ("jobs.*", Some(kind)) if kind != "command" => {
             header = "jobs.a".to_owned();
-            need(&[("kind", "\"rem\""), ("trigger", "\"manual\"")]);
-        }
-        ("jobs.*", ["daydream"]) => {
-            header = "jobs.a".to_owned();
-            need(&[("kind", "\"daydream\""), ("trigger", "\"manual\"")]);
-        }
-        ("jobs.*", ["lifecycle"]) => {
-            header = "jobs.a".to_owned();
-            need(&[("kind", "\"lifecycle\""), ("trigger", "\"manual\"")]);
-        }
-        ("jobs.*", ["wake", ..]) => {
-            header = "jobs.a".to_owned();
-            need(&[("kind", "\"wake\""), ("trigger", "\"manual\"")]);
-        }
-        ("jobs.*", ["overnight"]) => {
-            header = "jobs.a".to_owned();
-            need(&[("kind", "\"overnight\"")]);
-        }
-        ("jobs.*", ["curator"]) => {
-            header = "jobs.a".to_owned();
-            need(&[("kind", "\"curator\"")]);
+            need(&[("kind", &quoted), ("trigger", "\"manual\"")]);
         }
         ("jobs.*", _) => {
             header = "jobs.a".to_owned();
@@ -391,7 +441,7 @@ fn the_default_documents_every_key_and_no_other() {
         key.path.starts_with("jobs.*.budget.")
             || key.path.starts_with("jobs.*.day_budget.")
             || key.path.starts_with("jobs.*.")
-                && (keys::is_shared(last(key)) || ["zone", "success_within"].contains(&last(key)))
+                && (is_shared(last(key)) || ["zone", "success_within"].contains(&last(key)))
     };
     let wanted: BTreeSet<String> =
         all().iter().filter(|key| !shared(key)).map(|key| key.path.clone()).collect();
@@ -433,7 +483,7 @@ fn a_run_is_never_given_what_the_database_keeps() {
             .replace("channels.*", "channels.a");
         for reach in [OverrideScope::Run, OverrideScope::Look] {
             let mut overrides = Overrides::default();
-            overrides.add_flags(&[format!("{name}={}", values(&key).0)]).unwrap();
+            overrides.add_flags(&[format!("{name}={}", values(key).0)]).unwrap();
             overrides.reach = reach;
             let stack = Stack {
                 user: &folder.path().join("none"),

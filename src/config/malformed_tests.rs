@@ -14,7 +14,7 @@ fn every_mistyped_key_is_named_with_its_place() {
     let keys = all();
     let names: BTreeSet<&str> = keys.iter().map(last).collect();
     let (mut count, mut hinted) = (0, 0);
-    for key in &keys {
+    for key in keys {
         let name = last(key);
         let letters: Vec<char> = name.chars().collect();
         for at in 0..letters.len() {
@@ -49,13 +49,13 @@ fn every_mistyped_key_is_named_with_its_place() {
 fn every_bad_value_is_named_with_its_place() {
     let mut count = 0;
     for key in all() {
-        let (good, bad) = values(&key);
-        let (text, _) = file(&key, last(&key), good);
+        let (good, bad) = values(key);
+        let (text, _) = file(key, last(key), good);
         if let Err(error) = resolved(text.as_bytes()) {
             panic!("{text}: {error}");
         }
         for bad in bad {
-            let (text, line) = file(&key, last(&key), bad);
+            let (text, line) = file(key, last(key), bad);
             let Err(error) = resolved(text.as_bytes()) else {
                 panic!("taken: {text}");
             };
@@ -63,8 +63,8 @@ fn every_bad_value_is_named_with_its_place() {
             count += 1;
         }
         // Set twice, in files of both kinds of line ends, behind a byte order mark.
-        let (text, line) = file(&key, last(&key), good);
-        let twice = format!("{text}{} = {good}\n", last(&key));
+        let (text, line) = file(key, last(key), good);
+        let twice = format!("{text}{} = {good}\n", last(key));
         let twice_crlf = twice.replace('\n', "\r\n");
         let marked = format!("\u{feff}{twice}");
         for text in [twice, twice_crlf, marked] {

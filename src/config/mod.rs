@@ -1,36 +1,37 @@
 //! Configuration: layers of TOML resolved to what the program works with.
 //!
 //! Layers: the embedded `config/default.toml`, the user's file, the project's `.ctxrc`, which is not
-//! ours (`foreign.rs`), its `runner.toml`, the environment, the command line. A later layer overrides key by key, tables merge. Unknown keys are
-//! errors that name the place and the nearest known key. Must never guess a value that was given
-//! wrongly; only `edit` makes new text, and nothing here writes it.
+//! ours (`ctxrc.rs`), its `runner.toml`, the environment, the command line. A later layer overrides key
+//! by key, tables merge. Each setting is declared once, in `settings.rs` or in the type of a backend or a
+//! kind of job; all mistakes are collected, and name their place and the nearest known key. Must never
+//! guess a value that was given wrongly; only `edit` makes new text, and nothing here writes it.
 
-mod backend;
-mod check;
+pub mod addresses;
+mod budget;
 mod ctxrc;
 pub mod curator;
 mod cycle;
 mod dream;
 mod edit;
+mod finding;
 mod followers;
+mod inline;
 mod job;
-mod keys;
-mod lifecycle;
 pub mod notify;
 mod overrides;
 mod paths;
 mod policy;
 pub mod pools;
 pub mod price_file;
-mod retention;
-mod sandbox;
-mod schema;
-mod section;
+mod reader;
+mod reference;
 mod set;
+mod settings;
+mod shape;
 mod source_location;
 mod sources;
 mod trigger;
-pub mod units;
+pub mod values;
 mod view;
 
 use std::collections::BTreeMap;
@@ -42,27 +43,31 @@ use runner_backends::BackendSpec;
 use runner_engine::ids::ProjectId;
 use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::store::{Budget, NewJob, Retention};
-use runner_engine::tick::{REPORT_JOB, report_job};
+use runner_engine::tick::report_job;
 use runner_jobs::lifecycle::Files;
 use runner_jobs::prices::Prices;
 use runner_text::nearest::nearest;
-use toml::{Table, Value};
+use toml::Table;
 
 use crate::cli::Failure;
-use section::Section;
-use sources::{ConfigMistake, Layer, Sources, merge, parse, read, read_user, wrong};
+use reader::Reader;
+use settings::{DaemonTable, DayTable, NightTable, ProjectTable, RetentionTable};
+use sources::{
+    ConfigFinding, ConfigMistake, Layer, Sources, merge, parse, read, read_user, syntax_mistakes,
+    wrong,
+};
 
-pub use check::mistakes;
 pub use ctxrc::FILE as FOREIGN_FILE;
 pub use edit::{Edit, edit, edit_text};
+pub use inline::inline;
 pub use job::Job;
 pub use notify::Notify;
 pub use overrides::{OverrideScope, Overrides};
+pub use policy::SandboxSettings;
 pub use pools::Pool;
-pub use sandbox::SandboxSettings;
-pub use schema::schema;
+pub use reference::schema;
 pub use trigger::TriggerSpec;
-pub use view::{View, ViewEntry, inline};
+pub use view::{View, ViewEntry};
 
 const DEFAULT: &str = include_str!("../../config/default.toml");
 
@@ -178,8 +183,10 @@ pub fn file(path: &Path) -> Result<Option<(String, Table)>, Failure> {
 /// Reads and resolves all layers; a missing file is an empty layer.
 pub fn load(stack: &Stack<'_>) -> Result<Config, Failure> {
     layers(stack)
-        .and_then(|(mut merged, sources)| Ok(anchored(resolve(&mut merged, &sources)?, stack)))
-        .map_err(|first| match check::mistakes(stack).len() {
+        .and_then(|(merged, sources)| {
+            Ok(anchored(resolve(&merged, &sources).map_err(first)?, stack))
+        })
+        .map_err(|first| match mistakes(stack).len() {
             0 | 1 => first,
             all => first.hint(format!(
                 "runner config check   (it shows this mistake and {} more)",
@@ -214,13 +221,13 @@ pub fn load_with(
     settings: &[(String, String)],
 ) -> Result<Config, Failure> {
     let (mut merged, mut sources) = layers(stack)?;
-    let plain = resolve(&mut merged.clone(), &sources)?;
+    let plain = resolve(&merged, &sources).map_err(first)?;
     if settings.is_empty() {
         return Ok(plain);
     }
     plain.job(job)?;
     set::lay_over(&mut merged, &mut sources, job, settings)?;
-    Ok(anchored(resolve(&mut merged, &sources)?, stack))
+    Ok(anchored(resolve(&merged, &sources).map_err(first)?, stack))
 }
 
 fn layers(stack: &Stack<'_>) -> Result<(Table, Sources), Failure> {
@@ -268,30 +275,13 @@ fn merged(sources: Sources) -> Result<(Table, Sources), ConfigMistake> {
     let mut merged = Table::new();
     for layer in &sources.layers {
         let table = parse(layer)?;
-        if layer.name == "project" && table.contains_key("retention") {
-            let why = "there is one database a user: this table belongs into the user's own config.toml \
-                       (runner config set --user retention.rows ...)";
-            return Err(wrong(&sources, "retention", why));
-        }
-        if layer.name == "project" && table.contains_key("daemon") {
-            let why = "there is one daemon a user: this table belongs into the user's own config.toml \
-                       (runner config set --user daemon.drain ...)";
-            return Err(wrong(&sources, "daemon", why));
-        }
         if layer.name == "project"
-            && let Some(Value::Table(notify)) = table.get("notify")
-            && notify.contains_key("heartbeat")
+            && let Some((key, why)) = users_own(&table)
         {
-            let why = "a tick is of all projects: this key belongs into the user's own config.toml \
-                       (runner config set --user notify.heartbeat ...)";
-            return Err(wrong(&sources, "notify.heartbeat", why));
-        }
-        for name in ["pools", "prices"] {
-            if layer.name == "project" && table.contains_key(name) {
-                let why = "all projects of a user share it: this table belongs into the user's own \
-                           config.toml";
-                return Err(wrong(&sources, name, why));
-            }
+            let why = format!(
+                "{why}: it belongs into the user's own config.toml (runner config set --user {key} ...)"
+            );
+            return Err(wrong(&sources, &key, &why));
         }
         merge(&mut merged, dream::under_our_names(table));
     }
@@ -299,108 +289,73 @@ fn merged(sources: Sources) -> Result<(Table, Sources), ConfigMistake> {
     Ok((merged, sources))
 }
 
-fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, ConfigMistake> {
-    let mut top = Section::of("", merged, sources);
-    let project = match top.table("project")? {
-        Some(mut table) => {
-            let mut section = Section::of("project", &mut table, sources);
-            let id = section.text("id")?;
-            section.finish()?;
-            id.map(|id| id.parse().map_err(|error| top.wrong("project.id", &format!("{error}"))))
-                .transpose()?
-        }
-        None => None,
+/// Returns the first setting of a project's file that only the user's file is asked for, and why.
+fn users_own(table: &Table) -> Option<(String, &'static str)> {
+    table.iter().find_map(|(key, value)| {
+        let inner = value.as_table().into_iter().flat_map(Table::keys);
+        let paths = inner.map(|inner| vec![key.as_str(), inner]).chain([vec![key.as_str()]]);
+        paths.into_iter().find_map(|path| Some((path.join("."), reference::users_only(&path)?)))
+    })
+}
+
+/// Resolves the merged layers, or returns all mistakes in them.
+fn resolve(merged: &Table, sources: &Sources) -> Result<Config, Vec<ConfigMistake>> {
+    let mut reader = Reader::new(merged);
+    let config = read_all(&mut reader);
+    reader.finish(config, sources)
+}
+
+/// Reads all tables. What is returned counts only if the reader found no mistake.
+fn read_all(reader: &mut Reader<'_>) -> Option<Config> {
+    let project = reader.read::<ProjectTable>(&["project"]).and_then(|table| table.id);
+    let table = reader.read::<NightTable>(&["night"])?;
+    let night = Night {
+        at: table.at.0,
+        length: table.length.0,
+        zone: table.zone.0,
+        budget: table.budget.into(),
     };
-    let night = night(top.table("night")?.unwrap_or_default(), sources)?;
-    let mut day = top.table("day")?.unwrap_or_default();
-    let mut section = Section::of("day", &mut day, sources);
-    let day = job::budget(&mut section)?;
-    section.finish()?;
-    let pools = pools::pools(top.table("pools")?.unwrap_or_default(), sources)?;
-    let prices = top.table("prices")?.unwrap_or_default();
-    let priced = prices.keys().cloned().collect();
-    let prices = pools::prices(prices, sources)?;
-    let mut pool_of = BTreeMap::new();
-    let mut backends = BTreeMap::new();
-    for (name, value) in top.table("backends")?.unwrap_or_default() {
-        let Value::Table(mut table) = value else {
-            return Err(top.wrong(&format!("backends.{name}"), "it must be a table"));
-        };
-        let path = format!("backends.{name}");
-        let mut section = Section::of(&path, &mut table, sources);
-        let pool = section.parsed("pool", |pool| pools::known(pool, &pools))?;
-        let spec = backend::backend(&name, &mut section)?;
-        pool_of.extend(pool.map(|pool| (name.clone(), pool)));
-        section.finish()?;
-        backends.insert(name, spec);
-    }
-    for (name, spec) in &backends {
-        let known = backends.keys().map(String::as_str);
-        if let Some(why) = runner_backends::chain::mistake(name, &spec.fallback, known) {
-            return Err(top.wrong(&format!("backends.{name}.fallback"), &why));
-        }
-    }
-    let groups = policy::groups(top.table("groups")?.unwrap_or_default(), sources)?;
-    let defaults = top.table("defaults")?.unwrap_or_default();
-    let defaults = policy::defaults(defaults, &night.zone, &groups, sources)?;
-    let lifecycle = lifecycle::read(top.table("lifecycle")?.unwrap_or_default(), sources)?;
-    let curator = curator::read(top.table("curator")?.unwrap_or_default(), sources)?;
+    let day = reader.read::<DayTable>(&["day"])?.budget.into();
+    let pools = pools::pools(reader);
+    let priced = reader.entries("prices").into_iter().collect();
+    let prices = pools::prices(reader);
+    let backends = backends(reader);
+    let groups = policy::groups(reader);
+    let defaults = policy::defaults(reader, &night.zone, &groups)?;
+    let lifecycle: Files = reader.read(&["lifecycle"])?;
+    let curator = curator::read(reader)?;
     let around = job::JobContext {
         curator: &curator,
         lifecycle: &lifecycle,
         night: &night,
         groups: &groups,
         defaults: &defaults,
-        sources,
     };
     let mut jobs = BTreeMap::new();
-    for (name, value) in top.table("jobs")?.unwrap_or_default() {
-        let path = format!("jobs.{name}");
-        let Value::Table(table) = value else {
-            return Err(top.wrong(&path, "it must be a table"));
-        };
-        if name == REPORT_JOB || !good_name(&name) {
-            return Err(top
-                .wrong(&path, "a job's name has letters, digits, - and _, and is not \"report\""));
-        }
-        let job = job::job(&name, table, &around)?;
-        if !backends.contains_key(&job.spec.backend) {
-            let mut why = format!("there is no [backends.{}]", job.spec.backend);
-            if let Some(near) = nearest(&job.spec.backend, backends.keys().map(String::as_str)) {
-                why.push_str(&format!("; did you mean {near:?}?"));
-            }
-            return Err(top.wrong(&format!("{path}.backend"), &why));
-        }
-        if let Some(runner) = (job.spec.kind.panel().iter()).find(|it| !backends.contains_key(*it))
-        {
-            let mut why = format!("there is no [backends.{runner}]");
-            if let Some(near) = nearest(runner, backends.keys().map(String::as_str)) {
-                why.push_str(&format!("; did you mean {near:?}?"));
-            }
-            return Err(top.wrong(&format!("{path}.runners"), &why));
-        }
-        jobs.insert(name, job);
+    for name in reader.entries("jobs") {
+        jobs.extend(job::job(&name, &around, reader).map(|job| (name, job)));
     }
-    jobs.extend(cycle::dreams_after(&jobs, &around)?);
+    let dreams = cycle::dreams_after(&jobs, &around, reader);
+    jobs.extend(dreams);
     // The daemon reads its own table in `src/daemon/settings.rs`. Its mistakes are also reported
     // here.
-    let mut daemon = top.table("daemon")?.unwrap_or_default();
-    let mut section = Section::of("daemon", &mut daemon, sources);
-    section.parsed("drain", units::wait)?;
-    section.finish()?;
-    let mut retention = top.table("retention")?.unwrap_or_default();
-    let mut section = Section::of("retention", &mut retention, sources);
-    let retention = retention::read(&mut section)?;
-    section.finish()?;
-    let notify = top.table("notify")?.unwrap_or_default();
-    let channels = top.table("channels")?.unwrap_or_default();
-    let notify = notify::read(notify, channels, sources)?;
-    top.finish()?;
-    followers::check_after(&jobs, sources)?;
-    cycle::check(&jobs, sources)?;
-    paths::check(&jobs, &curator, &lifecycle, sources)?;
-    Ok(Config {
-        project,
+    reader.read::<DaemonTable>(&["daemon"])?;
+    let table = reader.read::<RetentionTable>(&["retention"])?;
+    let retention = Retention {
+        rows: table.rows.0,
+        logs: table.logs.0,
+        reports: table.reports.0,
+        backups: table.backups,
+        recordings: table.recordings.0,
+    };
+    let notify = notify::read(reader)?;
+    followers::check_after(&jobs, reader);
+    cycle::check(&jobs, reader);
+    paths::check(&jobs, &curator, &lifecycle, reader);
+    let of_pool = |(name, spec): (&String, &BackendSpec)| Some((name.clone(), spec.pool.clone()?));
+    Some(Config {
+        project: project.map(|id| id.0),
+        pool_of: backends.iter().filter_map(of_pool).collect(),
         night,
         day,
         backends,
@@ -408,7 +363,6 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, ConfigMistak
         notify,
         retention,
         pools,
-        pool_of,
         prices,
         lifecycle,
         priced,
@@ -416,24 +370,61 @@ fn resolve(merged: &mut Table, sources: &Sources) -> Result<Config, ConfigMistak
     })
 }
 
-fn good_name(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+/// Reads `[backends]`.
+fn backends(reader: &mut Reader<'_>) -> BTreeMap<String, BackendSpec> {
+    let mut backends = BTreeMap::new();
+    for name in reader.entries("backends") {
+        let path = ["backends", &name];
+        let Some(spec) = reader.read::<BackendSpec>(&path) else { continue };
+        let patience = reader.read(&path).unwrap_or_default();
+        let only_env = reader.table(&path).is_some_and(|table| table.contains_key("env"));
+        if let Some(pool) = &spec.pool {
+            pools::check_known(reader, &format!("backends.{name}.pool"), pool);
+        }
+        let known = reader.names("backends").into_iter();
+        if let Some(why) = runner_backends::chain::mistake(&name, &spec.fallback, known) {
+            reader.wrong(&format!("backends.{name}.fallback"), why);
+        }
+        let spec = BackendSpec { name: name.clone(), patience, only_env, ..spec };
+        backends.insert(name, spec);
+    }
+    backends
 }
 
-fn night(mut table: Table, sources: &Sources) -> Result<Night, ConfigMistake> {
-    let mut section = Section::of("night", &mut table, sources);
-    let missing = |key: &str| wrong(sources, &format!("night.{key}"), "it is not set");
-    let at = section.parsed("at", units::time)?;
-    let length = section.parsed("length", units::duration)?;
-    let zone = section.parsed("zone", units::zone)?;
-    let budget = job::budget(&mut section)?;
-    section.finish()?;
-    Ok(Night {
-        at: at.ok_or_else(|| missing("at"))?,
-        length: length.ok_or_else(|| missing("length"))?,
-        zone: zone.ok_or_else(|| missing("zone"))?,
-        budget,
-    })
+/// Returns all mistakes of a configuration; empty for a valid one.
+pub fn mistakes(stack: &Stack<'_>) -> Vec<ConfigFinding> {
+    match texts(stack) {
+        Ok(sources) => check_texts(sources, stack.overrides),
+        Err(mistake) => vec![mistake.into()],
+    }
+}
+
+/// Returns all mistakes of configuration texts that are already read.
+fn check_texts(sources: Sources, overrides: &Overrides) -> Vec<ConfigFinding> {
+    let syntax = sources.layers.iter().flat_map(syntax_mistakes).take(shape::MOST);
+    let syntax: Vec<ConfigFinding> = syntax.map(Into::into).collect();
+    if !syntax.is_empty() {
+        return syntax;
+    }
+    let (mut table, mut sources) = match merged(sources) {
+        Ok(read) => read,
+        Err(mistake) => return vec![mistake.into()],
+    };
+    let mut found = resolve(&table, &sources);
+    if found.is_ok() {
+        // Settings outside of the files are checked only if the files are valid.
+        if let Err(failure) = overrides.lay_over(&mut table, &mut sources) {
+            return vec![failure.into()];
+        }
+        found = resolve(&table, &sources);
+    }
+    found.err().unwrap_or_default().into_iter().map(Into::into).collect()
+}
+
+/// Returns the first of several mistakes.
+fn first(mistakes: Vec<ConfigMistake>) -> Failure {
+    let first = mistakes.into_iter().next();
+    first.expect("what is refused has a mistake").into()
 }
 
 #[cfg(test)]
@@ -446,5 +437,7 @@ pub mod fuzzed;
 mod fuzzed_tests;
 #[cfg(test)]
 mod keys_tests;
+#[cfg(test)]
+mod reference_tests;
 #[cfg(test)]
 mod tests;

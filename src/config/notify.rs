@@ -5,22 +5,17 @@
 //! up by the process that delivers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
-use std::path::PathBuf;
+use std::fmt;
 
 use jiff::SignedDuration;
-use runner_backends::credentials::in_keyring;
 use runner_engine::alerts::{AlertKind, AlertRules};
-use runner_text::nearest::nearest;
-use toml::{Table, Value};
+use serde::Serialize as _;
 
+use super::addresses::{Address, Heartbeat, Secret};
 use super::job::Job;
-use super::section::Section;
-use super::sources::{ConfigMistake, Sources, wrong};
-use super::{good_name, units};
-
-/// The types of channels.
-pub(super) const CHANNELS: [&str; 4] = ["desktop", "webhook", "command", "email"];
+use super::reader::Reader;
+use super::settings::{ChannelTable, ChannelType, NotifyTable};
+use super::values::Switch;
 
 /// The settings of `[notify]` and `[channels]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,35 +36,6 @@ pub struct Notify {
     pub heartbeat: Option<Heartbeat>,
     /// Whom to tell.
     pub channels: BTreeMap<String, Channel>,
-}
-
-/// The receiver of the signal after a good tick.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heartbeat {
-    /// A server.
-    Address(Address),
-    /// A file, whose path begins with `/` or `~/`.
-    File(PathBuf),
-}
-
-/// Where something is sent to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// This.
-    Given(String),
-    /// The name of a variable that holds the address, because an address may itself be a secret.
-    Variable(String),
-}
-
-/// The key of a signature.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Secret {
-    /// The value of a variable.
-    Variable(String),
-    /// The secret of this name in the desktop's keyring.
-    Keyring(String),
-    /// The path of a file that holds the secret and that only its owner may read.
-    File(PathBuf),
 }
 
 /// One way to tell people.
@@ -128,287 +94,101 @@ impl Notify {
     }
 }
 
-/// Parses an age such as "7d", or "none".
-pub(super) fn age_limit(text: &str) -> Result<Option<SignedDuration>, String> {
-    match text {
-        "none" => Ok(None),
-        text => units::age(text, 1).map(Some),
-    }
-}
-
-/// Reads both tables; of `[notify]` the embedded default states every key that must be there.
-pub(super) fn read(
-    mut notify: Table,
-    channels: Table,
-    sources: &Sources,
-) -> Result<Notify, ConfigMistake> {
-    let mut section = Section::of("notify", &mut notify, sources);
-    let words = section.texts("on")?.unwrap_or_default();
-    let mut on = BTreeSet::new();
-    for word in &words {
-        let kind = AlertKind::read(word).ok_or_else(|| {
-            let all = AlertKind::ALL.map(AlertKind::as_str);
-            let near = nearest(word, all)
-                .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-            let why = format!("there is no {word:?} to be told of ({}){near}", all.join(", "));
-            section.wrong("notify.on", &why)
-        })?;
-        on.insert(kind);
-    }
-    let read = Notify {
-        on,
-        recovery: section.flag("recovery")?.unwrap_or(true),
-        repeat: section
-            .parsed("repeat", units::duration)?
-            .unwrap_or(SignedDuration::from_hours(24)),
-        success_within: section.parsed("success_within", age_limit)?.flatten(),
-        subject: section.text("subject")?,
-        body: section.text("body")?,
-        heartbeat: section.parsed("heartbeat", heartbeat)?,
-        channels: channels_of(channels, sources)?,
-    };
-    section.finish()?;
-    Ok(read)
-}
-
-fn channels_of(
-    table: Table,
-    sources: &Sources,
-) -> Result<BTreeMap<String, Channel>, ConfigMistake> {
+/// Reads `[notify]` and `[channels]`.
+pub(super) fn read(reader: &mut Reader<'_>) -> Option<Notify> {
+    let table = reader.read::<NotifyTable>(&["notify"])?;
     let mut channels = BTreeMap::new();
-    for (name, value) in table {
-        let path = format!("channels.{name}");
-        let Value::Table(mut table) = value else {
-            return Err(wrong(sources, &path, "it must be a table"));
-        };
-        if !good_name(&name) {
-            let why = "a channel's name has letters, digits, - and _";
-            return Err(wrong(sources, &path, why));
-        }
-        let mut section = Section::of(&path, &mut table, sources);
-        let channel = channel(&path, &mut section)?;
-        section.finish()?;
-        channels.insert(name, channel);
+    for name in reader.entries("channels") {
+        channels.extend(channel(&name, reader).map(|channel| (name, channel)));
     }
-    Ok(channels)
-}
-
-/// Which types have which keys.
-const OWN: [(&str, &[&str]); 8] = [
-    ("url", &["webhook"]),
-    ("secret", &["webhook"]),
-    ("secret_file", &["webhook"]),
-    ("recipient", &["email"]),
-    ("sender", &["email"]),
-    ("program", &["command", "email"]),
-    ("args", &["command", "email"]),
-    ("env", &["command", "email"]),
-];
-
-fn channel(path: &str, section: &mut Section<'_>) -> Result<Channel, ConfigMistake> {
-    let of = |types: &str| format!("a channel has a type ({types})");
-    let kind =
-        section.text("type")?.ok_or_else(|| section.wrong(path, &of(&CHANNELS.join(", "))))?;
-    if !CHANNELS.contains(&kind.as_str()) {
-        let near = nearest(&kind, CHANNELS)
-            .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-        let why = format!("there is no type {kind:?} ({}){near}", CHANNELS.join(", "));
-        return Err(section.wrong(&format!("{path}.type"), &why));
-    }
-    let url = section.parsed("url", url)?;
-    let variable_secret = section.parsed("secret", secret)?;
-    let file_secret = section.parsed("secret_file", own_path)?;
-    let recipient = section.parsed("recipient", address)?;
-    let sender = section.parsed("sender", address)?;
-    let program = section.text("program")?;
-    let args = section.texts("args")?;
-    let env = section.texts("env")?;
-    let off = section.parsed("sandbox", |text| match text {
-        "on" => Ok(false),
-        "off" => Ok(true),
-        _ => Err(format!("it must be \"on\" or \"off\", it is {text:?}")),
-    })?;
-    let there = [
-        url.is_some(),
-        variable_secret.is_some(),
-        file_secret.is_some(),
-        recipient.is_some(),
-        sender.is_some(),
-        program.is_some(),
-        args.is_some(),
-        env.is_some(),
-    ];
-    for ((key, types), there) in OWN.iter().zip(there) {
-        if there && !types.contains(&kind.as_str()) {
-            let why = format!("only a channel of type {} has it", types.join(" or "));
-            return Err(section.wrong(&section.full(key), &why));
-        }
-    }
-    let needs =
-        |key: &str| section.wrong(path, &format!("a channel of type {kind:?} needs `{key}`"));
-    let program_or = |usual: Option<(&str, &[&str])>| {
-        let (usual, words) = usual.unzip();
-        let program = program.clone().or(usual.map(str::to_owned));
-        let program = program.filter(|program| !program.is_empty());
-        Ok(Program {
-            program: program.ok_or_else(|| needs("program"))?,
-            args: args.clone().unwrap_or_else(|| {
-                let words = words.unwrap_or_default();
-                words.iter().map(|word| (*word).to_owned()).collect()
-            }),
-            env: env.clone().unwrap_or_default(),
-            off: off.unwrap_or(false),
-        })
-    };
-    Ok(match kind.as_str() {
-        "desktop" => Channel::Desktop,
-        "webhook" => {
-            if variable_secret.is_some() && file_secret.is_some() {
-                let why = "it is `secret` or `secret_file`, not both";
-                return Err(section.wrong(&section.full("secret_file"), why));
-            }
-            Channel::Webhook {
-                url: url.ok_or_else(|| needs("url"))?,
-                secret: variable_secret.or(file_secret.map(Secret::File)),
-            }
-        }
-        "command" => Channel::Command(program_or(None)?),
-        _ => Channel::Email {
-            recipient: recipient.clone().ok_or_else(|| needs("recipient"))?,
-            sender,
-            program: program_or(Some(("sendmail", &["-i", "-t"])))?,
-        },
+    Some(Notify {
+        on: table.on.into_iter().collect(),
+        recovery: table.recovery,
+        repeat: table.repeat.0,
+        success_within: table.success_within.0,
+        subject: table.subject,
+        body: table.body,
+        heartbeat: table.heartbeat.map(|it| it.0),
+        channels,
     })
 }
 
-fn heartbeat(text: &str) -> Result<Heartbeat, String> {
-    if text.starts_with('/') || text.starts_with("~/") {
-        return Ok(Heartbeat::File(text.into()));
-    }
-    url(text)
-        .map(Heartbeat::Address)
-        .map_err(|why| format!("{why}; or a file, that begins with / or ~/"))
-}
+/// The keys that only some types have.
+const OWN: [(&str, &[ChannelType]); 8] = [
+    ("url", &[ChannelType::Webhook]),
+    ("secret", &[ChannelType::Webhook]),
+    ("secret_file", &[ChannelType::Webhook]),
+    ("recipient", &[ChannelType::Email]),
+    ("sender", &[ChannelType::Email]),
+    ("program", &[ChannelType::Command, ChannelType::Email]),
+    ("args", &[ChannelType::Command, ChannelType::Email]),
+    ("env", &[ChannelType::Command, ChannelType::Email]),
+];
 
-/// Parses an address that messages may be sent to, or the name of a variable that holds one.
-pub fn url(text: &str) -> Result<Address, String> {
-    match text.strip_prefix("env:") {
-        Some(name) => variable(name).map(Address::Variable),
-        None => checked_url(text).map(|_| Address::Given(text.to_owned())),
+fn channel(name: &str, reader: &mut Reader<'_>) -> Option<Channel> {
+    let path = format!("channels.{name}");
+    let written = reader.table(&["channels", name])?.clone();
+    let table = reader.read::<ChannelTable>(&["channels", name])?;
+    let kind = table.kind;
+    for (key, types) in OWN {
+        if written.contains_key(key) && !types.contains(&kind) {
+            let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+            let why = format!("only a channel of type {} has it", types.join(" or "));
+            reader.wrong(&format!("{path}.{key}"), why);
+        }
     }
-}
-
-/// Parses an address, which must be https, or http on this machine.
-pub fn checked_url(text: &str) -> Result<reqwest::Url, String> {
-    let wrong = "it must be an https:// address, an http:// one of this machine, or env:NAME";
-    let url: reqwest::Url = text.parse().map_err(|_| wrong.to_owned())?;
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(
-            "an address with a password in it is read by every log; use env:NAME".to_owned()
-        );
-    }
-    match url.scheme() {
-        "https" if url.has_host() => Ok(url),
-        "http" if is_loopback(&url) => Ok(url),
-        _ => Err(wrong.to_owned()),
-    }
-}
-
-/// Reports whether an address leads to this machine.
-pub fn is_loopback(url: &reqwest::Url) -> bool {
-    let Some(host) = url.host_str() else {
-        return false;
+    let mut needs = |key: &str| {
+        // A mistake in the setting is reported already.
+        if reader.is_good(&format!("{path}.{key}")) {
+            reader.wrong(&path, format!("a channel of type \"{kind}\" needs `{key}`"));
+        }
     };
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
-/// Parses the location of a key: a variable's name, or a reference to the desktop's keyring.
-fn secret(text: &str) -> Result<Secret, String> {
-    match in_keyring(text) {
-        Some(Ok(name)) => Ok(Secret::Keyring(name.to_owned())),
-        Some(Err(why)) => Err(why.to_owned()),
-        None => variable(text).map(Secret::Variable),
-    }
-}
-
-fn variable(text: &str) -> Result<String, String> {
-    let mut chars = text.chars();
-    let good = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
-        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_');
-    match good {
-        true => Ok(text.to_owned()),
-        // It may be the secret itself.
-        false => {
-            Err("it must be the name of a variable that holds it, like RUNNER_HOOK_KEY".to_owned())
+    let usual = (kind == ChannelType::Email).then(|| "sendmail".to_owned());
+    let program = table.program.or(usual).filter(|program| !program.is_empty());
+    let words: &[&str] = if kind == ChannelType::Email { &["-i", "-t"] } else { &[] };
+    let usual = || words.iter().map(|word| (*word).to_owned()).collect();
+    let program = program.map(|program| Program {
+        program,
+        args: table.args.unwrap_or_else(usual),
+        env: table.env,
+        off: table.sandbox == Some(Switch::Off),
+    });
+    match kind {
+        ChannelType::Desktop => Some(Channel::Desktop),
+        ChannelType::Webhook => {
+            if written.contains_key("secret") && written.contains_key("secret_file") {
+                let why = "it is `secret` or `secret_file`, not both";
+                reader.wrong(&format!("{path}.secret_file"), why);
+                return None;
+            }
+            let file = table.secret_file.map(|file| Secret::File(file.0));
+            let secret = table.secret.map(|secret| secret.0).or(file);
+            match table.url {
+                Some(url) => Some(Channel::Webhook { url: url.0, secret }),
+                None => {
+                    needs("url");
+                    None
+                }
+            }
+        }
+        ChannelType::Command => {
+            if program.is_none() {
+                needs("program");
+            }
+            program.map(Channel::Command)
+        }
+        ChannelType::Email => {
+            if table.recipient.is_none() {
+                needs("recipient");
+            }
+            let sender = table.sender.map(|sender| sender.0);
+            Some(Channel::Email { recipient: table.recipient?.0, sender, program: program? })
         }
     }
 }
 
-/// Checks that the text is one plain mail address without hidden content.
-fn address(text: &str) -> Result<String, String> {
-    let plain = |c: char| c.is_ascii_graphic() && !"<>()[],;:\\\"".contains(c);
-    let good = text
-        .split_once('@')
-        .is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'));
-    match good && text.chars().all(plain) && !text.starts_with('-') && text.len() <= 254 {
-        true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} is no plain mail address (like me@example.org)")),
-    }
-}
-
-fn own_path(text: &str) -> Result<PathBuf, String> {
-    if text.starts_with('/') || text.starts_with("~/") {
-        return Ok(text.into());
-    }
-    Err(format!("it must begin with / or ~/, it is {text:?}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_that_may_be_sent_to() {
-        for good in [
-            "https://example.org/hook?x=1",
-            "http://127.0.0.1:8080/",
-            "http://[::1]:80/",
-            "http://localhost/x",
-            "env:HOOK",
-        ] {
-            assert!(url(good).is_ok(), "{good}");
-        }
-        for bad in [
-            "http://example.org/",
-            "http://127.0.0.1.example.org/",
-            "ftp://example.org/",
-            "https://me:pw@example.org/",
-            "file:///etc/passwd",
-            "env:a b",
-            "https://",
-            "",
-        ] {
-            assert!(url(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn nothing_hides_in_a_mail_address() {
-        assert!(address("me+x@example.org").is_ok());
-        for bad in [
-            "me",
-            "@x",
-            "me@",
-            "-f@x",
-            "a@b@c",
-            "a b@c",
-            "a@b\nBcc: c@d",
-            "a@b, c@d",
-            "<a@b>",
-            "ä@b",
-        ] {
-            assert!(address(bad).is_err(), "{bad}");
-        }
+impl fmt::Display for ChannelType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }

@@ -11,7 +11,7 @@ use std::ffi::{OsStr, OsString};
 use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
-use super::keys;
+use super::reference;
 use super::sources::{InlineSetting, Sources};
 use crate::cli::Failure;
 
@@ -175,20 +175,15 @@ impl Overrides {
                     .refuse("only the user's file is asked for it")
                     .hint("runner daemon --drain DURATION"));
             }
-            ["retention", ..] => {
+            ["retention" | "pools" | "prices", ..] => {
                 return Err(one
                     .refuse("only the user's file is asked for it")
-                    .hint(format!("runner config set --user {} VALUE", path.join("."))));
-            }
-            ["pools" | "prices", ..] => {
-                return Err(one
-                    .refuse("all projects share it, so only the user's file is asked for it")
                     .hint(format!("runner config set --user {} VALUE", path.join("."))));
             }
             ["night", key, ..] => *key != "budget",
             // Alerts are delivered by another process, later.
             ["groups" | "defaults" | "notify" | "channels", ..] => true,
-            ["jobs", _, key, ..] => SCHEDULES.contains(key) || keys::is_policy(key),
+            ["jobs", _, key, ..] => SCHEDULES.contains(key) || reference::is_policy(key),
             _ => false,
         };
         if lasting && self.reach == OverrideScope::Run {

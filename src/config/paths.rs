@@ -21,17 +21,9 @@ use runner_jobs::lifecycle::Files;
 use runner_jobs::overnight::{OvernightSpec, ownership};
 
 use super::curator::Curator;
-use super::job::Job;
-use super::sources::{ConfigMistake, Fix, Sources, wrong};
-
-/// The setting with a night's output folder.
-pub(super) const OUTPUT: &str = "output_dir";
-
-/// Creates the mistake for an output folder that a night must not move. It has exit code 78 in
-/// every layer.
-pub(super) fn refused(sources: &Sources, key: &str, why: &str) -> ConfigMistake {
-    wrong(sources, key, why).forbidden(Fix::OutputFolder)
-}
+use super::finding::Fix;
+use super::job::{Job, OUTPUT};
+use super::reader::Reader;
 
 /// Refuses an output folder that overlaps what another setting names: it would be moved away with
 /// the folder.
@@ -39,13 +31,13 @@ pub(super) fn check(
     jobs: &BTreeMap<String, Job>,
     curator: &Curator,
     lifecycle: &Files,
-    sources: &Sources,
-) -> Result<(), ConfigMistake> {
+    reader: &mut Reader<'_>,
+) {
     let nights =
         jobs.iter().filter_map(|(name, job)| Some((name, job.spec.kind.of::<OvernightSpec>()?)));
     let nights: Vec<(&String, &OvernightSpec)> = nights.collect();
     if nights.is_empty() {
-        return Ok(());
+        return;
     }
     let mut others = vec![
         ("curator.worker_dir".to_owned(), curator.spec.worker_dir.clone()),
@@ -76,9 +68,9 @@ pub(super) fn check(
                     "{:?} overlaps {setting} ({path:?}), and a night moves its whole output folder away",
                     own.output_dir
                 );
-                return Err(refused(sources, &key, &why));
+                reader.forbidden(&key, why, Fix::OutputFolder);
+                break;
             }
         }
     }
-    Ok(())
 }

@@ -9,12 +9,11 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use runner_engine::store::Budget;
 use runner_jobs::prices::{Price, Prices};
-use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
-use super::section::Section;
-use super::sources::{ConfigMistake, Sources, wrong};
-use super::{good_name, job, units};
+use super::reader::{Reader, did_you_mean};
+use super::settings::{PoolTable, PriceTable, WindowTable};
+use super::values::system_zone;
 
 const PRICES: &str = include_str!("../../config/prices.toml");
 
@@ -34,77 +33,44 @@ pub struct Pool {
 }
 
 /// Reads `[pools]`.
-pub(super) fn pools(
-    table: Table,
-    sources: &Sources,
-) -> Result<BTreeMap<String, Pool>, ConfigMistake> {
+pub(super) fn pools(reader: &mut Reader<'_>) -> BTreeMap<String, Pool> {
     let mut pools = BTreeMap::new();
-    for (name, value) in table {
+    for name in reader.entries("pools") {
         let path = format!("pools.{name}");
-        let Value::Table(mut table) = value else {
-            return Err(wrong(sources, &path, "it must be a table"));
+        let Some(table) = reader.read::<PoolTable>(&["pools", &name]) else { continue };
+        let window = |table: WindowTable| {
+            let length = table.length.as_ref().map_or(SignedDuration::from_hours(5), |it| it.0);
+            (length, table.into())
         };
-        if !good_name(&name) {
-            let why = "a pool's name has letters, digits, - and _";
-            return Err(wrong(sources, &path, why));
-        }
-        let mut section = Section::of(&path, &mut table, sources);
-        let zone = section.parsed("zone", units::zone)?;
-        let zone = match zone {
-            Some(zone) => zone,
-            None => units::zone("system").unwrap_or_else(|_| "UTC".to_owned()),
+        let pool = Pool {
+            zone: table.zone.map_or_else(system_zone, |zone| zone.0),
+            overage: table.overage,
+            day: table.day.map(Into::into),
+            week: table.week.map(Into::into),
+            window: table.window.map(window),
         };
-        let overage = section.flag("overage")?.unwrap_or(false);
-        let unlimited = section.flag("unlimited")?.unwrap_or(false);
-        let day = section.table("day")?;
-        let day = day.map(|table| caps(&format!("{path}.day"), table, sources));
-        let week = section.table("week")?;
-        let week = week.map(|table| caps(&format!("{path}.week"), table, sources));
-        let window = section.table("window")?;
-        let window = window.map(|table| window_of(&format!("{path}.window"), table, sources));
-        section.finish()?;
-        let (day, week, window) = (day.transpose()?, week.transpose()?, window.transpose()?);
-        if day.is_none() && week.is_none() && window.is_none() && !unlimited {
+        let bounds = pool.day.is_some() || pool.week.is_some() || pool.window.is_some();
+        if !bounds && !table.unlimited && reader.is_good(&path) {
             let why =
                 "it bounds nothing: give it a day, a week or a window, or write unlimited = true";
-            return Err(wrong(sources, &path, why));
+            reader.wrong(&path, why);
         }
-        pools.insert(name, Pool { zone, overage, day, week, window });
+        pools.insert(name, pool);
     }
-    Ok(pools)
+    pools
 }
 
-/// Checks that a pool with this name exists.
-pub(super) fn known(name: &str, pools: &BTreeMap<String, Pool>) -> Result<String, String> {
-    if pools.contains_key(name) {
-        return Ok(name.to_owned());
+/// Checks that the user has the pool that the setting `key` names.
+pub(super) fn check_known(reader: &mut Reader<'_>, key: &str, name: &str) {
+    let names = reader.names("pools");
+    if !names.contains(&name) {
+        let near = did_you_mean(name, names);
+        let why = format!(
+            "there is no [pools.{name}] in your own config.toml{near} \
+             (runner config set --user pools.{name}.unlimited true makes one that bounds nothing)"
+        );
+        reader.wrong(key, why);
     }
-    let near = nearest(name, pools.keys().map(String::as_str))
-        .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-    Err(format!(
-        "there is no [pools.{name}] in your own config.toml{near} \
-         (runner config set --user pools.{name}.unlimited true makes one that bounds nothing)"
-    ))
-}
-
-fn caps(path: &str, mut table: Table, sources: &Sources) -> Result<Budget, ConfigMistake> {
-    let mut section = Section::of(path, &mut table, sources);
-    let caps = job::caps_of(&mut section)?;
-    section.finish()?;
-    Ok(caps)
-}
-
-fn window_of(
-    path: &str,
-    mut table: Table,
-    sources: &Sources,
-) -> Result<(SignedDuration, Budget), ConfigMistake> {
-    let mut section = Section::of(path, &mut table, sources);
-    let length = section.parsed("length", units::duration)?;
-    let caps = job::caps_of(&mut section)?;
-    section.finish()?;
-    let length = length.unwrap_or(SignedDuration::from_hours(5));
-    Ok((length, caps))
 }
 
 /// Returns the built-in price list, and the date by which the providers had published it.
@@ -114,59 +80,55 @@ pub fn listed() -> (Prices, String) {
         Some(Value::String(date)) => date,
         _ => String::new(),
     };
-    let prices = match table.remove("prices") {
-        Some(Value::Table(prices)) => prices,
-        _ => Table::new(),
-    };
-    let prices = read(prices, Prices::default(), &Sources::default());
-    (prices.expect("the embedded prices are good"), as_of)
+    let mut prices = Prices::default();
+    let stated = table.remove("prices").and_then(|it| it.try_into().ok());
+    let stated: BTreeMap<String, PriceTable> = stated.expect("the embedded prices are good");
+    for (model, table) in stated {
+        prices.0.extend(price(&table, None).map(|price| (model, price)));
+    }
+    (prices, as_of)
 }
 
 /// Returns the built-in price list with the prices of `[prices]` applied.
-pub(super) fn prices(table: Table, sources: &Sources) -> Result<Prices, ConfigMistake> {
-    read(table, listed().0, sources)
+pub(super) fn prices(reader: &mut Reader<'_>) -> Prices {
+    let mut prices = listed().0;
+    for model in reader.entries("prices") {
+        let Some(table) = reader.read::<PriceTable>(&["prices", &model]) else { continue };
+        let key = format!("prices.{model}");
+        match price(&table, prices.0.get(&model)) {
+            Some(price) => {
+                prices.0.insert(model, price);
+            }
+            None if reader.is_good(&key) => reader.wrong(
+                &key,
+                "it needs input_cost_per_token and output_cost_per_token, in dollars a token",
+            ),
+            None => {}
+        }
+    }
+    prices
 }
 
-fn read(table: Table, mut prices: Prices, sources: &Sources) -> Result<Prices, ConfigMistake> {
-    for (model, value) in table {
-        let path = format!("prices.{model}");
-        let Value::Table(mut table) = value else {
-            return Err(wrong(sources, &path, "it must be a table"));
-        };
-        let known = prices.0.get(&model).copied();
-        let mut section = Section::of(&path, &mut table, sources);
-        let input = rate(&mut section, "input_cost_per_token")?;
-        let output = rate(&mut section, "output_cost_per_token")?;
-        let cached = rate(&mut section, "cache_read_input_token_cost")?;
-        section.finish()?;
-        let input = input.or(known.map(|price| price.input));
-        let output = output.or(known.map(|price| price.output));
-        let (Some(input), Some(output)) = (input, output) else {
-            let why = "it needs input_cost_per_token and output_cost_per_token, in dollars a token";
-            return Err(wrong(sources, &path, why));
-        };
-        let cached = cached.or(known.and_then(|price| price.cached));
-        let price = Price { input, output, cached };
-        prices.0.insert(model, price);
-    }
-    Ok(prices)
+/// Returns a price over the known one of the same model; `None` without both rates.
+fn price(table: &PriceTable, known: Option<&Price>) -> Option<Price> {
+    Some(Price {
+        input: table.input_cost_per_token.map(rate).or(known.map(|price| price.input))?,
+        output: table.output_cost_per_token.map(rate).or(known.map(|price| price.output))?,
+        cached: table
+            .cache_read_input_token_cost
+            .map(rate)
+            .or(known.and_then(|price| price.cached)),
+    })
 }
 
-/// Dollars a token, as millionths of a millionth.
-fn rate(section: &mut Section<'_>, key: &'static str) -> Result<Option<u64>, ConfigMistake> {
-    let Some(dollars) = section.number(key)? else {
-        return Ok(None);
-    };
-    if dollars > 1.0 {
-        let why = "it must be 1 at most: dollars for one token, like 3e-6 for 3 dollars a million";
-        return Err(section.wrong(&section.full(key), why));
-    }
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "checked to be between 0 and 1"
-    )]
-    Ok(Some((dollars * 1e12).round() as u64))
+/// Converts dollars a token to millionths of a millionth.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the schema holds it between 0 and 1"
+)]
+pub(super) fn rate(dollars: f64) -> u64 {
+    (dollars * 1e12).round() as u64
 }
 
 #[cfg(test)]

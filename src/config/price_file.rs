@@ -16,6 +16,7 @@ use runner_jobs::prices::{Price, Prices};
 use serde_json::{Map, Value};
 
 use super::Config;
+use super::pools::rate;
 use crate::cli::Failure;
 use runner_engine::files::open_host;
 
@@ -82,12 +83,7 @@ pub fn over(folder: &Path, config: &Config) -> Result<Listed, Failure> {
 fn price(entry: &Value) -> Option<Price> {
     let rate = |key: &str| {
         let dollars = entry[key].as_f64().filter(|it| (0.0..=1.0).contains(it))?;
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "checked to be between 0 and 1"
-        )]
-        Some((dollars * 1e12).round() as u64)
+        Some(rate(dollars))
     };
     Some(Price {
         input: rate("input_cost_per_token")?,

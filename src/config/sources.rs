@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 use runner_engine::files::{DOCUMENT, read_host, read_no_link};
 use runner_engine::outcome::Exit;
-use runner_jobs::overnight::OvernightSpec;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
 use serde::Serialize;
 
+use super::finding::{Finding, Fix, Part};
 use super::source_location::SourceLocation;
 use super::{ctxrc, dream};
 use crate::cli::Failure;
@@ -41,24 +41,6 @@ pub(super) struct ConfigMistake {
     drawing: Option<String>,
     fix: Option<Fix>,
     exit: Exit,
-}
-
-/// The fix of a mistake, if it needs more than a valid value.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Fix {
-    /// Another output folder of a night.
-    OutputFolder,
-}
-
-impl Fix {
-    fn text(self) -> String {
-        match self {
-            Self::OutputFolder => format!(
-                "name a folder that only nights use, such as {}",
-                OvernightSpec::default().output_dir
-            ),
-        }
-    }
 }
 
 /// A file, and the line and column in it.
@@ -197,14 +179,6 @@ impl ConfigMistake {
         }
     }
 
-    /// Sets exit code 78, wherever the value was given, and the fix: for a value that names a path
-    /// that a run must never touch.
-    pub(super) fn forbidden(mut self, fix: Fix) -> Self {
-        self.exit = Exit::Configuration;
-        self.fix = Some(fix);
-        self
-    }
-
     /// Returns the text without its drawing. Two mistakes with the same text count as one.
     pub(super) fn said(&self) -> &str {
         &self.said
@@ -337,90 +311,99 @@ pub(super) fn merge(under: &mut Table, over: Table) {
 /// Creates an error about a value. It names the command-line setting, or else the place in the last
 /// file that sets the value, or else the place of its table.
 pub(super) fn wrong(sources: &Sources, key: &str, why: &str) -> ConfigMistake {
-    about(sources, key, why, true)
+    let finding =
+        Finding { key: key.to_owned(), why: why.to_owned(), part: Part::Value, fix: None };
+    about(sources, &Places::of(sources), finding).1
 }
 
-/// Creates an error about a key that must not be there.
-pub(super) fn unknown(sources: &Sources, key: &str, why: &str) -> ConfigMistake {
-    about(sources, key, why, false)
+/// Looks up where mistakes stand, and returns them in the order of the files and their lines; what is
+/// missing comes last.
+pub(super) fn locate(sources: &Sources, found: Vec<Finding>) -> Vec<ConfigMistake> {
+    let places = Places::of(sources);
+    let found = found.into_iter().map(|finding| about(sources, &places, finding));
+    let mut found: Vec<(Order, ConfigMistake)> = found.collect();
+    found.sort_by_key(|(order, _)| *order);
+    found.dedup_by(|(_, a), (_, b)| a.said == b.said);
+    found.into_iter().map(|(_, mistake)| mistake).collect()
 }
 
-fn about(sources: &Sources, key: &str, why: &str, of_value: bool) -> ConfigMistake {
-    let mut given = sources.given.iter().rev().find(|given| within(key, &given.key));
-    let best = if given.is_none() { innermost(sources, key) } else { None };
-    if best.as_ref().is_none_or(|(_, found)| found.said < key.len()) {
-        // A table that no file has is there because of what lies in it.
-        given = given.or_else(|| sources.given.iter().rev().find(|given| within(&given.key, key)));
-    }
-    if let Some(given) = given {
-        return ConfigMistake {
-            key: key.to_owned(),
-            said: format!("{}: {why}", given.said),
-            place: None,
-            why: why.to_owned(),
-            drawing: None,
-            fix: None,
-            exit: match given.layer {
-                "environment" => Exit::Configuration,
-                _ => Exit::Usage,
-            },
+/// Whether something is missing, the number of a file among the layers, and a position in it.
+type Order = (bool, usize, usize);
+
+/// The files of a configuration, parsed once for all of their mistakes.
+struct Places<'a>(Vec<(&'a Layer, ParsedLayer<'a>)>);
+
+enum ParsedLayer<'a> {
+    Toml(Option<Spanned<DeTable<'a>>>),
+    Ctxrc(ctxrc::Ctxrc),
+}
+
+impl<'a> Places<'a> {
+    fn of(sources: &'a Sources) -> Self {
+        let parsed = |layer: &'a Layer| match layer.name {
+            ctxrc::NAME => ParsedLayer::Ctxrc(ctxrc::read(layer).unwrap_or_default()),
+            _ => ParsedLayer::Toml(DeTable::parse(&layer.text).ok()),
         };
+        let written = sources.layers.iter().filter(|layer| layer.name != "default");
+        Self(written.map(|layer| (layer, parsed(layer))).collect())
     }
-    match best {
-        Some((layer, found)) => {
+
+    /// Returns the last file that sets the largest part of a key's path, its number, and the location
+    /// there.
+    fn innermost(&self, key: &str) -> Option<(usize, &'a Layer, KeyLocation)> {
+        let find = |parsed: &ParsedLayer<'a>| match parsed {
+            ParsedLayer::Ctxrc(read) => read.find(key).map(|(said, place)| KeyLocation {
+                said,
+                key: place.name.clone(),
+                value: Some(place.value.clone()),
+                name: Some(format!("{} ({key})", place.said)),
+            }),
+            ParsedLayer::Toml(table) => named(table.as_ref()?.get_ref(), key),
+        };
+        let all = self.0.iter().enumerate();
+        all.filter_map(|(at, (layer, parsed))| Some((at, *layer, find(parsed)?)))
+            .max_by_key(|(.., found)| found.said)
+    }
+}
+
+fn about(sources: &Sources, places: &Places<'_>, finding: Finding) -> (Order, ConfigMistake) {
+    let Finding { key, why, part, fix } = finding;
+    let mut given = sources.given.iter().rev().find(|given| within(&key, &given.key));
+    let best = if given.is_none() { places.innermost(&key) } else { None };
+    if best.as_ref().is_none_or(|(.., found)| found.said < key.len()) {
+        // A table that no file has is there because of what lies in it.
+        given = given.or_else(|| sources.given.iter().rev().find(|given| within(&given.key, &key)));
+    }
+    let (order, mut mistake) = match (given, best) {
+        (None, Some((at, layer, found))) => {
             let span = match found.value {
-                Some(value) if of_value => value,
+                Some(value) if part != Part::Key => value,
                 _ => found.key,
             };
-            let mut mistake = ConfigMistake::at(
-                &layer.path,
-                &layer.text,
-                span,
-                found.name.as_deref().unwrap_or(key),
-                why,
-            );
-            key.clone_into(&mut mistake.key);
-            mistake
+            let name = found.name.as_deref().unwrap_or(&key);
+            let order = (part == Part::Missing, at, span.start);
+            (order, ConfigMistake::at(&layer.path, &layer.text, span, name, &why))
         }
-        None => ConfigMistake {
-            key: key.to_owned(),
-            said: format!("the configuration: {key}: {why}"),
-            place: None,
-            why: why.to_owned(),
-            drawing: None,
-            fix: None,
-            exit: Exit::Configuration,
-        },
-    }
-}
-
-/// Returns the last file that sets the largest part of a key's path, and the location there.
-fn innermost<'a>(sources: &'a Sources, key: &str) -> Option<(&'a Layer, KeyLocation)> {
-    let mut best: Option<(&Layer, KeyLocation)> = None;
-    for layer in sources.layers.iter().filter(|layer| layer.name != "default") {
-        let found = if layer.name == ctxrc::NAME {
-            let read = ctxrc::read(layer).ok();
-            read.and_then(|read| {
-                let (said, place) = read.find(key)?;
-                Some(KeyLocation {
-                    said,
-                    key: place.name.clone(),
-                    value: Some(place.value.clone()),
-                    name: Some(format!("{} ({key})", place.said)),
-                })
-            })
-        } else {
-            let table = DeTable::parse(&layer.text).ok();
-            table.and_then(|table| named(table.get_ref(), key))
-        };
-        let Some(found) = found else {
-            continue;
-        };
-        if best.as_ref().is_none_or(|(_, most)| found.said >= most.said) {
-            best = Some((layer, found));
+        (given, _) => {
+            let (place, exit) = match given {
+                Some(given) if given.layer == "environment" => {
+                    (given.said.clone(), Exit::Configuration)
+                }
+                Some(given) => (given.said.clone(), Exit::Usage),
+                None => (format!("the configuration: {key}"), Exit::Configuration),
+            };
+            let said = format!("{place}: {why}");
+            let (place, drawing, key) = (None, None, String::new());
+            let mistake = ConfigMistake { key, said, place, why, drawing, fix: None, exit };
+            ((true, usize::MAX, 0), mistake)
         }
+    };
+    mistake.key = key;
+    if fix.is_some() {
+        mistake.exit = Exit::Configuration;
+        mistake.fix = fix;
     }
-    best
+    (order, mistake)
 }
 
 /// Finds the location of a key under its own name, or of the whole key under another name.

@@ -4,9 +4,18 @@ use std::fmt;
 
 use jiff::SignedDuration;
 use runner_engine::schedule::{After, Cron, On, Trigger};
+use runner_text::grammar;
 use runner_text::nearest::nearest;
 
-use super::units;
+use super::values::{duration, time};
+
+grammar! {
+    /// A trigger.
+    TriggerText: TriggerSpec, "daily 02:30", PATTERN, trigger;
+}
+
+const PATTERN: &str =
+    "night|manual|lifecycle|every +.+|daily +.+|cron +.+|after +[A-Za-z0-9_-]+( +ends)? *";
 
 /// The event that makes a job due.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,20 +42,20 @@ impl fmt::Display for TriggerSpec {
 ///
 /// # Errors
 /// What is wrong with it, for people.
-pub(super) fn trigger(text: &str) -> Result<TriggerSpec, String> {
+fn trigger(text: &str) -> Result<TriggerSpec, String> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     let rest = rest.trim();
     let trigger = match (word, rest) {
         ("night", "") => return Ok(TriggerSpec::Night),
         ("lifecycle", "") => return Ok(TriggerSpec::Lifecycle),
         ("manual", "") => Trigger::Manual,
-        ("every", period) if !period.is_empty() => match units::duration(period)? {
+        ("every", period) if !period.is_empty() => match duration(period)? {
             short if short < SignedDuration::from_secs(1) => {
                 return Err(format!("{text:?}: an interval is one second at least"));
             }
             period => Trigger::Every(period),
         },
-        ("daily", time) if !time.is_empty() => Trigger::Daily(units::time(time)?),
+        ("daily", at) if !at.is_empty() => Trigger::Daily(time(at)?),
         ("cron", expression) if !expression.is_empty() => {
             Trigger::Cron(expression.parse::<Cron>().map_err(|error| error.to_string())?)
         }

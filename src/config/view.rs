@@ -8,8 +8,9 @@ use std::path::PathBuf;
 
 use toml::{Table, Value};
 
+use super::inline::joined;
 use super::sources::lines;
-use super::{Failure, Stack, dream, keys, layers, resolve};
+use super::{Failure, Stack, dream, first, layers, reference, resolve};
 
 /// Where a value is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ impl View {
     /// The first mistake in them.
     pub fn of(stack: &Stack<'_>) -> Result<Self, Failure> {
         let (table, sources) = layers(stack)?;
-        resolve(&mut table.clone(), &sources)?;
+        resolve(&table, &sources).map_err(first)?;
         let mut origins: BTreeMap<Vec<String>, SettingOrigin> = BTreeMap::new();
         for layer in &sources.layers {
             for (path, line) in lines(layer) {
@@ -125,7 +126,7 @@ impl View {
                 None => failure.hint("runner config show"),
             }
         };
-        keys::known(&path).map_err(unknown)?;
+        reference::known(&path).map_err(unknown)?;
         if let [
             group @ ("jobs" | "backends" | "groups" | "pools" | "prices" | "channels"),
             name,
@@ -143,7 +144,7 @@ impl View {
             return Err(unknown(near));
         }
         Ok(match path.as_slice() {
-            [jobs, _, key] if jobs == "jobs" && keys::is_shared(key) => {
+            [jobs, _, key] if jobs == "jobs" && reference::is_shared(key) => {
                 at(&["defaults".to_owned(), key.clone()])
             }
             _ => None,
@@ -162,40 +163,6 @@ fn flatten(table: &Table, path: &mut Vec<String>, each: &mut impl FnMut(&[String
     }
 }
 
-/// Formats a value as TOML on one line.
-pub fn inline(value: &Value) -> String {
-    match value {
-        Value::String(text) => quoted(text),
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(inline).collect();
-            format!("[{}]", items.join(", "))
-        }
-        Value::Table(table) => {
-            let items: Vec<String> = table
-                .iter()
-                .map(|(key, value)| format!("{} = {}", bare(key), inline(value)))
-                .collect();
-            match items.as_slice() {
-                [] => "{}".to_owned(),
-                items => format!("{{ {} }}", items.join(", ")),
-            }
-        }
-        value => value.to_string(),
-    }
-}
-
-/// Formats a key, in quotes if TOML needs them.
-fn bare(key: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quoted(key) }
-}
-
-/// Quotes text with JSON's escapes. TOML has the same ones, but also requires one for the control
-/// character DEL, which JSON leaves as it is.
-fn quoted(text: &str) -> String {
-    serde_json::Value::String(text.to_owned()).to_string().replace('\u{7f}', "\\u007F")
-}
-
 impl ViewEntry {
     /// Its name as TOML writes it.
     pub fn name(&self) -> String {
@@ -211,9 +178,4 @@ impl ViewEntry {
     pub fn own_name(&self) -> String {
         joined(&self.path[self.path.len() - 1..])
     }
-}
-
-fn joined(path: &[String]) -> String {
-    let parts: Vec<String> = path.iter().map(|part| bare(part)).collect();
-    parts.join(".")
 }

@@ -22,5 +22,6 @@ pub mod nearest;
 pub mod org;
 pub mod redact;
 pub mod terms;
+pub mod values;
 
 pub use counted::{counted, some_of};

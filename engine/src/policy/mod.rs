@@ -9,6 +9,7 @@ mod retry;
 
 use jiff::SignedDuration;
 use jiff::civil::Time;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
@@ -60,7 +61,7 @@ pub struct CatchUp {
 }
 
 /// Which missed scheduled times are run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CatchUpScope {
     /// Only a scheduled time that is not late at all.
@@ -72,7 +73,7 @@ pub enum CatchUpScope {
 }
 
 /// Handling of a scheduled time that comes while an earlier one is not over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overlap {
     /// It is skipped.

@@ -6,6 +6,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A longer file is no job, in bytes.
@@ -14,7 +15,9 @@ pub const LARGEST: u64 = 64 * 1024;
 const RETRIES: u32 = 10;
 
 /// The kinds of work that a curator does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum CuratorJobKind {
     /// Look through the notes for what is broken.

@@ -2,7 +2,7 @@
 
 use super::{CuratorSpec, KIND};
 use crate::dry_run::DryRunPlan;
-use crate::kind::{Asks, BadSetting, Kind, ProjectSettings, Targets};
+use crate::kind::{Asks, Kind, ProjectSettings, Targets};
 use crate::{Context, Finished, JobError};
 
 impl Kind for CuratorSpec {
@@ -28,13 +28,6 @@ impl Kind for CuratorSpec {
     fn publishes(&self) -> Targets {
         let folders = [&self.worker_dir, &self.ideas, &self.learnings];
         Targets::Folders(folders.map(Clone::clone).to_vec())
-    }
-
-    fn check(&self) -> Result<(), BadSetting> {
-        if self.batch == 0 {
-            return Err(("batch", "it must be 1 at least, it is 0".to_owned()));
-        }
-        Ok(())
     }
 
     fn adopt(&mut self, project: &ProjectSettings<'_>) {

@@ -1,11 +1,12 @@
 //! The settings of `[curator]`, and of a job of this kind.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::job::CuratorJobKind;
 
 /// The folders that a curator works on, and its limits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CuratorSpec {
     /// Its folder with the queue, below the project's root.
@@ -27,8 +28,9 @@ pub struct CuratorSpec {
     #[serde(skip)]
     pub kinds: Vec<CuratorJobKind>,
     /// The most job files of one run.
+    #[schemars(range(min = 1))]
     pub batch: u32,
-    /// Not the queue but this event is handled.
+    /// The one event to handle instead of the queue; `runner curator events escalate` sets it.
     pub event: Option<String>,
 }
 

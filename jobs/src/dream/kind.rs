@@ -66,9 +66,6 @@ impl Kind for DreamSpec {
             let why = format!("the ideas folder ({ideas}) is inside the dreams folder ({dreams})");
             return Err(("ideas", why));
         }
-        if self.max_ideas == 0 {
-            return Err(("max_ideas", "it must be 1 at least, it is 0".to_owned()));
-        }
         Ok(())
     }
 

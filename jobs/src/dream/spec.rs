@@ -2,12 +2,14 @@
 
 use runner_engine::outcome::Class;
 use runner_engine::publish::RelPath;
+use runner_text::values::{Size, read_folder};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::JobError;
 
 /// When changes that git sees below the dream's paths defer a pass (contracts/dream.md, rule 7).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dirty {
     /// Changes to tracked files do; untracked ideas are what a pass is for.
@@ -18,27 +20,33 @@ pub enum Dirty {
 }
 
 /// The settings of a dream job. All paths are relative to the project.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DreamSpec {
-    /// Where the ideas are: every `*.md` below it. Default `ideas`.
+    /// The folder with the ideas: every *.md below it.
+    #[serde(deserialize_with = "read_folder")]
     pub ideas: String,
-    /// Where proposals, state and decisions are. Default `dreams`.
+    /// The folder with proposals, state and decisions.
+    #[serde(deserialize_with = "read_folder")]
     pub dreams: String,
-    /// Where archived ideas go; not read. Default `ideas/done`.
+    /// The folder that archived ideas go to; it is not read.
+    #[serde(deserialize_with = "read_folder")]
     pub done: String,
-    /// Where promoted ideas go. Default `specs`.
+    /// The folder that promoted ideas go to.
+    #[serde(deserialize_with = "read_folder")]
     pub specs: String,
-    /// How many ideas one pass shows, at least 1. Default 50.
+    /// The most ideas that one pass shows.
+    #[schemars(range(min = 1))]
     pub max_ideas: usize,
-    /// The longest idea that is read, in bytes; longer ones are reported. Default 1 MiB.
+    /// The longest idea that is read; longer ones are recorded and left out.
+    #[serde(deserialize_with = "Size::bytes")]
+    #[schemars(with = "Size")]
     pub max_idea_bytes: u64,
-    /// For how many minutes a change to an idea holds up a pass that nobody started manually.
-    /// Default 5.
+    /// The minutes for which a change to an idea defers a pass that nobody asked for.
     pub quiet_minutes: u32,
-    /// Files that neither a pass nor an accept writes. Default none.
+    /// Files that neither a pass nor an accept may write.
     pub canonical: Vec<String>,
-    /// Which changes defer a pass. Default `tracked`.
+    /// The uncommitted changes that defer a pass: those to tracked files, or all that git lists.
     pub dirty: Dirty,
 }
 

@@ -13,6 +13,8 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::publish::RelPath;
 use runner_engine::scope::Expect;
 use runner_text::org::BoardForm;
+use runner_text::values::read_folders;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -32,17 +34,19 @@ use crate::{Context, Finished, JobError};
 const FAILURES: &str = "failures";
 
 /// An agent and its cycle.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CycleSpec {
-    /// Which agent; empty for the one without a name.
+    /// The agent, which has its own position and journal; without it the one without a name.
     pub agent: String,
-    /// The file that declares the cycle; without it the built-in one.
+    /// The file that declares the cycle, in org or markdown; without it the built-in one.
     pub cycle: Option<String>,
-    /// The board, below the project.
+    /// The board, in org or markdown.
     pub board: String,
-    /// The parts of the project that the cycle's working runs may write; `.` means nearly all of
-    /// it.
+    /// The paths of the project that its agents may write; "." is all but what only runner, git and
+    /// agents write. Default: ["."].
+    #[serde(deserialize_with = "read_folders")]
+    #[schemars(with = "Option<Vec<String>>")]
     pub writes: Option<Vec<String>>,
     /// Where the project keeps the lifecycle's files.
     #[serde(skip)]

@@ -16,6 +16,7 @@ use runner_backends::{Request, RequestLimits, Source, Temperature};
 use runner_engine::digest::Digest;
 use runner_engine::scope::{Expect, Scope};
 use runner_text::fence::Fence;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -35,12 +36,12 @@ const LARGEST: u64 = 1024 * 1024;
 const TEMPERATURE: Temperature = Temperature::hundredths(100);
 
 /// A job that daydreams.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DaydreamSpec {
-    /// The agent whose steps and dreams it follows: a named agent, or the default one.
+    /// The agent whose tools and dreams it follows.
     pub agent: Option<String>,
-    /// How long after the last one the next may come, in minutes.
+    /// The minutes after the last one from which the next may come.
     pub interval_minutes: u32,
     /// The project's settings for the lifecycle's files.
     #[serde(skip)]

@@ -18,6 +18,8 @@ use runner_engine::outcome::Class;
 use runner_engine::process_id::ProcessIdentity;
 use runner_text::counted;
 use runner_text::fence::Fence;
+use runner_text::values::read_folders;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -46,16 +48,19 @@ const WORDS: usize = 12;
 const BOARD: &str = "board";
 
 /// The work of an agent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkSpec {
-    /// Which agent; empty for the one without a name.
+    /// The agent, which has its own position and journal; without it the one without a name.
     pub agent: String,
-    /// The board, below the project.
+    /// The board, in org or markdown.
     pub board: String,
-    /// A file of the project, or the words themselves; without it the kind's own.
+    /// The instructions of its agent: a file of the project, or the text; without it the built-in ones.
     pub prompt: Option<String>,
-    /// The parts of the project that the agent may write; `.` means nearly all of it.
+    /// The paths of the project that its agent may write; "." is all but what only runner, git and
+    /// agents write. Default: ["."].
+    #[serde(deserialize_with = "read_folders")]
+    #[schemars(with = "Option<Vec<String>>")]
     pub writes: Option<Vec<String>>,
     /// The kind of the run.
     #[serde(skip)]

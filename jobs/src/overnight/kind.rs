@@ -47,18 +47,6 @@ impl Kind for OvernightSpec {
                 return Err(("queue", format!("{:?} belongs to git", self.queue)));
             }
         }
-        if !(0.0..=1.0).contains(&self.plateau_epsilon) {
-            let why = format!("it must be from 0 to 1, but it is {}", self.plateau_epsilon);
-            return Err(("plateau_epsilon", why));
-        }
-        if !(2..=1000).contains(&self.plateau_window) {
-            let why = format!("it must be from 2 to 1000, but it is {}", self.plateau_window);
-            return Err(("plateau_window", why));
-        }
-        if self.checkpoint_max_mb == 0 {
-            let why = "it must be at least 1, but it is 0".to_owned();
-            return Err(("checkpoint_max_mb", why));
-        }
         let earlier = |(at, name): (usize, &String)| self.runners[..at].contains(name);
         if let Some((_, name)) = self.runners.iter().enumerate().find(|it| earlier(*it)) {
             return Err(("runners", format!("{name:?} is named twice")));

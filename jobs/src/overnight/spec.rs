@@ -1,39 +1,65 @@
 //! The settings of a night.
 
-use serde::{Deserialize, Serialize};
+use runner_text::values::{Span, Text, read_folder};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The settings of a job of kind `overnight`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OvernightSpec {
-    /// The night's goal; empty if it has none in particular.
+    /// The goal of the night; empty if it has none in particular.
     pub goal: String,
-    /// Where its artifacts go, below the project.
+    /// The folder below the project that its artifacts go to; the night before is kept in `runs`
+    /// beside it.
+    #[serde(deserialize_with = "read_folder")]
     pub output_dir: String,
     /// True if the host is to be kept awake: the job's own setting, repeated here for the record.
     #[serde(skip)]
     pub keep_awake: bool,
-    /// Backends that are asked for a bounded report.
+    /// The `[backends.NAME]` that are asked for a bounded report.
     pub runners: Vec<String>,
-    /// How long all of them together may take, in seconds.
+    /// The time that all of them together may take.
+    #[serde(with = "seconds")]
+    #[schemars(with = "Text<Span>")]
     pub council_timeout: u64,
     /// Whether they may propose what nobody asked for.
     pub creative_lane: bool,
-    /// A markdown file of what comes first, below the project; empty: none.
+    /// A markdown list below the project of what comes first in the morning; empty for none.
     pub queue: String,
     /// The most iterations; 0: as many as the time allows.
     pub max_iterations: u64,
-    /// A change of fitness below this is as good as none.
+    /// A change of fitness below this counts as none.
+    #[schemars(range(min = 0, max = 1))]
     pub plateau_epsilon: f64,
-    /// So many of those in a row are a plateau; 2 at the least.
+    /// The number of such changes in a row that is a plateau.
+    #[schemars(range(min = 2, max = 1000))]
     pub plateau_window: usize,
     /// Whether rescues are spent where a strict night would halt.
     pub warn_only: bool,
-    /// The most that a checkpoint may take, in megabytes.
+    /// The most that a checkpoint of the corpus may take, in megabytes.
+    #[schemars(range(min = 1))]
     pub checkpoint_max_mb: u64,
-    /// How to begin with a packet: `{prompt}`, `{title}`, `{packet}` and `{id}` are put in, each as
+    /// The command that begins with a packet: {prompt}, {title}, {packet} and {id} are put in, each as
     /// one word of a shell.
     pub morning_command: String,
+}
+
+/// Seconds that are written as text with a unit.
+mod seconds {
+    use super::*;
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        Text::<Span>::deserialize(deserializer).map(|span| span.0.as_secs().unsigned_abs())
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    pub(super) fn serialize<S: Serializer>(
+        seconds: &u64,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{seconds}s"))
+    }
 }
 
 impl Default for OvernightSpec {

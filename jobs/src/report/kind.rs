@@ -1,5 +1,6 @@
 //! The report of a night as a kind of job.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::FOLDER;
@@ -8,7 +9,7 @@ use crate::kind::{Asks, Kind, Targets};
 use crate::{Context, Finished, JobError};
 
 /// The report of a night; it has no settings.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReportSpec {}
 
 impl Kind for ReportSpec {

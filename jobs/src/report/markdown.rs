@@ -386,7 +386,9 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("Spent 2 model calls, $0.03, 3 s; 2 model calls without a reported usage"),
+            text.contains(
+                "Spent 2 model calls, $0.03, 3 s; 2 model calls without a reported usage"
+            ),
             "{text}"
         );
         assert!(text.contains("did \\| it all"), "{text}");

@@ -24,6 +24,7 @@ use runner_engine::outcome::Class;
 use runner_engine::scope::Expect;
 use runner_text::counted;
 use runner_text::org;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -34,7 +35,7 @@ use crate::{Context, Finished, JobError};
 use gather::Slice;
 
 /// How a model is to give its answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AnswerForm {
     /// As JSON whose schema has the board's headings.
@@ -45,18 +46,18 @@ pub enum AnswerForm {
 }
 
 /// A job that dreams.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RemSpec {
-    /// The agent whose journal it is: a named agent, or the default one.
+    /// The agent whose journal it is: rem/AGENT/; without it the default agent's: rem/.
     pub agent: Option<String>,
-    /// The board that its verdicts change, relative to the project.
+    /// The board that its verdicts change, in org or markdown.
     pub board: String,
-    /// Only when an `audit:` commit is newer than the newest entry.
+    /// Only when an audit: commit is newer than the newest entry.
     pub after_audit: bool,
-    /// How long after the last dream that succeeded the next may come, in minutes.
+    /// The minutes after the last dream that succeeded from which the next may come.
     pub interval_minutes: u32,
-    /// How the answer is given.
+    /// The form of the answer: JSON whose schema has the board's headings, or org text.
     pub answer: AnswerForm,
     /// The project's settings for files and commits.
     #[serde(skip)]

@@ -1,0 +1,174 @@
+//! The forms of settings that say where messages go: addresses, mail addresses, and the places of keys.
+//!
+//! Must never hold a secret: a setting names where one lies.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use runner_backends::credentials::in_keyring;
+use runner_text::grammar;
+
+/// The receiver of the signal after a good tick.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heartbeat {
+    /// A server.
+    Address(Address),
+    /// A file, whose path begins with `/` or `~/`.
+    File(PathBuf),
+}
+
+/// Where something is sent to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// This.
+    Given(String),
+    /// The name of a variable that holds the address, because an address may itself be a secret.
+    Variable(String),
+}
+
+/// The key of a signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Secret {
+    /// The value of a variable.
+    Variable(String),
+    /// The secret of this name in the desktop's keyring.
+    Keyring(String),
+    /// The path of a file that holds the secret and that only its owner may read.
+    File(PathBuf),
+}
+
+grammar! {
+    /// An address that messages are sent to, or `env:NAME`.
+    Url: Address, "https://example.org/x", "", url;
+    /// The receiver of the signal after a good tick.
+    Recipient: Heartbeat, "https://example.org/x", "", heartbeat;
+    /// The name of a variable or of a keyring's entry that holds a key.
+    SecretName: Secret, "RUNNER_HOOK_KEY", "", secret;
+    /// A mail address.
+    MailAddress: String, "me@example.org", "", address;
+}
+
+fn heartbeat(text: &str) -> Result<Heartbeat, String> {
+    if text.starts_with('/') || text.starts_with("~/") {
+        return Ok(Heartbeat::File(text.into()));
+    }
+    url(text)
+        .map(Heartbeat::Address)
+        .map_err(|why| format!("{why}; or a file, that begins with / or ~/"))
+}
+
+/// Parses an address that messages may be sent to, or the name of a variable that holds one.
+pub fn url(text: &str) -> Result<Address, String> {
+    match text.strip_prefix("env:") {
+        Some(name) => variable(name).map(Address::Variable),
+        None => checked_url(text).map(|_| Address::Given(text.to_owned())),
+    }
+}
+
+/// Parses an address, which must be https, or http on this machine.
+pub fn checked_url(text: &str) -> Result<reqwest::Url, String> {
+    let wrong = "it must be an https:// address, an http:// one of this machine, or env:NAME";
+    let url: reqwest::Url = text.parse().map_err(|_| wrong.to_owned())?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(
+            "an address with a password in it is read by every log; use env:NAME".to_owned()
+        );
+    }
+    match url.scheme() {
+        "https" if url.has_host() => Ok(url),
+        "http" if is_loopback(&url) => Ok(url),
+        _ => Err(wrong.to_owned()),
+    }
+}
+
+/// Reports whether an address leads to this machine.
+pub fn is_loopback(url: &reqwest::Url) -> bool {
+    let Some(host) = url.host_str() else {
+        return false;
+    };
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Parses the location of a key: a variable's name, or a reference to the desktop's keyring.
+fn secret(text: &str) -> Result<Secret, String> {
+    match in_keyring(text) {
+        Some(Ok(name)) => Ok(Secret::Keyring(name.to_owned())),
+        Some(Err(why)) => Err(why.to_owned()),
+        None => variable(text).map(Secret::Variable),
+    }
+}
+
+fn variable(text: &str) -> Result<String, String> {
+    let mut chars = text.chars();
+    let good = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_');
+    match good {
+        true => Ok(text.to_owned()),
+        // It may be the secret itself.
+        false => {
+            Err("it must be the name of a variable that holds it, like RUNNER_HOOK_KEY".to_owned())
+        }
+    }
+}
+
+/// Checks that the text is one plain mail address without hidden content.
+fn address(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_graphic() && !"<>()[],;:\\\"".contains(c);
+    let good = text
+        .split_once('@')
+        .is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'));
+    match good && text.chars().all(plain) && !text.starts_with('-') && text.len() <= 254 {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is no plain mail address (like me@example.org)")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_may_be_sent_to() {
+        for good in [
+            "https://example.org/hook?x=1",
+            "http://127.0.0.1:8080/",
+            "http://[::1]:80/",
+            "http://localhost/x",
+            "env:HOOK",
+        ] {
+            assert!(url(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "http://example.org/",
+            "http://127.0.0.1.example.org/",
+            "ftp://example.org/",
+            "https://me:pw@example.org/",
+            "file:///etc/passwd",
+            "env:a b",
+            "https://",
+            "",
+        ] {
+            assert!(url(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nothing_hides_in_a_mail_address() {
+        assert!(address("me+x@example.org").is_ok());
+        for bad in [
+            "me",
+            "@x",
+            "me@",
+            "-f@x",
+            "a@b@c",
+            "a b@c",
+            "a@b\nBcc: c@d",
+            "a@b, c@d",
+            "<a@b>",
+            "ä@b",
+        ] {
+            assert!(address(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Values and names as TOML writes them on one line.
+
+use toml::Value;
+
+/// Formats a value as TOML on one line.
+pub fn inline(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(inline).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Table(table) => {
+            let items: Vec<String> = table
+                .iter()
+                .map(|(key, value)| format!("{} = {}", bare(key), inline(value)))
+                .collect();
+            match items.as_slice() {
+                [] => "{}".to_owned(),
+                items => format!("{{ {} }}", items.join(", ")),
+            }
+        }
+        value => value.to_string(),
+    }
+}
+
+/// Formats a key, in quotes if TOML needs them.
+fn bare(key: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quoted(key) }
+}
+
+/// Quotes text with JSON's escapes. TOML has the same ones, but also requires one for the control
+/// character DEL, which JSON leaves as it is.
+fn quoted(text: &str) -> String {
+    serde_json::Value::String(text.to_owned()).to_string().replace('\u{7f}', "\\u007F")
+}
+
+/// Formats the name of a setting from its parts.
+pub(super) fn joined(path: &[String]) -> String {
+    let parts: Vec<String> = path.iter().map(|part| bare(part)).collect();
+    parts.join(".")
+}

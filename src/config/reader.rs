@@ -1,0 +1,170 @@
+//! One configuration while it is read: tables as the types that declare them, and all mistakes.
+//!
+//! A setting with a mistake is set aside by its default, so that the others are still judged. Must
+//! never return a configuration in which it found a mistake.
+
+use runner_jobs::kinds::BadValue;
+use runner_text::nearest::nearest;
+use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
+use toml::{Table, Value};
+
+use super::finding::{Finding, Fix, Part};
+use super::reference;
+use super::shape::{MOST, misfits};
+use super::sources::{ConfigMistake, Sources, locate, within};
+
+/// A configuration while it is read.
+pub(super) struct Reader<'a> {
+    /// The settings as they were written.
+    written: &'a Table,
+    /// The settings without the mistakes that were found.
+    table: Table,
+    found: Vec<Finding>,
+}
+
+impl<'a> Reader<'a> {
+    /// Checks the shape of all settings.
+    pub(super) fn new(written: &'a Table) -> Self {
+        let mut reader = Self { written, table: written.clone(), found: Vec::new() };
+        for misfit in misfits(written) {
+            match misfit.path.as_slice() {
+                _ if misfit.part == Part::Missing => false,
+                // A job without a good kind cannot be read.
+                [jobs, _, kind] if jobs == "jobs" && kind == "kind" => {
+                    reader.set_aside(&misfit.path[..2])
+                }
+                path => reader.set_aside(path),
+            };
+            reader.add(misfit.path.join("."), misfit.why, misfit.part, None);
+        }
+        reader
+    }
+
+    fn add(&mut self, key: String, why: String, part: Part, fix: Option<Fix>) {
+        if self.found.len() < MOST {
+            self.found.push(Finding { key, why, part, fix });
+        }
+    }
+
+    /// Adds a mistake about a value.
+    pub(super) fn wrong(&mut self, key: &str, why: impl Into<String>) {
+        self.add(key.to_owned(), why.into(), Part::Value, None);
+    }
+
+    /// Adds a mistake about a value that names a path which a run must never touch.
+    pub(super) fn forbidden(&mut self, key: &str, why: impl Into<String>, fix: Fix) {
+        self.add(key.to_owned(), why.into(), Part::Value, Some(fix));
+    }
+
+    /// Reports whether no mistake was found in this setting or table.
+    pub(super) fn is_good(&self, key: &str) -> bool {
+        !self.found.iter().any(|it| within(&it.key, key))
+    }
+
+    /// Returns the names of the entries of a table, with and without mistakes.
+    pub(super) fn names(&self, table: &str) -> Vec<&'a str> {
+        let written = self.written.get(table).and_then(Value::as_table);
+        written.into_iter().flat_map(Table::keys).map(String::as_str).collect()
+    }
+
+    /// Checks that a table has an entry of this name; adds a mistake about `key` if it has not.
+    pub(super) fn exists(&mut self, key: &str, table: &str, name: &str) -> bool {
+        let names = self.names(table);
+        let there = names.contains(&name);
+        if !there {
+            self.wrong(key, format!("there is no [{table}.{name}]{}", did_you_mean(name, names)));
+        }
+        there
+    }
+
+    /// Returns the good entries of a table.
+    pub(super) fn entries(&self, table: &str) -> Vec<String> {
+        let table = self.table.get(table).and_then(Value::as_table);
+        table.into_iter().flat_map(Table::keys).cloned().collect()
+    }
+
+    /// Returns a table without the mistakes that were found.
+    pub(super) fn table(&self, path: &[&str]) -> Option<&Table> {
+        path.iter().try_fold(&self.table, |table, part| table.get(*part)?.as_table())
+    }
+
+    /// Puts a job that no file states.
+    pub(super) fn put_job(&mut self, name: &str, job: Table) {
+        if let Some(Value::Table(jobs)) = self.table.get_mut("jobs") {
+            jobs.insert(name.to_owned(), Value::Table(job));
+        }
+    }
+
+    /// Reads a table as `T`; `None` if it is not there, or if a mistake leaves too little of it.
+    pub(super) fn read<T: DeserializeOwned>(&mut self, path: &[&str]) -> Option<T> {
+        self.read_with(path, |table| serde_path_to_error::deserialize(Value::Table(table)))
+    }
+
+    /// Reads a table by `read`, again without each value that it refuses.
+    pub(super) fn read_with<T>(
+        &mut self,
+        path: &[&str],
+        read: impl Fn(Table) -> Result<T, BadValue>,
+    ) -> Option<T> {
+        loop {
+            let error = match read(self.table(path)?.clone()) {
+                Ok(read) => return Some(read),
+                Err(error) => error,
+            };
+            let mut whole: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
+            let below = error.path().iter().map_while(|segment| match segment {
+                Segment::Map { key } => Some(key.clone()),
+                _ => None,
+            });
+            whole.extend(below);
+            if whole.len() == path.len() {
+                if self.is_good(&whole.join(".")) {
+                    self.wrong(&whole.join("."), error.inner().message());
+                }
+                return None;
+            }
+            self.wrong(&whole.join("."), error.inner().message());
+            if !self.set_aside(&whole) {
+                return None;
+            }
+        }
+    }
+
+    /// Gives a setting its default, or removes it if it has none; false if nothing changed.
+    pub(super) fn set_aside(&mut self, path: &[String]) -> bool {
+        let Some((last, outer)) = path.split_last() else {
+            return false;
+        };
+        let inner = |table, part: &String| Table::get(table, part)?.as_table();
+        let stated = outer.iter().try_fold(reference::default(), inner);
+        let stated = stated.and_then(|table| table.get(last)).cloned();
+        let table = outer
+            .iter()
+            .try_fold(&mut self.table, |table, part| table.get_mut(part)?.as_table_mut());
+        let Some(table) = table else {
+            return false;
+        };
+        match stated {
+            Some(value) => table.insert(last.clone(), value.clone()) != Some(value),
+            None => table.remove(last).is_some(),
+        }
+    }
+
+    /// Returns `config` if no mistake was found, else all mistakes in the order of their places.
+    pub(super) fn finish<T>(
+        self,
+        config: Option<T>,
+        sources: &Sources,
+    ) -> Result<T, Vec<ConfigMistake>> {
+        match config {
+            Some(config) if self.found.is_empty() => Ok(config),
+            _ => Err(locate(sources, self.found)),
+        }
+    }
+}
+
+/// Suggests the nearest of several names.
+pub(super) fn did_you_mean<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> String {
+    nearest(name, names).map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
+}

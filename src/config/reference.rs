@@ -1,0 +1,359 @@
+//! The configuration as its types declare it: the JSON schema for editors, the schema that a file is
+//! checked with, and the list of all settings.
+//!
+//! The published schema must never refuse what the reader takes; what it lets through,
+//! `runner config check` finds.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use runner_jobs::kinds::KINDS;
+use runner_text::nearest::nearest;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+use toml::Table;
+
+use super::DEFAULT;
+use super::settings::{PolicyTable, SandboxTable, Settings};
+
+/// The tables whose entries have names of the user's choice that may be any text.
+const FREE_NAMES: [&str; 2] = ["backends", "prices"];
+
+/// One setting.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    /// Its whole name; `*` is any name.
+    pub(super) path: String,
+    /// The kinds of jobs that have it; empty for all, and for what is no job's.
+    pub(super) kinds: Vec<&'static str>,
+    /// Its schema.
+    pub(super) node: Value,
+}
+
+struct Reference {
+    /// A whole file, in which a job has the settings of all kinds.
+    whole: Value,
+    /// A job of each kind.
+    jobs: BTreeMap<&'static str, Value>,
+    settings: Vec<Setting>,
+}
+
+static REFERENCE: LazyLock<Reference> = LazyLock::new(build);
+static DEFAULTS: LazyLock<Table> =
+    LazyLock::new(|| toml::from_str(DEFAULT).expect("the embedded default parses"));
+
+/// Returns the embedded default.
+pub(super) fn default() -> &'static Table {
+    &DEFAULTS
+}
+
+/// Returns the schema of a whole file.
+pub(super) fn whole() -> &'static Value {
+    &REFERENCE.whole
+}
+
+/// Returns the schema of a job of this kind.
+pub(super) fn job(kind: &str) -> Option<&'static Value> {
+    REFERENCE.jobs.get(kind)
+}
+
+/// Returns all settings.
+pub(super) fn settings() -> &'static [Setting] {
+    &REFERENCE.settings
+}
+
+/// Returns the published JSON Schema, draft 2020-12.
+pub fn schema() -> Value {
+    let mut schema = whole().clone();
+    // A table may be split over several files, so no file needs to state all of it.
+    strip_required(&mut schema);
+    let rule = |(kind, node): (&&str, &Value)| {
+        let own: Vec<&String> = properties(node).map(|(name, _)| name).collect();
+        json!({
+            "if": { "properties": { "kind": { "const": kind } }, "required": ["kind"] },
+            "then": { "propertyNames": { "enum": own } },
+        })
+    };
+    schema["properties"]["jobs"]["additionalProperties"]["allOf"] =
+        REFERENCE.jobs.iter().map(rule).collect();
+    schema
+}
+
+fn build() -> Reference {
+    let default = serde_json::to_value(default()).expect("settings are text, numbers and lists");
+    let mut generator =
+        SchemaSettings::draft2020_12().with(|it| it.inline_subschemas = true).into_generator();
+    let mut whole = generator.root_schema_for::<Settings>().to_value();
+    tidy(&mut whole);
+    state_defaults(&mut whole, &default);
+    for (name, node) in properties_mut(&mut whole) {
+        if node.get("additionalProperties").is_some_and(Value::is_object)
+            && !FREE_NAMES.contains(&name.as_str())
+        {
+            node["propertyNames"] = json!({ "pattern": "^[A-Za-z0-9_-]+$" });
+        }
+    }
+    // Any table may be absent.
+    whole.as_object_mut().map(|whole| whole.shift_remove("required"));
+    let mut settings = Vec::new();
+    list(&whole, &mut Vec::new(), &mut |path, node| {
+        settings.push(Setting { path, kinds: Vec::new(), node: node.clone() });
+    });
+    let mut jobs = BTreeMap::new();
+    let common = whole["properties"]["jobs"]["additionalProperties"].clone();
+    let any = &mut whole["properties"]["jobs"]["additionalProperties"];
+    for row in &KINDS {
+        let mut own = (row.schema)(&mut generator).to_value();
+        tidy(&mut own);
+        if row.name == "dream" {
+            state_defaults(&mut own, &default["jobs"]["dream"]);
+        }
+        let mut node = common.clone();
+        for (name, value) in properties(&own) {
+            add(&mut any["properties"], name, value);
+            node["properties"][name] = value.clone();
+            let path = format!("jobs.*.{name}");
+            let same = |it: &&mut Setting| it.path == path && it.node == *value;
+            match settings.iter_mut().find(same) {
+                Some(known) => known.kinds.push(row.name),
+                None => settings.push(Setting { path, kinds: vec![row.name], node: value.clone() }),
+            }
+        }
+        if let (Some(all), Some(more)) =
+            (node["required"].as_array_mut(), own["required"].as_array())
+        {
+            all.extend(more.iter().cloned());
+        }
+        jobs.insert(row.name, node);
+    }
+    Reference { whole, jobs, settings }
+}
+
+/// Returns the settings of a table, by name.
+pub(super) fn properties(node: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    node["properties"].as_object().into_iter().flatten()
+}
+
+fn properties_mut(node: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
+    node.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
+}
+
+/// Returns the schema of an entry of a table.
+pub(super) fn entry<'n>(node: &'n Value, name: &str) -> Option<&'n Value> {
+    let own = node["properties"].get(name);
+    own.or_else(|| node.get("additionalProperties").filter(|it| it.is_object()))
+}
+
+fn list(node: &Value, path: &mut Vec<String>, each: &mut impl FnMut(String, &Value)) {
+    let names = node.get("additionalProperties").filter(|it| it.is_object());
+    let any = "*".to_owned();
+    for (name, inner) in properties(node).chain(names.map(|inner| (&any, inner))) {
+        path.push(name.clone());
+        match inner["type"].as_str() {
+            Some("object") => list(inner, path, each),
+            _ => each(path.join("."), inner),
+        }
+        path.pop();
+    }
+}
+
+/// Adds a setting of one kind to those of all. Settings of the same name have their descriptions
+/// joined, and state their defaults there if these differ.
+fn add(all: &mut Value, name: &str, value: &Value) {
+    let Some(known) = all.get_mut(name) else {
+        all[name] = value.clone();
+        return;
+    };
+    let differ = known.get("default") != value.get("default");
+    let texts = [&*known, value].map(|it| {
+        let default = it.get("default").filter(|_| differ);
+        let default = default.map_or_else(String::new, |it| format!(" Default: {it}."));
+        format!("{}{default}", it["description"].as_str().unwrap_or_default())
+    });
+    let [first, second] = texts;
+    if !first.contains(&second) {
+        known["description"] = json!(format!("{first} {second}"));
+    }
+    if differ {
+        known.as_object_mut().map(|known| known.shift_remove("default"));
+    }
+}
+
+fn state_defaults(node: &mut Value, default: &Value) {
+    for (name, inner) in properties_mut(node) {
+        match default.get(name) {
+            None => {}
+            Some(table) if inner["type"] == "object" => state_defaults(inner, table),
+            Some(value) => inner["default"] = value.clone(),
+        }
+    }
+}
+
+fn strip_required(node: &mut Value) {
+    node.as_object_mut().map(|object| object.shift_remove("required"));
+    properties_mut(node).for_each(|(_, inner)| strip_required(inner));
+    if let Some(inner) = node.get_mut("additionalProperties") {
+        strip_required(inner);
+    }
+}
+
+/// Makes a derived schema one of TOML: there is no null, whole numbers have limits instead of a
+/// format, and a choice of words is an `enum`.
+fn tidy(node: &mut Value) {
+    let object = match node {
+        Value::Array(items) => return items.iter_mut().for_each(tidy),
+        Value::Object(object) => object,
+        _ => return,
+    };
+    object.values_mut().for_each(tidy);
+    let limits = match object.get("format").and_then(Value::as_str) {
+        Some("uint32") => json!({ "maximum": u32::MAX }),
+        Some("int32") => json!({ "minimum": i32::MIN, "maximum": i32::MAX }),
+        Some("uint8" | "uint64" | "uint" | "double") => json!({}),
+        _ => Value::Null,
+    };
+    if let Value::Object(limits) = limits {
+        object.remove("format");
+        limits.into_iter().for_each(|(key, limit)| {
+            object.entry(key).or_insert(limit);
+        });
+    }
+    if let Some(Value::Array(types)) = object.get_mut("type") {
+        types.retain(|it| it != "null");
+        if let [one] = types.as_slice() {
+            object["type"] = one.clone();
+        }
+    }
+    for choice in ["anyOf", "oneOf"] {
+        let Some(Value::Array(options)) = object.get_mut(choice) else { continue };
+        options.retain(|it| it["type"] != "null");
+        if options.iter().all(|it| it.get("const").is_some()) {
+            let words = options.iter().map(|it| it["const"].clone()).collect();
+            object.shift_remove(choice);
+            object.insert("enum".to_owned(), words);
+        } else if let [Value::Object(one)] = options.as_mut_slice() {
+            let one = std::mem::take(one);
+            object.shift_remove(choice);
+            one.into_iter().for_each(|(key, value)| {
+                object.entry(key).or_insert(value);
+            });
+        }
+    }
+    if let Some(Value::Array(words)) = object.get_mut("enum") {
+        words.retain(|word| !word.is_null());
+        object.shift_remove("type");
+    }
+    let nothing = |value: &Value| value.is_null() || *value == json!("") || *value == json!([]);
+    if object.get("default").is_some_and(nothing) {
+        object.shift_remove("default");
+    }
+    if let Some(Value::String(text)) = object.get_mut("description") {
+        *text = text.replace('\n', " ");
+    }
+}
+
+/// Describes a good value, as in "it must be …".
+pub(super) fn describe(node: &Value) -> String {
+    let like = |text: &str| match node["examples"].as_array() {
+        Some(examples) => format!("{text}, like {}", joined(examples, " or ")),
+        None => text.to_owned(),
+    };
+    if let Some(words) = node["enum"].as_array() {
+        return match words.as_slice() {
+            [one] => one.to_string(),
+            words => format!("one of {}", joined(words, ", ")),
+        };
+    }
+    if let Some(options) = node["anyOf"].as_array() {
+        let options: Vec<String> = options.iter().map(describe).collect();
+        return options.join(" or ");
+    }
+    if node["type"].is_array() {
+        return like("a number or text");
+    }
+    match node["type"].as_str() {
+        Some("boolean") => "true or false".to_owned(),
+        Some("integer") => format!("a whole number{}", limits(node)),
+        Some("number") => format!("a number{}", limits(node)),
+        Some("array") if node["items"]["type"] == "object" => {
+            let names: Vec<&String> = properties(&node["items"]).map(|(name, _)| name).collect();
+            let fields: Vec<String> = names.iter().map(|name| format!("{name} = \"…\"")).collect();
+            format!("a list like [{{ {} }}]", fields.join(", "))
+        }
+        Some("array") => match node["items"]["enum"].as_array() {
+            Some(words) => format!("a list of {}", joined(words, ", ")),
+            None => format!("a list of {}", describe(&node["items"])),
+        },
+        Some("object") => "a table".to_owned(),
+        _ => like("text in quotes"),
+    }
+}
+
+fn joined(values: &[Value], between: &str) -> String {
+    values.iter().map(Value::to_string).collect::<Vec<_>>().join(between)
+}
+
+fn limits(node: &Value) -> String {
+    let least = &node["minimum"];
+    match (least.as_f64(), node["maximum"].as_f64()) {
+        (Some(_), Some(most)) if most < f64::from(i32::MAX) => {
+            format!(" from {least} to {}", node["maximum"])
+        }
+        (Some(0.0..), _) => format!(" of at least {least}"),
+        _ => String::new(),
+    }
+}
+
+/// Checks that `path` names a known setting or table. The error holds the full name of the nearest
+/// setting.
+pub(super) fn known(path: &[String]) -> Result<(), Option<String>> {
+    let found = path.iter().try_fold(whole(), |node, part| entry(node, part));
+    if found.is_some() {
+        return Ok(());
+    }
+    let named = |setting: &Setting| {
+        let parts = setting.path.split('.').enumerate().map(|(at, part)| match part {
+            "*" => path.get(at).map_or("NAME", String::as_str),
+            part => part,
+        });
+        parts.collect::<Vec<_>>().join(".")
+    };
+    let names: Vec<String> = settings().iter().map(named).collect();
+    Err(nearest(&path.join("."), names.iter().map(String::as_str)).map(str::to_owned))
+}
+
+/// Returns why only the user's file is asked for a setting; `None` for all others.
+pub(super) fn users_only(path: &[&str]) -> Option<&'static str> {
+    match path {
+        ["daemon", ..] => Some("there is one daemon a user"),
+        ["retention", ..] => Some("there is one database a user"),
+        ["notify", "heartbeat", ..] => Some("a tick is of all projects"),
+        ["pools" | "prices", ..] => Some("all projects of a user share it"),
+        _ => None,
+    }
+}
+
+/// Reports whether a job's key decides how the job is started. The database keeps such keys.
+pub(super) fn is_policy(key: &str) -> bool {
+    declares::<PolicyTable>(key)
+}
+
+/// Reports whether a job takes the key from `[defaults]` if it does not set it itself.
+pub(super) fn is_shared(key: &str) -> bool {
+    is_policy(key) || declares::<SandboxTable>(key)
+}
+
+/// Reports whether only jobs of this kind, and of kinds like it, have the key.
+pub(super) fn is_own(kind: &str, key: &str) -> bool {
+    let path = format!("jobs.*.{key}");
+    settings().iter().any(|it| it.path == path && it.kinds.contains(&kind))
+}
+
+fn declares<T: JsonSchema>(key: &str) -> bool {
+    let schema = T::json_schema(&mut SchemaSettings::draft2020_12().into_generator());
+    schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .is_some_and(|it: &Map<_, _>| it.contains_key(key))
+}

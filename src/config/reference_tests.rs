@@ -1,0 +1,49 @@
+//! The guide's reference has every setting, as the types declare it.
+
+#![allow(clippy::disallowed_methods, reason = "a test's own file and switch")]
+
+use std::path::Path;
+use std::{env, fs};
+
+use super::reference::{describe, is_shared, settings};
+
+const BEGIN: &str = "<!-- The reference begins here; a test writes it. -->\n";
+const END: &str = "<!-- The reference ends here. -->\n";
+
+/// Returns the table of all settings.
+fn table() -> String {
+    let mut table =
+        "| setting | value | default | meaning |\n| --- | --- | --- | --- |\n".to_owned();
+    for setting in settings() {
+        let common = setting.path.strip_prefix("jobs.*.").is_some_and(is_shared);
+        if common && setting.kinds.is_empty() {
+            continue;
+        }
+        let kinds = setting.kinds.join(", ");
+        let kinds = if kinds.is_empty() { kinds } else { format!(" ({kinds})") };
+        let default = setting.node.get("default");
+        let default = default.map_or_else(String::new, |value| format!("`{value}`"));
+        let meaning = setting.node["description"].as_str().unwrap_or_default();
+        assert!(meaning.len() > 5 && meaning.ends_with('.'), "{}: {meaning:?}", setting.path);
+        let cells =
+            [describe(&setting.node), default, meaning.to_owned()].map(|it| it.replace('|', "\\|"));
+        table.push_str(&format!("| `{}`{kinds} | {} |\n", setting.path, cells.join(" | ")));
+    }
+    table
+}
+
+#[test]
+fn the_guide_lists_every_setting() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide/configuration.md");
+    let guide = fs::read_to_string(&path).unwrap();
+    let (before, rest) = guide.split_once(BEGIN).unwrap();
+    let (found, after) = rest.split_once(END).unwrap();
+    if env::var_os("RUNNER_UPDATE_SNAPSHOTS").is_some() {
+        fs::write(&path, [before, BEGIN, &table(), END, after].concat()).unwrap();
+        return;
+    }
+    assert!(
+        found == table(),
+        "the reference is not that of the types; RUNNER_UPDATE_SNAPSHOTS=1 writes it anew"
+    );
+}

@@ -1,0 +1,178 @@
+//! The check of a table against the schema: unknown keys, missing keys, and values of the wrong type
+//! or out of range. Text with a grammar is left to its type.
+
+use runner_engine::tick::REPORT_JOB;
+use runner_text::nearest::nearest;
+use serde_json::Value as Node;
+use toml::{Table, Value};
+
+use super::finding::Part;
+use super::inline::inline;
+use super::reference::{self, describe, entry, properties};
+
+/// More mistakes than these help nobody.
+pub(super) const MOST: usize = 100;
+
+/// A mistake in the shape of a table.
+#[derive(Debug)]
+pub(super) struct Misfit {
+    /// The parts of the key's name.
+    pub(super) path: Vec<String>,
+    /// The reason.
+    pub(super) why: String,
+    /// The part of the setting that is wrong.
+    pub(super) part: Part,
+}
+
+/// Returns the mistakes in a whole configuration, at most [`MOST`].
+pub(super) fn misfits(table: &Table) -> Vec<Misfit> {
+    let mut walk = Walk { path: Vec::new(), found: Vec::new() };
+    walk.table(reference::whole(), table);
+    walk.found
+}
+
+struct Walk {
+    path: Vec<String>,
+    found: Vec<Misfit>,
+}
+
+impl Walk {
+    fn report(&mut self, part: Part, why: String) {
+        self.found.push(Misfit { path: self.path.clone(), why, part });
+    }
+
+    fn table(&mut self, node: &Node, table: &Table) {
+        let named = node.get("propertyNames").is_some();
+        let mut meant = Vec::new();
+        for (key, value) in table {
+            if self.found.len() >= MOST {
+                return;
+            }
+            self.path.push(key.clone());
+            match entry(node, key) {
+                None => {
+                    let known: Vec<&str> = properties(node).map(|it| it.0.as_str()).collect();
+                    meant.extend(nearest(key, known.iter().copied()));
+                    self.report(Part::Key, no_such(key, &known));
+                }
+                Some(_) if named && !good_name(key) => {
+                    let why = "a name has letters, digits, - and _".to_owned();
+                    self.report(Part::Value, why);
+                }
+                Some(inner) => self.entry(inner, value),
+            }
+            self.path.pop();
+        }
+        // A mistyped setting is not missing as well.
+        for name in missing(node, table).filter(|name| !meant.contains(name)) {
+            let form = describe(&node["properties"][name]);
+            self.report(Part::Missing, format!("it has no {name} ({form})"));
+        }
+    }
+
+    fn entry(&mut self, node: &Node, value: &Value) {
+        match (value, self.path.as_slice()) {
+            (Value::Table(_), [jobs, name]) if jobs == "jobs" && name == REPORT_JOB => {
+                self.report(Part::Value, "a job's name is not \"report\"".to_owned());
+            }
+            (Value::Table(job), [jobs, _]) if jobs == "jobs" => {
+                // Without a kind, a job may have the settings of any.
+                let kind = job.get("kind").and_then(Value::as_str);
+                self.table(kind.and_then(reference::job).unwrap_or(node), job);
+            }
+            (Value::Table(table), _) if node["type"] == "object" => self.table(node, table),
+            _ => {
+                if let Some(why) = misfit(node, value) {
+                    self.report(Part::Value, why);
+                }
+            }
+        }
+    }
+}
+
+/// Reports whether a name of a job, a group, a channel or a pool is good.
+pub(super) fn good_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+}
+
+/// Returns the required settings that a table has not.
+fn missing<'n>(node: &'n Node, table: &Table) -> impl Iterator<Item = &'n str> {
+    let required = node["required"].as_array().into_iter().flatten().filter_map(Node::as_str);
+    required.filter(|name| !table.contains_key(*name))
+}
+
+/// Explains why a value does not have the form that the schema asks for.
+fn misfit(node: &Node, value: &Value) -> Option<String> {
+    let wrong =
+        |near: &str| Some(format!("it must be {}, it is {}{near}", describe(node), brief(value)));
+    if let Some(options) = node["anyOf"].as_array() {
+        let fits = options.iter().any(|option| misfit(option, value).is_none());
+        return if fits { None } else { wrong("") };
+    }
+    if let Some(words) = node["enum"].as_array() {
+        let mut words = words.iter().filter_map(Node::as_str);
+        let Some(text) = value.as_str() else { return wrong("") };
+        if words.clone().any(|word| word == text) {
+            return None;
+        }
+        return match nearest(text, words.by_ref()) {
+            Some(near) => wrong(&format!("; did you mean {near:?}?")),
+            None => wrong(""),
+        };
+    }
+    let is = |kind: &str| match &node["type"] {
+        Node::Array(kinds) => kinds.iter().any(|it| it == kind),
+        one => one == kind,
+    };
+    let within = |number: f64| {
+        number.is_finite()
+            && node["minimum"].as_f64().is_none_or(|least| number >= least)
+            && node["maximum"].as_f64().is_none_or(|most| number <= most)
+    };
+    #[allow(clippy::cast_precision_loss, reason = "limits are far below 2^52")]
+    let fits = match value {
+        Value::String(_) => is("string"),
+        Value::Boolean(_) => is("boolean"),
+        Value::Integer(whole) => (is("integer") || is("number")) && within(*whole as f64),
+        Value::Float(number) => is("number") && within(*number),
+        Value::Array(items) if is("array") => {
+            if (items.len() as u64) < node["minItems"].as_u64().unwrap_or(0) {
+                return Some("it must have one item at least".to_owned());
+            }
+            let mut bad = items.iter().enumerate().filter_map(|(at, item)| {
+                Some(format!("number {}: {}", at + 1, misfit(&node["items"], item)?))
+            });
+            return bad.next();
+        }
+        Value::Table(table) if is("object") => return misshapen(node, table),
+        _ => false,
+    };
+    if fits { None } else { wrong("") }
+}
+
+/// Explains what is wrong with a table in a list.
+fn misshapen(node: &Node, table: &Table) -> Option<String> {
+    let odd = table.iter().find_map(|(key, value)| match entry(node, key) {
+        None => Some(format!("it has {key:?}, which is no setting")),
+        Some(inner) => misfit(inner, value).map(|why| format!("{key}: {why}")),
+    });
+    odd.or_else(|| missing(node, table).next().map(|name| format!("it has no {name:?}")))
+}
+
+/// Explains why a key is refused, with the nearest key or the list of all keys.
+pub(super) fn no_such(key: &str, known: &[&str]) -> String {
+    match nearest(key, known.iter().copied()) {
+        Some(near) => format!("there is no such setting; did you mean {near:?}?"),
+        None => format!("there is no such setting (there are: {})", known.join(", ")),
+    }
+}
+
+/// Formats a value for an error. A long value is cut.
+fn brief(value: &Value) -> String {
+    const SHOWN: usize = 80;
+    let text = inline(value);
+    if text.chars().count() <= SHOWN {
+        return text;
+    }
+    text.chars().take(SHOWN).chain(['…']).collect()
+}

@@ -1,0 +1,223 @@
+//! The forms of text in settings, besides those of `runner_text::values`.
+
+use std::marker::PhantomData;
+
+use jiff::SignedDuration;
+use jiff::civil::Time;
+use jiff::tz::TimeZone;
+use runner_engine::ids::ProjectId;
+use runner_engine::policy::Quiet;
+use runner_engine::publish::RelPath;
+use runner_jobs::reserved::{NEVER, reserved};
+use runner_text::grammar;
+use runner_text::values::{Grammar, LONGEST, folder};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub use runner_text::values::{Size, Span, Text, Wait, duration};
+
+/// The least retention of rows in days: `status` shows a week, which is never pruned.
+const LEAST_ROWS: i64 = 8;
+const AGE: &str = "[0-9]+ *(d|days?|w|weeks?)";
+const TIME: &str = "([01][0-9]|2[0-3]):[0-5][0-9]";
+
+grammar! {
+    /// Whole days, at least one.
+    Age: SignedDuration, "90d", AGE, age;
+    /// Whole days, at least eight.
+    RowsAge: SignedDuration, "90d", AGE, rows_age;
+    /// A time of day.
+    TimeOfDay: Time, "02:30", TIME, time;
+    /// Hours of the day.
+    Hours: Quiet, "22:00-06:00", format!("{TIME} ?- ?{TIME}"), quiet;
+    /// An IANA time zone, or "system" for the host's zone.
+    Zone: String, "Europe/Berlin", "system|[A-Za-z][A-Za-z0-9_+/-]*", zone;
+    /// A folder of the project that the curator may add files to.
+    Target: String, "", "", target;
+    /// The id of a project.
+    Id: ProjectId, "", "[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}", id;
+}
+
+/// The form `G`, or "none".
+#[derive(Debug)]
+pub struct OrNone<G>(PhantomData<G>);
+
+/// The form `G`, or "unlimited".
+#[derive(Debug)]
+pub struct OrUnlimited<G>(PhantomData<G>);
+
+/// Declares a form that is another one or a word.
+macro_rules! or_word {
+    ($name:ident, $word:literal) => {
+        impl<G: Grammar> Grammar for $name<G> {
+            type Value = Option<G::Value>;
+            const EXAMPLE: &'static str = G::EXAMPLE;
+            const WORD: &'static str = $word;
+
+            fn pattern() -> String {
+                format!("{}|{}", $word, G::pattern())
+            }
+
+            fn read(text: &str) -> Result<Self::Value, String> {
+                if text == $word { Ok(None) } else { G::read(text).map(Some) }
+            }
+        }
+    };
+}
+
+or_word!(OrNone, "none");
+or_word!(OrUnlimited, "unlimited");
+
+/// A number, or "unlimited", which removes the cap of a lower layer.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum Cap<T> {
+    Most(T),
+    Unlimited(Unlimited),
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum Unlimited {
+    Unlimited,
+}
+
+impl<T> Cap<T> {
+    pub fn most(self) -> Option<T> {
+        match self {
+            Self::Most(most) => Some(most),
+            Self::Unlimited(_) => None,
+        }
+    }
+}
+
+/// Dollars.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct Dollars(#[schemars(range(min = 0))] pub f64);
+
+impl Dollars {
+    /// Returns millionths of a dollar.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the schema holds it to numbers of at least 0"
+    )]
+    pub fn micros(self) -> u64 {
+        (self.0 * 1e6).round() as u64
+    }
+}
+
+/// Whether something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+fn age(text: &str) -> Result<SignedDuration, String> {
+    days(text, 1)
+}
+
+fn rows_age(text: &str) -> Result<SignedDuration, String> {
+    days(text, LEAST_ROWS)
+}
+
+/// Parses an age such as "90d", "8 days" or "12 weeks": whole days, at least `least` of them.
+fn days(text: &str, least: i64) -> Result<SignedDuration, String> {
+    let wrong = || format!("{text:?} is no number of days (like \"90d\" or \"12 weeks\")");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    let days: i64 = match text[digits.len()..].trim() {
+        "d" | "day" | "days" => 1,
+        "w" | "week" | "weeks" => 7,
+        _ => return Err(wrong()),
+    };
+    let count: i64 = digits.parse().map_err(|_| wrong())?;
+    let days = count.checked_mul(days).ok_or_else(wrong)?;
+    if days < least {
+        return Err(format!("{text:?} is too short: {least} days at the least"));
+    }
+    if days > LONGEST / 24 {
+        return Err(format!("{text:?} is too long (ten years at most)"));
+    }
+    Ok(SignedDuration::from_hours(days * 24))
+}
+
+/// Returns the IANA name of the host's zone, or UTC if it has none.
+pub fn system_zone() -> String {
+    TimeZone::system().iana_name().unwrap_or("UTC").to_owned()
+}
+
+fn zone(text: &str) -> Result<String, String> {
+    if text == "system" {
+        return Ok(system_zone());
+    }
+    match TimeZone::get(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err(format!("unknown time zone {text:?} (like Europe/Berlin)")),
+    }
+}
+
+/// Parses a time of day such as "02:30".
+pub fn time(text: &str) -> Result<Time, String> {
+    let wrong = || format!("{text:?} is not a time of day (like \"02:30\")");
+    let (hour, minute) = text.split_once(':').ok_or_else(wrong)?;
+    if hour.len() != 2 || minute.len() != 2 {
+        return Err(wrong());
+    }
+    let (hour, minute) = (hour.parse().map_err(|_| wrong())?, minute.parse().map_err(|_| wrong())?);
+    Time::new(hour, minute, 0, 0).map_err(|_| wrong())
+}
+
+fn quiet(text: &str) -> Result<Quiet, String> {
+    let (from, to) = text
+        .split_once('-')
+        .ok_or_else(|| format!("{text:?} is not a part of the day (like \"22:00-06:00\")"))?;
+    let (from, to) = (time(from.trim())?, time(to.trim())?);
+    if from == to {
+        return Err(format!(
+            "{text:?} ends where it begins: a job that is never to be started has enabled = false"
+        ));
+    }
+    Ok(Quiet { from, to })
+}
+
+fn id(text: &str) -> Result<ProjectId, String> {
+    text.parse().map_err(|error| format!("{error}"))
+}
+
+fn target(text: &str) -> Result<String, String> {
+    let text = folder(text);
+    RelPath::new(text).map_err(|error| error.to_string())?;
+    match reserved(text, &NEVER) {
+        Some(never) => Err(format!("{text:?}: the curator places nothing in {never}")),
+        None => Ok(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_values_are_read_and_bad_ones_refused() {
+        assert_eq!(time("02:30").unwrap().to_string(), "02:30:00");
+        assert_eq!(rows_age("90d"), Ok(SignedDuration::from_hours(90 * 24)));
+        assert_eq!(rows_age("2 weeks"), Ok(SignedDuration::from_hours(14 * 24)));
+        for bad in ["", "90", "d", "90h", "-9d", "7d", "4000d", "9999999999999999999w"] {
+            assert!(rows_age(bad).is_err(), "{bad}");
+        }
+        assert_eq!(zone("Asia/Tokyo").as_deref(), Ok("Asia/Tokyo"));
+        assert!(zone("Mars/Olympus").is_err());
+        for bad in ["2:30", "24:00", "02:60", "02:30:00", "now"] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+        assert_eq!(<OrNone<Age>>::read("none"), Ok(None));
+        assert_eq!(<OrUnlimited<Span>>::read("unlimited"), Ok(None));
+    }
+}
