@@ -1,6 +1,6 @@
 //! How the host fares: its load and its battery, read only where a job's policy asks.
 //!
-//! It must never walk the processes of the host, and never decide anything: [`crate::admission`]
+//! It must never walk the processes of the host, and never decide anything: the admission
 //! does that.
 
 use std::fs;

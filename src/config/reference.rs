@@ -68,6 +68,12 @@ pub fn schema() -> Value {
     let mut schema = whole().clone();
     // A table may be split over several files, so no file needs to state all of it.
     strip_required(&mut schema);
+    for name in ["description", "title", "$schema"] {
+        let object = schema.as_object_mut();
+        object.and_then(|it| {
+            it.shift_remove(name).map(|value| it.shift_insert(0, name.into(), value))
+        });
+    }
     let rule = |(kind, node): (&&str, &Value)| {
         let own: Vec<&String> = properties(node).map(|(name, _)| name).collect();
         json!({
@@ -214,7 +220,7 @@ fn tidy(node: &mut Value) {
         _ => Value::Null,
     };
     if let Value::Object(limits) = limits {
-        object.remove("format");
+        object.shift_remove("format");
         limits.into_iter().for_each(|(key, limit)| {
             object.entry(key).or_insert(limit);
         });

@@ -55,7 +55,7 @@ impl ScanInput<'_> {
             _ => Vec::new(),
         };
         let report = self.nights.get(&known.id).map(|last| {
-            let folder = last.reported.as_ref().and_then(|it| Some(&it.folder));
+            let folder = last.reported.as_ref().map(|it| &it.folder);
             let path = known
                 .path
                 .join(report::FOLDER)

@@ -50,7 +50,11 @@ fn ids_in_the_database_are_ids() {
         .db
         .execute("UPDATE runs SET requested = 9223372036854775807 WHERE id = ?1", [run.as_str()])
         .unwrap();
-    assert!(matches!(fixture.store.run(&run).unwrap_err(), StoreError::Nonsense { .. }));
+    let StoreError::Nonsense { why, .. } = fixture.store.run(&run).unwrap_err() else {
+        panic!("a time beyond all calendars is no sense");
+    };
+    let place = format!("runs.requested in the row whose runs.id is {run}: ");
+    assert!(why.starts_with(&place), "{why}");
     let unknown: OccurrenceId = OccurrenceId::new(now());
     assert!(fixture.store.occurrence(&unknown).is_err());
 }
